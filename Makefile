@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
-STAMP := $(VENV)/.evalstone-demo
-DEV_STAMP := $(VENV)/.evalstone-dev
+STAMP := $(VENV)/.assaymark-demo
+DEV_STAMP := $(VENV)/.assaymark-dev
 # pytest-xdist workers; the engine's own threads are held to one in each
 JOBS ?= 2
-PYTEST = EVALSTONE_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-slow lint format bench bench-web bench-gpu docs clean
 
@@ -22,7 +22,7 @@ help:
 	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Evalstone needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Name another: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Assaymark needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Name another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 
@@ -40,7 +40,7 @@ $(DEV_STAMP): pyproject.toml $(VENV)/.torch
 	@touch $@ $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/evalstone demo
+	$(BIN)/assaymark demo
 
 test: $(DEV_STAMP)
 	$(PYTEST) -m "not slow"

@@ -17,14 +17,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
+from assaymark.arena.vote_files import votes_in
+from assaymark.arena.vote_rows import published_row
+from assaymark.datasets.rows import Rows
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
+from assaymark.store.arena_rows import VoteRow
 from benchmarks.arena_simulation import SIDE, Voters, is_within
-from evalstone.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
-from evalstone.arena.vote_files import votes_in
-from evalstone.arena.vote_rows import published_row
-from evalstone.datasets.rows import Rows
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from evalstone.store.arena_rows import VoteRow
 
 MONTHS = (1704103200.0, 1706781600.0)  # in January and February 2024
 DRIFTING = 3  # index of the model that changes

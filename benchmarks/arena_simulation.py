@@ -22,16 +22,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evalstone.arena.anomalies import flagged_voters
-from evalstone.arena.pairing import Pairing
-from evalstone.arena.ratings import RatingSettings, rate
-from evalstone.arena.vote_files import votes_in
-from evalstone.arena.vote_rows import published_row
-from evalstone.datasets.rows import Rows
-from evalstone.randomness import generator_for
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from evalstone.store.arena_rows import VoteRow
+from assaymark.arena.anomalies import flagged_voters
+from assaymark.arena.pairing import Pairing
+from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.vote_files import votes_in
+from assaymark.arena.vote_rows import published_row
+from assaymark.datasets.rows import Rows
+from assaymark.randomness import generator_for
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
+from assaymark.store.arena_rows import VoteRow
 
 SIDE = 20.0  # points for the answer on the left
 TIES = 0.15

@@ -24,8 +24,8 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evalstone.randomness import generator_for
-from evalstone.store import Store
+from assaymark.randomness import generator_for
+from assaymark.store import Store
 
 VOTES_OF_ONE = 50  # then the thread becomes another voter, at another address
 
@@ -49,8 +49,8 @@ def start(folder: Path, port: int, store: str) -> subprocess.Popen[str]:
     words = ["--answers", str(folder / "answers.jsonl"), "--store", store, "--port", str(port), "--cooldown", "0"]
     limits = ["--address_votes_per_day", "1000000", "--batch", "1000", "--proxy", "127.0.0.1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "evalstone", "arena", "serve", *words, *limits],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "EVALSTONE_HOME": str(folder)},
+        [sys.executable, "-m", "assaymark", "arena", "serve", *words, *limits],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "ASSAYMARK_HOME": str(folder)},
     )  # fmt: skip
     if process.stdout is None or "Arena (" not in process.stdout.readline():
         sys.exit("the server did not start")

@@ -26,12 +26,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from assaymark.engine.trie import TriePlan
+from assaymark.settings import thread_count
 from benchmarks.engine_limit import needed_operations, product_rate
 from benchmarks.loads import LOADS, Load
 from benchmarks.plots import draw
 from benchmarks.whole_process import both
-from evalstone.engine.trie import TriePlan
-from evalstone.settings import thread_count
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

@@ -18,10 +18,10 @@ SETUP = """
 import resource, sys, time
 from pathlib import Path
 import pyarrow.csv
-from evalstone.cli.main import main
-from evalstone.datasets import csv_files
-from evalstone.datasets.files import read_files
-from evalstone.tasks.own_rows import task_from_rows
+from assaymark.cli.main import main
+from assaymark.datasets import csv_files
+from assaymark.datasets.files import read_files
+from assaymark.tasks.own_rows import task_from_rows
 path = Path(sys.argv[1])
 began = time.perf_counter()
 """
@@ -52,7 +52,7 @@ def write(path: Path, n_rows: int) -> None:
 def measured(code: str, path: Path, home: Path) -> tuple[float, float]:
     """Return seconds and peak memory in MB of a step in a new process."""
     command = [sys.executable, "-c", f"{SETUP}{code}{REPORT}", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"EVALSTONE_HOME": str(home)})
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"ASSAYMARK_HOME": str(home)})
     _, seconds, peak = next(line for line in done.stderr.splitlines() if line.startswith("done ")).split()
     return float(seconds), int(peak) * KIB / 1e6
 

@@ -1,10 +1,10 @@
-"""`evalstone lm-eval run` with `--model evalstone` beside `--model hf`: lm-eval's own command line, start to end.
+"""`assaymark lm-eval run` with `--model assaymark` beside `--model hf`: lm-eval's own command line, start to end.
 
 Each model is a process of its own on one thread, and seconds are of the processor, so that whatever else the machine
 does falls on neither. What is timed is all `loglikelihood` calls, and the whole command with imports, loading and
 prompts. The results must be equal.
 
-Usage: EVALSTONE_THREADS=1 python benchmarks/drop_in_speed.py hf|evalstone MODEL_FOLDER DATA_FOLDER OUT.json [--times 5]
+Usage: ASSAYMARK_THREADS=1 python benchmarks/drop_in_speed.py hf|assaymark MODEL_FOLDER DATA_FOLDER OUT.json [--times 5]
 """
 
 import argparse
@@ -33,7 +33,7 @@ FOLDERS = ("arc", "hellaswag", "winogrande", "mmlu/default")
 def main() -> None:
     """Run every load and write seconds and results."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["hf", "evalstone"])
+    parser.add_argument("kind", choices=["hf", "assaymark"])
     for name in ("model", "data", "out"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--times", type=int, default=1, help="so many times the samples")
@@ -42,7 +42,7 @@ def main() -> None:
     import lm_eval.tasks
     import torch
 
-    import evalstone.interop.lm_eval_adapter  # noqa: F401 - registers the model
+    import assaymark.interop.lm_eval_adapter  # noqa: F401 - registers the model
 
     torch.set_num_threads(1)
     spent = timed(arguments.kind)

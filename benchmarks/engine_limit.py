@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evalstone.engine import projections
-from evalstone.engine.engine import Engine, EngineSettings
-from evalstone.engine.options import DTypeName
-from evalstone.engine.spans import SpanBatch
-from evalstone.engine.trie import TriePlan
+from assaymark.engine import projections
+from assaymark.engine.engine import Engine, EngineSettings
+from assaymark.engine.options import DTypeName
+from assaymark.engine.spans import SpanBatch
+from assaymark.engine.trie import TriePlan
 
 #        hidden layers heads kv  ffn  vocabulary
 SHAPES = {

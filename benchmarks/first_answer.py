@@ -22,7 +22,7 @@ from pathlib import Path
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 LOAD = """
 import sys, time
-from evalstone.models.create import create_model
+from assaymark.models.create import create_model
 started = time.perf_counter()
 model = create_model("hf", sys.argv[1])
 model.tokenizer, model.engine
@@ -53,7 +53,7 @@ def command_of(arguments: argparse.Namespace) -> list[str]:
     """Return the run's command."""
     words = ["--model", "hf", "--model_args", arguments_of(arguments.model), "--tasks", arguments.tasks, "--quiet"]
     limit = [] if arguments.limit is None else ["--limit", str(arguments.limit)]
-    return [sys.executable, "-m", "evalstone", "run", *words, "--num_fewshot", str(arguments.num_fewshot), *limit]
+    return [sys.executable, "-m", "assaymark", "run", *words, "--num_fewshot", str(arguments.num_fewshot), *limit]
 
 
 def seconds_to_answer(arguments: argparse.Namespace, environment: dict[str, str], store: Path) -> float:
@@ -94,7 +94,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         for number in range(1, arguments.times + 1):
             with tempfile.TemporaryDirectory() as home:
-                places = {"EVALSTONE_HOME": home, "EVALSTONE_CACHE": cache, "EVALSTONE_DATA": str(arguments.data)}
+                places = {"ASSAYMARK_HOME": home, "ASSAYMARK_CACHE": cache, "ASSAYMARK_DATA": str(arguments.data)}
                 environment = {**os.environ, **places}
                 answered = seconds_to_answer(arguments, environment, Path(home) / "store.sqlite")
                 loaded = seconds_to_load(arguments.model)

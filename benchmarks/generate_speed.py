@@ -23,9 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from assaymark.settings import thread_count
 from benchmarks.bench import add_places, make_models
 from benchmarks.offline import use_local_data
-from evalstone.settings import thread_count
 
 MAX_TOKENS = 256
 PEER_BLOCKS = 192  # of 256 positions, for transformers' continuous batching: room for about 32 sequences
@@ -173,8 +173,8 @@ def arguments() -> argparse.Namespace:
 
 def our_model(given: argparse.Namespace) -> Any:
     """Return our model, warm."""
-    from evalstone.models.local.local_model import LocalModel
-    from evalstone.records import GenerateQuery, GenerationSettings, Request
+    from assaymark.models.local.local_model import LocalModel
+    from assaymark.records import GenerateQuery, GenerationSettings, Request
 
     model, tokenizer = ending_model(str(given.models / given.shape))
     ours = LocalModel.from_loaded(model, tokenizer, n_slots=given.slots)
@@ -197,7 +197,7 @@ def main() -> None:
     use_local_data(given.data)
     import torch
 
-    from evalstone.records import GenerateQuery, GenerationSettings, Request
+    from assaymark.records import GenerateQuery, GenerationSettings, Request
 
     torch.set_num_threads(given.threads)
     load = LOADS[given.load]

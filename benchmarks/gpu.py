@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+from assaymark.engine.trie import TriePlan
 from benchmarks.bench import add_places, child, compare, make_models
 from benchmarks.engine_limit import SHAPES, layer_products, needed_operations
 from benchmarks.loads import LOADS, Load
-from evalstone.engine.trie import TriePlan
 
 SAMPLES = 400  # of each task, unless --quick
 HEADER = (

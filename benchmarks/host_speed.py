@@ -1,4 +1,4 @@
-"""Tokens per second of `evalstone host` at 1, 8 and 32 users, beside `transformers serve` on the same model.
+"""Tokens per second of `assaymark host` at 1, 8 and 32 users, beside `transformers serve` on the same model.
 
 Each user sends chat requests one after another, greedily, with prompts of their own; the servers are processes, run one
 after the other with the same threads. With --peer also transformers' server, with and without continuous batching,
@@ -126,9 +126,9 @@ def free_port() -> int:
 def servers(model: Path, peer: bool) -> dict[str, tuple[list[str], str, int]]:
     """Return each server's command, the model's name there, and its port."""
     ports = [free_port() for _ in range(3)]
-    ours = [sys.executable, "-m", "evalstone", "host", str(model), "--port", str(ports[0]),
+    ours = [sys.executable, "-m", "assaymark", "host", str(model), "--port", str(ports[0]),
             "--model_args", "dtype=float32"]  # fmt: skip
-    found = {"evalstone host": (ours, model.name, ports[0])}
+    found = {"assaymark host": (ours, model.name, ports[0])}
     if peer:
         start = "import sys; from transformers.cli.transformers import main; sys.argv[0] = 'transformers'; main()"
         base = [sys.executable, "-c", start, "serve", str(model), "--dtype", "float32", "--device", "cpu", "--host",

@@ -41,14 +41,14 @@ def growth_chart(rows: list[dict[str, Any]]) -> alt.LayerChart:
     points = [
         {"samples": r["samples"], "seconds": r[column], "who": who, "distinct": f"{r['tokens_distinct']:,} tokens"}
         for r in rows
-        for who, column in (("lm-eval", "lm_eval_seconds"), ("Evalstone", "our_seconds"))
+        for who, column in (("lm-eval", "lm_eval_seconds"), ("Assaymark", "our_seconds"))
     ]
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("samples:Q", scale=alt.Scale(type="log"), title="samples"),
         y=alt.Y("seconds:Q", scale=alt.Scale(type="log"), title="seconds, scoring alone"),
-        color=alt.Color("who:N", scale=alt.Scale(domain=["lm-eval", "Evalstone"], range=[THEIRS, OURS]), title=None),
+        color=alt.Color("who:N", scale=alt.Scale(domain=["lm-eval", "Assaymark"], range=[THEIRS, OURS]), title=None),
     )
-    ours = base.transform_filter(alt.datum.who == "Evalstone")
+    ours = base.transform_filter(alt.datum.who == "Assaymark")
     labels = ours.mark_text(align="left", dx=6, dy=12, fontSize=10).encode(text="distinct:N")
     return alt.layer(base.mark_line(point=True), labels).properties(width=460, height=280)
 

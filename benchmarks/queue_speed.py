@@ -27,11 +27,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evalstone.errors import LeaseLost
-from evalstone.store import Store
-from evalstone.store.liveness import Owner
-from evalstone.store.queue import MOST_ADVANCE
-from evalstone.store.queue_rows import NewSubmission, Progress
+from assaymark.errors import LeaseLost
+from assaymark.store import Store
+from assaymark.store.liveness import Owner
+from assaymark.store.queue import MOST_ADVANCE
+from assaymark.store.queue_rows import NewSubmission, Progress
 
 LEASE_SECONDS = 3.0
 DEATHS = 0.02  # of jobs

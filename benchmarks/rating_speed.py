@@ -22,10 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two processes of two threa
 
 import numpy as np
 
-from evalstone.randomness import generator_for
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from evalstone.statistics.rating_errors import bootstrap_strengths, clustered_errors, one_step_strengths
+from assaymark.randomness import generator_for
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
+from assaymark.statistics.rating_errors import bootstrap_strengths, clustered_errors, one_step_strengths
 
 PER_PROMPT = 4
 PROCESSES = 2

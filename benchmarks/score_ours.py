@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from assaymark.engine.trie import plan_trie
+from assaymark.models.create import create_model
+from assaymark.models.text.spans import span_batch
+from assaymark.records import LoglikelihoodQuery, Query, Request, RollingQuery
 from benchmarks.peak_memory import device_peak_bytes, host_peak_bytes
-from evalstone.engine.trie import plan_trie
-from evalstone.models.create import create_model
-from evalstone.models.text.spans import span_batch
-from evalstone.records import LoglikelihoodQuery, Query, Request, RollingQuery
 
 
 def requests_of(built: list[list[Any]]) -> tuple[list[Request], list[tuple[str, int]]]:

@@ -25,13 +25,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert, text
 
-from evalstone.records import Estimate, LoglikelihoodQuery, ModelIdentity, Request, RunPlan, TaskPlan, content_hash
-from evalstone.store import Store, migrate
-from evalstone.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
-from evalstone.store.plan_json import plan_to_json
-from evalstone.store.request_texts import Digests, hash_of, split_request
-from evalstone.store.run_facts import facts_row
-from evalstone.store.schema import (
+from assaymark.records import Estimate, LoglikelihoodQuery, ModelIdentity, Request, RunPlan, TaskPlan, content_hash
+from assaymark.store import Store, migrate
+from assaymark.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
+from assaymark.store.plan_json import plan_to_json
+from assaymark.store.request_texts import Digests, hash_of, split_request
+from assaymark.store.run_facts import facts_row
+from assaymark.store.schema import (
     attempts,
     checksum_of,
     insert_rows,

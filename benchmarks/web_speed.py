@@ -27,12 +27,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.ranks import interval_ranks
-from evalstone.leaderboard.shown import show_table
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.table import Table
-from evalstone.leaderboard.view import View
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.ranks import interval_ranks
+from assaymark.leaderboard.shown import show_table
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.view import View
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "arena" / "openllm"
 SEED = 20260101
@@ -126,9 +126,9 @@ def write_simulated(path: Path, n_rows: int) -> None:
 
 @contextmanager
 def server(boards: Sequence[Path]) -> Iterator[str]:
-    """Run `evalstone serve` in a process of its own; yield its address."""
-    command = [sys.executable, "-m", "evalstone", "serve", *map(str, boards), "--port", "0"]
-    empty = {**os.environ, "EVALSTONE_HOME": str(boards[0].parent / "home"), "EVALSTONE_STORE": ""}
+    """Run `assaymark serve` in a process of its own; yield its address."""
+    command = [sys.executable, "-m", "assaymark", "serve", *map(str, boards), "--port", "0"]
+    empty = {**os.environ, "ASSAYMARK_HOME": str(boards[0].parent / "home"), "ASSAYMARK_STORE": ""}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=empty)
     try:
         line = process.stdout.readline() if process.stdout else ""

@@ -39,7 +39,7 @@ def both(shared: Sequence[str], model_args: str, data: Path, folder: Path, batch
     theirs = [sys.executable, str(SHARED / "tools" / "lm_eval_offline.py"), "run", "--model", "hf", "--model_args",
               model_args, "--batch_size", str(batch_size), *shared]  # fmt: skip
     own_args = model_args.replace(",logits_cache=False", "")  # ours has no such cache
-    ours = [str(Path(sys.executable).with_name("evalstone")), "run", "--model_args", own_args,
+    ours = [str(Path(sys.executable).with_name("assaymark")), "run", "--model_args", own_args,
             "--store", str(folder / "store.sqlite"), "--data_dir", str(data), "--quiet", *shared]  # fmt: skip
     return _timed(theirs, folder, folder / "lm_eval.json"), _timed(ours, folder, folder / "ours.json")
 

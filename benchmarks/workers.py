@@ -22,15 +22,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from assaymark.engine.trie import plan_trie
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.text.spans import span_batch
+from assaymark.models.workers.ranges import ranges_of
+from assaymark.records import LoglikelihoodQuery, Request
+from assaymark.runner.plan import render_of
+from assaymark.runner.prepare import prepare_run
 from benchmarks.bench import add_places, make_models
-from evalstone.engine.trie import plan_trie
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.text.spans import span_batch
-from evalstone.models.workers.ranges import ranges_of
-from evalstone.records import LoglikelihoodQuery, Request
-from evalstone.runner.plan import render_of
-from evalstone.runner.prepare import prepare_run
 
 TASKS = "mmlu_high_school_psychology,mmlu_anatomy,mmlu_virology"
 MANY = f"{TASKS},mmlu_professional_law,mmlu_moral_scenarios,mmlu_miscellaneous,mmlu_professional_psychology"

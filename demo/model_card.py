@@ -9,10 +9,10 @@ license: apache-2.0
 language: en
 library_name: transformers
 pipeline_tag: text-generation
-tags: [demo, evalstone]
+tags: [demo, assaymark]
 ---
 
-# Evalstone demo model: {name}
+# Assaymark demo model: {name}
 
 A causal language model of {n_parameters:,} parameters (Llama architecture, float16), trained from nothing by
 `demo/train.py` on text that the project itself generates: facts about the invented valley of Lomara, short stories,

@@ -1,6 +1,6 @@
 """Trains the two demo models from nothing, on the valley's text, and writes them as the package carries them.
 
-    python demo/train.py --out src/evalstone/library/demo_models
+    python demo/train.py --out src/assaymark/library/demo_models
 
 Both read the same documents in the same order; the smaller reads fewer of them with fewer parameters. Everything is
 seeded. Another processor or thread count changes the last digits only: the held-out loss stays the same to two.

@@ -1,6 +1,6 @@
 """Train the demonstration model of images and text, which reads large digits.
 
-    python demo/train_image_reader.py src/evalstone/library/demo_models/digits
+    python demo/train_image_reader.py src/assaymark/library/demo_models/digits
 
 A LLaVA of 0.1 million parameters, one token for each character. It takes about three minutes on one core. Images are
 drawn, so no data are needed; the seed is fixed. The last line printed is its accuracy on digits that it was not

@@ -1,6 +1,6 @@
 """Writes the data files of the demo tasks, the same bytes every time.
 
-    python demo/write_benchmark.py --out src/evalstone/library/demo/data
+    python demo/write_benchmark.py --out src/assaymark/library/demo/data
 
 Test rows ask what the training text never asks: facts that are only told there, sums left out of it, and pairs of
 people, things and words that never meet in its exams. Few-shot rows are of the other kind, so they give nothing away.
@@ -32,7 +32,7 @@ from demo.world import Fact, World, build_world
 
 __all__ = ["DATA_FOLDER", "SIZES", "make_rows", "write_files"]
 
-DATA_FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library" / "demo" / "data"
+DATA_FOLDER = Path(__file__).resolve().parents[1] / "src" / "assaymark" / "library" / "demo" / "data"
 
 # task -> rows in the test split, rows in the train split
 SIZES = {

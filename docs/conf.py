@@ -5,11 +5,11 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-import evalstone.api
-from evalstone.settings import VERSION
+import assaymark.api
+from assaymark.settings import VERSION
 
-project = "Evalstone"
-author = "Evalstone contributors"
+project = "Assaymark"
+author = "Assaymark contributors"
 project_copyright = author
 release = version = VERSION
 
@@ -17,7 +17,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
-html_title = f"Evalstone {VERSION}"
+html_title = f"Assaymark {VERSION}"
 html_show_sphinx = False
 html_copy_source = False
 
@@ -33,10 +33,10 @@ CODE_OR_BAR = re.compile(r"(`[^`]*`)|\|")
 
 
 def complete_page(app: Any, name: str, source: list[str]) -> None:
-    """Append a section for each module of evalstone.api to the reference; list the guides that exist in the index."""
+    """Append a section for each module of assaymark.api to the reference; list the guides that exist in the index."""
     if name == "python_reference":
-        for module in sorted(each.name for each in iter_modules(evalstone.api.__path__)):
-            place = f"evalstone.api.{module}"
+        for module in sorted(each.name for each in iter_modules(assaymark.api.__path__)):
+            place = f"assaymark.api.{module}"
             source[0] += f"\n## {place}\n\n```{{eval-rst}}\n.. automodule:: {place}\n   :members:\n```\n"
     elif name == "index" and not (Path(app.srcdir) / "leaderboard.md").is_file():
         source[0] = source[0].replace("\nleaderboard\n", "\n")

@@ -25,12 +25,12 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test an empty EVALSTONE_HOME, so that no test sees another's store or the user's."""
+    """Give each test an empty ASSAYMARK_HOME, so that no test sees another's store or the user's."""
     home = tmp_path / "home"
-    monkeypatch.setenv("EVALSTONE_HOME", str(home))
-    monkeypatch.setenv("EVALSTONE_CACHE", str(made_once))
-    monkeypatch.delenv("EVALSTONE_STORE", raising=False)
-    monkeypatch.delenv("EVALSTONE_DATA", raising=False)
+    monkeypatch.setenv("ASSAYMARK_HOME", str(home))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
+    monkeypatch.delenv("ASSAYMARK_STORE", raising=False)
+    monkeypatch.delenv("ASSAYMARK_DATA", raising=False)
     return home
 
 

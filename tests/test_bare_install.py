@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import COMMANDS
+from assaymark.cli.main import COMMANDS
 from tests.conftest import ROOT
 
-START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from evalstone.cli.main import main; sys.exit(main())"
+START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assaymark.cli.main import main; sys.exit(main())"
 
 
 def core_distributions() -> set[str]:
     """Return the names of all distributions that the core needs, directly or through others."""
     found: set[str] = set()
-    waiting = ["evalstone"]
+    waiting = ["assaymark"]
     while waiting:
         name = waiting.pop()
         for requirement in distribution(name).requires or []:
@@ -42,7 +42,7 @@ def core_distributions() -> set[str]:
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder that holds the core and what it needs."""
     folder = tmp_path_factory.mktemp("bare")
-    (folder / "evalstone").symlink_to(ROOT / "src" / "evalstone")
+    (folder / "assaymark").symlink_to(ROOT / "src" / "assaymark")
     for name in core_distributions():
         for file in distribution(name).files or []:
             top = file.parts[0]
@@ -69,7 +69,7 @@ def test_help_works_without_extras(bare: Path, command: str) -> None:
     """Every command tells how it is used."""
     result = run_bare(bare, *command.split(), "--help")
     assert result.returncode == 0, result.stderr
-    assert "Usage: evalstone" in result.stdout
+    assert "Usage: assaymark" in result.stdout
 
 
 def test_ls_and_doctor_work_without_extras(bare: Path) -> None:
@@ -79,17 +79,17 @@ def test_ls_and_doctor_work_without_extras(bare: Path) -> None:
     assert "arc_challenge" in listed.stdout
     doctor = run_bare(bare, "doctor")
     assert doctor.returncode == 0, doctor.stderr
-    assert "pip install 'evalstone[hf]'" in doctor.stdout
+    assert "pip install 'assaymark[hf]'" in doctor.stdout
 
 
 def test_a_local_model_names_the_install_line(bare: Path, tmp_path: Path) -> None:
     """What needs an extra says which, in one line, with exit code 2."""
-    model = ROOT / "src" / "evalstone" / "library" / "demo_models" / "small"
+    model = ROOT / "src" / "assaymark" / "library" / "demo_models" / "small"
     result = run_bare(
         bare, "run", "--model", str(model), "--tasks", "demo_letters", "--store", str(tmp_path / "s.sqlite")
     )
     assert result.returncode == 2
-    assert "pip install 'evalstone[hf]'" in result.stderr
+    assert "pip install 'assaymark[hf]'" in result.stderr
     assert "Traceback" not in result.stderr
 
 

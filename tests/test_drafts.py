@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.drafts import PREFIX, draft_folder, remove_leftovers, write_whole
+from assaymark.cli.main import main
+from assaymark.drafts import PREFIX, draft_folder, remove_leftovers, write_whole
 
 ROOT = Path(__file__).parents[1]
 EXPORT_AND_WAIT = """
 import os, sys, time
-from evalstone.drafts import draft_folder, whole_file
+from assaymark.drafts import draft_folder, whole_file
 from pathlib import Path
 target = Path(sys.argv[1])
 with draft_folder() as folder, whole_file(target) as draft:
@@ -33,7 +33,7 @@ def drafts_in(folder: Path) -> list[str]:
 
 def test_a_killed_process_s_drafts_are_removed_by_the_next_command(tmp_path: Path, own_home: Path) -> None:
     """What kill -9 left beside its target and among temporary files is removed by the next command of any kind."""
-    target = tmp_path / "out" / "run.evalstone"
+    target = tmp_path / "out" / "run.assaymark"
     target.parent.mkdir()
     process = subprocess.Popen([sys.executable, "-c", EXPORT_AND_WAIT, str(target)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -86,7 +86,7 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 def test_without_a_writable_home_drafts_still_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is optional: if it cannot be created the file is still written."""
     (tmp_path / "file").write_text("x")
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "file" / "home"))
     write_whole(tmp_path / "out.txt", "text")
     with draft_folder(tmp_path) as folder:
         assert folder.is_dir()
@@ -108,7 +108,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("name", ["run.evalstone", "run.json", "run.csv", "run.parquet", "run.md", "run.html"])
+@pytest.mark.parametrize("name", ["run.assaymark", "run.json", "run.csv", "run.parquet", "run.md", "run.html"])
 def test_on_a_full_disk_a_file_is_whole_or_absent(
     name: str, small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone import hub_access
+from assaymark import hub_access
 from tests.conftest import ROOT
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -71,7 +71,7 @@ def test_missing_data_without_a_network_is_one_line(tmp_path: Path) -> None:
     unset = {"HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", *PROXIES}
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "evalstone", "run", "--model", "fake", "--tasks", "sciq", "--quiet"]
+    command = [sys.executable, "-m", "assaymark", "run", "--model", "fake", "--tasks", "sciq", "--quiet"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = "evalstone"
+PACKAGE = "assaymark"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 FACADE = {"__init__", "__main__"}  # may import anything; nothing may import them
 

@@ -1,6 +1,6 @@
 """The nouns that travel between the parts, as a user sees them printed."""
 
-from evalstone.records import (
+from assaymark.records import (
     Estimate,
     GenerateQuery,
     GenerationSettings,

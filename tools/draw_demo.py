@@ -1,4 +1,4 @@
-"""Draw docs/demo.svg, the README's picture: what `evalstone demo` prints, as it prints it.
+"""Draw docs/demo.svg, the README's picture: what `assaymark demo` prints, as it prints it.
 
 Usage: python tools/draw_demo.py
 """
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evalstone.api.comparison import comparison_views
-from evalstone.api.demo import run_demo
-from evalstone.report.evidence.from_store import run_view
-from evalstone.report.views.tables import run_table
+from assaymark.api.comparison import comparison_views
+from assaymark.api.demo import run_demo
+from assaymark.report.evidence.from_store import run_view
+from assaymark.report.views.tables import run_table
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
 WIDTH = 96

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-PROJECT = "evalstone"
+PROJECT = "assaymark"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library" / "tasks" / "bbh"
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "assaymark" / "library" / "tasks" / "bbh"
 STEP = re.compile(r"^\s*Let's think step by step\.\s")
 FINAL = re.compile(r"answer is (.*?)\.?$")
 

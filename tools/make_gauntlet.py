@@ -11,7 +11,7 @@ import yaml
 
 from tools.make_mmlu import SUBJECTS
 
-LIBRARY = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library"
+LIBRARY = Path(__file__).resolve().parents[1] / "src" / "assaymark" / "library"
 FOLDER = LIBRARY / "tasks" / "gauntlet"
 JEOPARDY = ("american_history", "literature", "science", "word_origins", "world_history")
 MMLU = tuple(sorted(subject for subjects in SUBJECTS.values() for subject in subjects))

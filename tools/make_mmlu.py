@@ -6,7 +6,7 @@ Run it after a change here and commit what it wrote: `tests/library/test_library
 
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library" / "tasks" / "mmlu"
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "assaymark" / "library" / "tasks" / "mmlu"
 
 # Hendrycks et al. 2021, table of subjects, in four groups
 SUBJECTS: dict[str, tuple[str, ...]] = {

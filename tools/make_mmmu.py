@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.make_mmlu import group_file
 
-FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library" / "tasks" / "mmmu"
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "assaymark" / "library" / "tasks" / "mmmu"
 
 # Yue et al. 2024, table 1: subjects (as the Hub spells its configurations) in six disciplines
 SUBJECTS: dict[str, tuple[str, ...]] = {

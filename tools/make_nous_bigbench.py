@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[1] / "src" / "evalstone" / "library" / "tasks" / "nous_bigbench"
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "assaymark" / "library" / "tasks" / "nous_bigbench"
 # in the fork's data, not in the suite
 NOT_IN_THE_SUITE = {"dyck_languages"}
 

@@ -80,16 +80,16 @@ def outputs_of(blocks: Sequence[Block]) -> dict[Block, Block]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a session: an empty home, `evalstone` and `python` of this installation, no network."""
+    """Return the environment of a session: an empty home, `assaymark` and `python` of this installation, no network."""
     programs = folder / "bin"
     programs.mkdir()
-    for name, words in {"evalstone": " -m evalstone", "python": ""}.items():
+    for name, words in {"assaymark": " -m assaymark", "python": ""}.items():
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n', encoding="utf-8")
         (programs / name).chmod(0o755)
     home = folder / "home"
     home.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EVALSTONE_", "XDG_"))}
-    threads = {name: os.environ[name] for name in ("EVALSTONE_THREADS", "EVALSTONE_CACHE") if name in os.environ}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ASSAYMARK_", "XDG_"))}
+    threads = {name: os.environ[name] for name in ("ASSAYMARK_THREADS", "ASSAYMARK_CACHE") if name in os.environ}
     own = {"HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     return {**kept, **threads, **own, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalstone.cli.main import COMMANDS, cli
+from assaymark.cli.main import COMMANDS, cli
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 HEAD = "# The command line\n\nWritten by `make docs` from the commands themselves.\n"
@@ -14,7 +14,7 @@ WIDTH = 100
 
 def page() -> str:
     """Return the page's text."""
-    root = _context(cli, "evalstone", None)
+    root = _context(cli, "assaymark", None)
     return "\n".join([HEAD, *(section for name in COMMANDS for section in sections(root, name))])
 
 
@@ -27,7 +27,7 @@ def sections(parent: click.Context, name: str) -> list[str]:
         raise LookupError(name)
     with _context(command, name, parent) as context:
         depth = context.command_path.count(" ")
-        title = context.command_path.removeprefix("evalstone ")
+        title = context.command_path.removeprefix("assaymark ")
         own = f"{'#' * (depth + 1)} {title}\n\n```text\n{command.get_help(context)}\n```\n"
         inner = command.list_commands(context) if isinstance(command, click.Group) else []
         return [own, *(section for each in inner for section in sections(context, each))]

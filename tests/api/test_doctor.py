@@ -2,7 +2,7 @@
 
 import tomllib
 
-from evalstone.api.doctor import EXTRAS
+from assaymark.api.doctor import EXTRAS
 from tests.conftest import ROOT
 
 

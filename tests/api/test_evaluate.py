@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.demo import demo_model
-from evalstone.errors import MalformedSample, ModelUnavailable, UnknownName, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.models.text.spans import fingerprint_of
-from evalstone.records import canonical_json
+import assaymark
+from assaymark.api.demo import demo_model
+from assaymark.errors import MalformedSample, ModelUnavailable, UnknownName, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.models.text.spans import fingerprint_of
+from assaymark.records import canonical_json
 
 pytest.importorskip("torch")
 SMALL = demo_model("small")
@@ -20,7 +20,7 @@ SMALL = demo_model("small")
 
 def test_a_path_is_enough() -> None:
     """A folder and a task's name give a run with estimates, samples and a table."""
-    run = evalstone.evaluate(SMALL, "demo_who", limit=12)
+    run = assaymark.evaluate(SMALL, "demo_who", limit=12)
     estimate = run.estimate("demo_who", "acc")
     assert estimate.n == 12
     assert estimate.low is not None
@@ -37,8 +37,8 @@ def test_a_loaded_model_gives_the_same_numbers() -> None:
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(SMALL, dtype="float32")
     tokenizer = transformers.AutoTokenizer.from_pretrained(SMALL)
-    loaded = evalstone.evaluate((model, tokenizer), "demo_who", limit=8)
-    named = evalstone.evaluate(SMALL, "demo_who", limit=8, model_args={"dtype": "float32"})
+    loaded = assaymark.evaluate((model, tokenizer), "demo_who", limit=8)
+    named = assaymark.evaluate(SMALL, "demo_who", limit=8, model_args={"dtype": "float32"})
     for ours, theirs in zip(loaded.samples("demo_who"), named.samples("demo_who"), strict=True):
         for a, b in zip(ours.outputs, theirs.outputs, strict=True):
             assert a.total_nats == pytest.approx(b.total_nats, abs=1e-4)
@@ -46,8 +46,8 @@ def test_a_loaded_model_gives_the_same_numbers() -> None:
 
 def test_the_same_call_sends_no_request_twice() -> None:
     """The second call returns the stored run."""
-    first = evalstone.evaluate(SMALL, "demo_who", limit=4)
-    again = evalstone.evaluate(SMALL, "demo_who", limit=4)
+    first = assaymark.evaluate(SMALL, "demo_who", limit=4)
+    again = assaymark.evaluate(SMALL, "demo_who", limit=4)
     assert again.id == first.id
     assert again.result is not None
     assert again.result.was_stored
@@ -55,15 +55,15 @@ def test_the_same_call_sends_no_request_twice() -> None:
 
 def test_outputs_of_other_runs_are_reused() -> None:
     """A longer run reuses the shorter one's outputs from the store and requests only the rest."""
-    evalstone.evaluate(SMALL, "demo_who", limit=4)
-    longer = evalstone.evaluate(SMALL, "demo_who", limit=8)
+    assaymark.evaluate(SMALL, "demo_who", limit=4)
+    longer = assaymark.evaluate(SMALL, "demo_who", limit=8)
     known = [output.from_cache for sample in longer.samples("demo_who") for output in sample.outputs]
     assert known == [True] * 8 + [False] * 8
 
 
 def test_rank_orders_choices() -> None:
     """`rank` gives each choice's log-likelihood and the index of the best."""
-    model = evalstone.load_model(SMALL)
+    model = assaymark.load_model(SMALL)
     found = model.rank("One two three", [" four", " \u00e9\u00df\u00f8\u00e6"])
     assert found.best == 0
     assert found.total_nats[0] > found.total_nats[1]
@@ -73,8 +73,8 @@ def test_rank_orders_choices() -> None:
 
 def test_too_long_prompts_can_be_refused() -> None:
     """`too_long="error"` fails the request that does not fit instead of truncating it."""
-    cut = evalstone.evaluate(SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16})
-    refused = evalstone.evaluate(
+    cut = assaymark.evaluate(SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16})
+    refused = assaymark.evaluate(
         SMALL, "demo_who", limit=2, num_fewshot=5, model_args={"max_length": 16}, too_long="error"
     )
     assert all(output.n_cut_tokens for sample in cut.samples("demo_who") for output in sample.outputs)
@@ -86,7 +86,7 @@ def test_a_csv_is_a_task(tmp_path: Path) -> None:
     """A file of questions is a task; guesses about its columns are reported first, and stored with the run."""
     (tmp_path / "mine.csv").write_text("question,A,B,answer\nIs ice cold?,yes,no,A\nIs fire cold?,yes,no,B\n")
     order: list[str] = []
-    run = evalstone.evaluate(
+    run = assaymark.evaluate(
         FakeModel(), str(tmp_path / "mine.csv"), notify=order.append, observe=lambda progress: order.append("asked")
     )
     assert run.estimate("mine", "acc").n == 2
@@ -100,7 +100,7 @@ def test_a_csv_is_a_task(tmp_path: Path) -> None:
 
 def test_lm_evals_files_are_written(tmp_path: Path) -> None:
     """Results and samples files are in a folder named after the model, with one line per sample and filter."""
-    run = evalstone.evaluate(SMALL, "demo_who", limit=3)
+    run = assaymark.evaluate(SMALL, "demo_who", limit=3)
     paths = run.write_lm_eval_files(tmp_path, log_samples=True)
     results = json.loads(next(p for p in paths if p.name.startswith("results_")).read_text())
     assert "acc,none" in results["results"]["demo_who"]
@@ -119,7 +119,7 @@ def test_lm_evals_files_are_written(tmp_path: Path) -> None:
 def test_invalid_arguments_are_refused(model: object, task: str, error: type[Exception]) -> None:
     """A missing model, an unknown task and an object that is not a model raise the documented errors."""
     with pytest.raises(error):
-        evalstone.evaluate(model, task)
+        assaymark.evaluate(model, task)
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -130,12 +130,12 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         "output_type: multiple_choice\ndoc_to_text: '{{text}}'\ndoc_to_choice: [a, b]\ndoc_to_target: 0\n"
     )
     with pytest.raises(MalformedSample, match=r"text.*question"):
-        evalstone.evaluate(FakeModel(), str(tmp_path / "mine.yaml"))
+        assaymark.evaluate(FakeModel(), str(tmp_path / "mine.yaml"))
 
 
 def test_failed_outputs_are_explained() -> None:
     """If outputs failed, the table has the error of the first one."""
-    run = evalstone.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
+    run = assaymark.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
     told = run.remarks()
     assert any("2 output(s) failed and count as missing" in line for line in told)
     assert re.search(r"2 failed, excluded \(first: .*100000 new tokens are allowed", " ".join(str(run).split()))
@@ -143,8 +143,8 @@ def test_failed_outputs_are_explained() -> None:
 
 def test_a_selected_attention_path_is_part_of_the_cache_key() -> None:
     """A run on the plain path does not reuse outputs of one on the trie path, and it reports its path."""
-    auto = evalstone.evaluate(SMALL, "demo_who", limit=3)
-    plain = evalstone.evaluate(SMALL, "demo_who", limit=3, model_args={"attention": "plain"})
+    auto = assaymark.evaluate(SMALL, "demo_who", limit=3)
+    plain = assaymark.evaluate(SMALL, "demo_who", limit=3, model_args={"attention": "plain"})
     assert plain.id != auto.id
     assert plain.result is not None
     assert plain.result.n_answered_now == 6
@@ -157,7 +157,7 @@ def test_a_selected_attention_path_is_part_of_the_cache_key() -> None:
 def test_the_default_attention_does_not_change_keys() -> None:
     """The attention path is in a model's identity only if it was selected, so stored runs are found again."""
     default, asked, chosen = (
-        evalstone.load_model(SMALL, **arguments).model.identity
+        assaymark.load_model(SMALL, **arguments).model.identity
         for arguments in ({}, {"attention": "auto"}, {"attention": "trie"})
     )
     assert default == asked
@@ -171,10 +171,10 @@ def test_the_default_attention_does_not_change_keys() -> None:
 
 def test_more_positions_than_a_model_has_give_a_warning() -> None:
     """`max_length` above a rotary model's positions is used, as in lm-eval, with a warning under the table."""
-    n_positions = evalstone.load_model(SMALL).model.identity.max_length or 0
+    n_positions = assaymark.load_model(SMALL).model.identity.max_length or 0
     asked = {"max_length": 8 * n_positions}
     options: dict[str, Any] = {"limit": 2, "system_instruction": "Read on. " * n_positions, "model_args": asked}
-    run = evalstone.evaluate(SMALL, "demo_who", **options)
+    run = assaymark.evaluate(SMALL, "demo_who", **options)
     outputs = [output for sample in run.samples("demo_who") for output in sample.outputs]
     assert all(output.error is None and output.n_context_tokens > n_positions for output in outputs)
     assert any(line.startswith("warning: max_length=") and "not trained" in line for line in run.remarks())

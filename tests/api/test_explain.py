@@ -1,7 +1,7 @@
 """`explain`: a task's card, filters and metrics can be shown without its data."""
 
-from evalstone.api.explain import explain_task, explanation_view
-from evalstone.report.console import as_text
+from assaymark.api.explain import explain_task, explanation_view
+from assaymark.report.console import as_text
 
 
 def test_a_card_needs_neither_data_nor_extras() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.auditing import audit_contamination, audit_prompts
-from evalstone.api.demo import demo_model
-from evalstone.errors import UsageError
+import assaymark
+from assaymark.api.auditing import audit_contamination, audit_prompts
+from assaymark.api.demo import demo_model
+from assaymark.errors import UsageError
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -55,7 +55,7 @@ def trained(kind: str, use: Use | None) -> tuple[dict[str, Any], int]:
 
 def evaluated(model: Any, tokenizer: Any) -> None:
     """Evaluate tasks with choices and tasks with generated text."""
-    run = evalstone.evaluate((model, tokenizer), ["demo_who", "demo_sums"], limit=5)
+    run = assaymark.evaluate((model, tokenizer), ["demo_who", "demo_sums"], limit=5)
     assert run.result is not None
     assert run.result.n_answered_now >= 10
 
@@ -101,7 +101,7 @@ def _stopped(model: Any, tokenizer: Any) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evalstone.evaluate((model, tokenizer), ["demo_who"], limit=5, observe=stop)
+        assaymark.evaluate((model, tokenizer), ["demo_who"], limit=5, observe=stop)
 
 
 def _failed_in_model(model: Any, tokenizer: Any) -> None:
@@ -113,29 +113,29 @@ def _failed_in_model(model: Any, tokenizer: Any) -> None:
 
     hook = model.model.norm.register_forward_hook(fail)
     with pytest.raises(RuntimeError, match="in the middle"):
-        evalstone.evaluate((model, tokenizer), "demo_sums", limit=5)
+        assaymark.evaluate((model, tokenizer), "demo_sums", limit=5)
     hook.remove()
 
 
 def _ranked(model: Any, tokenizer: Any) -> None:
-    evalstone.load_model((model, tokenizer)).rank("One two", [" three", " four"])
+    assaymark.load_model((model, tokenizer)).rank("One two", [" three", " four"])
 
 
 def _adapted(model: Any, tokenizer: Any) -> None:
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
 
-    from evalstone.interop.lm_eval_adapter import EvalstoneLM
+    from assaymark.interop.lm_eval_adapter import AssaymarkLM
 
     request = Instance("loglikelihood", {}, ("One two", " three"), 0)
-    assert len(EvalstoneLM(pretrained=model, tokenizer=tokenizer).loglikelihood([request], disable_tqdm=True)) == 1
+    assert len(AssaymarkLM(pretrained=model, tokenizer=tokenizer).loglikelihood([request], disable_tqdm=True)) == 1
 
 
 USES: dict[str, Use] = {
     "evaluate": evaluated,
-    "tokenizer apart": lambda m, t: evalstone.evaluate(m, "demo_who", tokenizer=t, limit=3),
-    "plain path": lambda m, t: evalstone.evaluate((m, t), "demo_who", limit=3, model_args={"attention": "plain"}),
-    "threads": lambda m, t: evalstone.evaluate((m, t), "demo_who", limit=3, model_args={"n_threads": 3}),
+    "tokenizer apart": lambda m, t: assaymark.evaluate(m, "demo_who", tokenizer=t, limit=3),
+    "plain path": lambda m, t: assaymark.evaluate((m, t), "demo_who", limit=3, model_args={"attention": "plain"}),
+    "threads": lambda m, t: assaymark.evaluate((m, t), "demo_who", limit=3, model_args={"n_threads": 3}),
     "Ctrl-C": _stopped,
     "an exception": _failed_in_model,
     "load_model": _ranked,
@@ -157,11 +157,11 @@ def test_all_state_is_restored(use: str) -> None:
 def test_a_trained_model_is_identified_again() -> None:
     """A loaded model given to `load_model` is another model once its weights have changed."""
     model, tokenizer = loaded()
-    held = evalstone.load_model(model, tokenizer=tokenizer)
-    first = evalstone.evaluate(held, "demo_who", limit=4)
+    held = assaymark.load_model(model, tokenizer=tokenizer)
+    first = assaymark.evaluate(held, "demo_who", limit=4)
     with torch.no_grad():
         model.model.norm.weight.mul_(3.0)
-    second = evalstone.evaluate(held, "demo_who", limit=4)
+    second = assaymark.evaluate(held, "demo_who", limit=4)
     assert first.id != second.id
     assert second.result is not None
     assert second.result.n_answered_now == 8
@@ -170,14 +170,14 @@ def test_a_trained_model_is_identified_again() -> None:
 def test_replaced_weights_are_used() -> None:
     """Weights that are replaced, by `.data`, between two uses of one engine are used."""
     model, tokenizer = loaded()
-    held = evalstone.load_model((model, tokenizer))
+    held = assaymark.load_model((model, tokenizer))
     before = held.rank("One two", [" three", " four"]).total_nats
     for layer in model.model.layers:
         layer.mlp.down_proj.weight.data = layer.mlp.down_proj.weight.data * 2.0
     after = held.rank("One two", [" three", " four"]).total_nats
     assert after != before
     assert after == pytest.approx(
-        evalstone.load_model((model, tokenizer)).rank("One two", [" three", " four"]).total_nats
+        assaymark.load_model((model, tokenizer)).rank("One two", [" three", " four"]).total_nats
     )
 
 
@@ -190,7 +190,7 @@ def test_evaluations_in_threads_give_the_same_results(tmp_path: Path) -> None:
 
     def use(name: str, place: int) -> list[Any]:
         options: dict[str, Any] = {"limit": 6, "store": tmp_path / f"{name}-{place}.sqlite"}
-        run = evalstone.evaluate(pairs[place], ["demo_who", "demo_sums"], **options)
+        run = assaymark.evaluate(pairs[place], ["demo_who", "demo_sums"], **options)
         tasks = [run.samples("demo_who"), run.samples("demo_sums")]
         return [(o.total_nats, o.text) for samples in tasks for sample in samples for o in sample.outputs]
 
@@ -210,4 +210,4 @@ def test_evaluations_in_threads_give_the_same_results(tmp_path: Path) -> None:
 def test_a_missing_or_superfluous_tokenizer_is_one_clear_error(given: Use, options: dict[str, Any], words: str) -> None:
     """A loaded model without its tokenizer, and a tokenizer without a model, are refused with a remedy."""
     with pytest.raises(UsageError, match=words):
-        evalstone.evaluate(given(*loaded()), "demo_who", limit=2, **options)
+        assaymark.evaluate(given(*loaded()), "demo_who", limit=2, **options)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.errors import PlanError
-from evalstone.models.fake import FakeModel
-from evalstone.scoring.run_code import find_sandbox
+import assaymark
+from assaymark.errors import PlanError
+from assaymark.models.fake import FakeModel
+from assaymark.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow  # every suite is evaluated whole
@@ -46,7 +46,7 @@ def rows(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_suites_are_tested() -> None:
     """A suite that is added to the library is run by these tests."""
-    assert {path.stem for path in (ROOT / "src" / "evalstone" / "library" / "suites").glob("*.yaml")} == set(BOARDS)
+    assert {path.stem for path in (ROOT / "src" / "assaymark" / "library" / "suites").glob("*.yaml")} == set(BOARDS)
 
 
 @pytest.mark.parametrize("name", BOARDS)
@@ -54,7 +54,7 @@ def test_a_suite_gives_its_composite(name: str, rows: Path) -> None:
     """Every task is evaluated and scored; the columns are complete and the composite is a number."""
     if name == "code" and find_sandbox()[0] is None:
         pytest.skip(f"no sandbox for written programs: {find_sandbox()[1]}")
-    run = evalstone.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1)
+    run = assaymark.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1)
     found = run.estimate(name)
     assert found.value is not None, found.details["why"]
     assert (len(found.details["columns"]), len(run.row.plan.tasks)) == BOARDS[name]
@@ -69,7 +69,7 @@ def test_the_gauntlet_refuses_missing_benchmarks(tmp_path: Path) -> None:
             (tmp_path / "mosaicml" / "llm-foundry" / benchmark.name).symlink_to(benchmark)
     options: dict[str, Any] = {"data_dir": tmp_path, "limit": 1}
     with pytest.raises(PlanError, match=r"57 of its tasks cannot be evaluated(.|\n)*mmlu_anatomy: "):
-        evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
-    found = evalstone.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
+        assaymark.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
+    found = assaymark.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
     assert (found.value, found.details["why"]) == (None, "no score of gauntlet_mmlu")
     assert "world knowledge" not in {column["name"] for column in found.details["columns"]}

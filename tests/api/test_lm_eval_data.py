@@ -1,4 +1,4 @@
-"""`evalstone lm-eval` finds its data sets in EVALSTONE_DATA, as every other command does."""
+"""`assaymark lm-eval` finds its data sets in ASSAYMARK_DATA, as every other command does."""
 
 import os
 import subprocess
@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.lm_eval_data import data_from_folder
-from evalstone.errors import UsageError
+from assaymark.api.lm_eval_data import data_from_folder
+from assaymark.errors import UsageError
 from tests.conftest import ROOT
 
 
 @pytest.mark.slow
 @pytest.mark.oracle
-@pytest.mark.parametrize("model", ["evalstone", "hf"])
+@pytest.mark.parametrize("model", ["assaymark", "hf"])
 def test_lm_eval_runs_on_the_data_of_the_variable(shared_dir: Path, tmp_path: Path, model: str) -> None:
     """Without the Hub and with an empty cache lm-eval's own tasks find their rows, with any model."""
     pytest.importorskip("lm_eval")
     place = f"pretrained={shared_dir / 'models' / 'stories260K'},dtype=float32"
-    command = [sys.executable, "-m", "evalstone", "lm-eval", "run", "--model", model, "--model_args", place,
+    command = [sys.executable, "-m", "assaymark", "lm-eval", "run", "--model", model, "--model_args", place,
                "--tasks", "arc_easy,sciq", "--limit", "4", "--device", "cpu"]  # fmt: skip
-    variables = {**os.environ, "EVALSTONE_DATA": str(shared_dir / "data"), "HF_HUB_OFFLINE": "1",
-                 "HF_HOME": str(tmp_path / "hub"), "EVALSTONE_THREADS": "1", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    variables = {**os.environ, "ASSAYMARK_DATA": str(shared_dir / "data"), "HF_HUB_OFFLINE": "1",
+                 "HF_HOME": str(tmp_path / "hub"), "ASSAYMARK_THREADS": "1", "OMP_NUM_THREADS": "1"}  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "|arc_easy|" in done.stdout.replace(" ", "")
@@ -38,7 +38,7 @@ def test_rows_are_read_from_the_folder_first_and_then_from_the_hub(
     folder.mkdir(parents=True)
     for split in ("train", "test"):
         datasets.Dataset.from_dict({"q": [split, "b"]}).to_parquet(folder / f"{split}.parquet")
-    monkeypatch.setenv("EVALSTONE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("ASSAYMARK_DATA", str(tmp_path / "data"))
     before = datasets.load_dataset
     with data_from_folder():
         found = datasets.load_dataset(path="someone/rows", name=None)
@@ -53,6 +53,6 @@ def test_rows_are_read_from_the_folder_first_and_then_from_the_hub(
 
 def test_a_variable_that_names_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the variable; without it nothing is replaced."""
-    monkeypatch.setenv("EVALSTONE_DATA", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="EVALSTONE_DATA"), data_from_folder():
+    monkeypatch.setenv("ASSAYMARK_DATA", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="ASSAYMARK_DATA"), data_from_folder():
         pass

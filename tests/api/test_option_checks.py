@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.errors import EvalstoneError, PlanError, UnknownName, UsageError
-from evalstone.models.fake import FakeModel
+import assaymark
+from assaymark.errors import AssaymarkError, PlanError, UnknownName, UsageError
+from assaymark.models.fake import FakeModel
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ from evalstone.models.fake import FakeModel
 def test_options_are_validated(options: dict[str, Any], message: str) -> None:
     """The error for an unknown option has the nearest; that for a value of a wrong type has what was expected."""
     with pytest.raises((UnknownName, UsageError), match=message):
-        evalstone.evaluate(FakeModel(), "arc_easy", **options)
+        assaymark.evaluate(FakeModel(), "arc_easy", **options)
 
 
 @pytest.mark.parametrize("tasks", [5, None, {"arc_easy"}, ["arc_easy", 3]])
 def test_tasks_are_names(tasks: Any) -> None:
     """Any other value is one clear error."""
     with pytest.raises(UsageError, match="expected names, or a list of them"):
-        evalstone.evaluate(FakeModel(), tasks)
+        assaymark.evaluate(FakeModel(), tasks)
 
 
 @pytest.mark.parametrize("model", [None, 5, object(), ("only one",)])
@@ -41,8 +41,8 @@ def test_a_model_is_a_model(model: Any, tmp_path: Path) -> None:
     """The error for any other object has what is accepted."""
     path = tmp_path / "t.csv"
     path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
-    with pytest.raises(EvalstoneError, match="expected a path, a hub id"):
-        evalstone.evaluate(model, str(path))
+    with pytest.raises(AssaymarkError, match="expected a path, a hub id"):
+        assaymark.evaluate(model, str(path))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_generation_settings_without_effect_are_reported(
 ) -> None:
     """If no task generates, or all decode greedily, sampling settings are reported to have no effect."""
     heard: list[str] = []
-    evalstone.evaluate(FakeModel(), tasks, limit=1, gen_kwargs=gen_kwargs, notify=heard.append)
+    assaymark.evaluate(FakeModel(), tasks, limit=1, gen_kwargs=gen_kwargs, notify=heard.append)
     found = [line for line in heard if line.startswith("gen_kwargs")]
     assert len(found) == len(said)
     assert all(part in line for part, line in zip(said, found, strict=True))
@@ -71,4 +71,4 @@ def test_generation_settings_are_validated_if_no_task_generates() -> None:
     with pytest.raises(
         PlanError, match=r"generation settings of gen_kwargs: top_p is 2; expected more than 0, at most 1"
     ):
-        evalstone.evaluate(FakeModel(), "demo_yesno", limit=1, gen_kwargs={"top_p": 2})
+        assaymark.evaluate(FakeModel(), "demo_yesno", limit=1, gen_kwargs={"top_p": 2})

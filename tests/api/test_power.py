@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evalstone.api.power import WantedPower, power_of_plan
-from evalstone.cli.main import cli
-from evalstone.errors import UsageError
-from evalstone.randomness import generator_for
-from evalstone.runner.prepare import prepare_run
-from evalstone.statistics.composite_power import WeightedTask, mde_of_weighted
+from assaymark.api.power import WantedPower, power_of_plan
+from assaymark.cli.main import cli
+from assaymark.errors import UsageError
+from assaymark.randomness import generator_for
+from assaymark.runner.prepare import prepare_run
+from assaymark.statistics.composite_power import WeightedTask, mde_of_weighted
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [{"question": f"{i}?", "choices": ["a", "b"], "answer": i % 2} for i in range(60)]

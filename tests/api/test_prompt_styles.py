@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.comparison import compare_runs
-from evalstone.api.prompt_styles import evaluate_prompt_styles
-from evalstone.api.reproduce import reproduce
-from evalstone.api.rescoring import RescoreOptions, rescore_run
-from evalstone.errors import PlanError, UnknownName, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.report.console import as_text
-from evalstone.tasks.catalog import LIBRARY
+import assaymark
+from assaymark.api.comparison import compare_runs
+from assaymark.api.prompt_styles import evaluate_prompt_styles
+from assaymark.api.reproduce import reproduce
+from assaymark.api.rescoring import RescoreOptions, rescore_run
+from assaymark.errors import PlanError, UnknownName, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.report.console import as_text
+from assaymark.tasks.catalog import LIBRARY
 
 
 @pytest.mark.slow
@@ -72,8 +72,8 @@ def test_a_group_is_one_line() -> None:
 
 def test_the_own_style_sends_no_new_request() -> None:
     """In the style of its file, a task has its own prompts, and the stored outputs are reused."""
-    own = evalstone.evaluate(FakeModel(), "demo_facts", limit=5)
-    put = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="text")
+    own = assaymark.evaluate(FakeModel(), "demo_facts", limit=5)
+    put = assaymark.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="text")
     assert put.id != own.id
     assert [one.request for one in put.samples("demo_facts")] == [one.request for one in own.samples("demo_facts")]
     assert all(output.from_cache for sample in put.samples("demo_facts") for output in sample.outputs)
@@ -82,11 +82,11 @@ def test_the_own_style_sends_no_new_request() -> None:
 @pytest.mark.slow
 def test_a_styled_run_is_rescored_and_reproduced() -> None:
     """A run with a prompt style is reproduced from its plan, and its outputs can be rescored by the same task."""
-    run = evalstone.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompt_style="cot")
+    run = assaymark.evaluate(FakeModel(mode="gold"), "demo_facts", limit=5, prompt_style="cot")
     assert run.estimate("demo_facts", "exact_match").value == 1.0
     rescore_run(run, RescoreOptions(metrics=["{metric: exact_match, ignore_case: true}"]))
     assert run.estimate("demo_facts", "exact_match").value == 1.0
-    letters = evalstone.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="letter")
+    letters = assaymark.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="letter")
     assert reproduce(letters).is_reproduced
 
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
-from evalstone.api.published import Claim, compare_published, parse_claim
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.errors import UnknownName, UsageError
-from evalstone.statistics.unpaired import compare_shares
+import assaymark
+from assaymark.api.published import Claim, compare_published, parse_claim
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.errors import UnknownName, UsageError
+from assaymark.statistics.unpaired import compare_shares
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Return a small finished run of the fake model."""
-    return evalstone.evaluate("fake", ["demo_who"], limit=20, store=str(tmp_path / "store.sqlite"))
+    return assaymark.evaluate("fake", ["demo_who"], limit=20, store=str(tmp_path / "store.sqlite"))
 
 
 def test_a_claim_is_parsed() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import transformers
 
-import evalstone
-from evalstone.api.demo import demo_model
-from evalstone.api.reproduce import compare_with_copy, reproduce
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
-from evalstone.report.evidence.from_store import label_of
-from evalstone.runner.score_responses import SCORING_HASH
+import assaymark
+from assaymark.api.demo import demo_model
+from assaymark.api.reproduce import compare_with_copy, reproduce
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.report.evidence.from_store import label_of
+from assaymark.runner.score_responses import SCORING_HASH
 from tests.tasks.folders import task_spec, write_task
 
 TASKS = ["demo_who", "demo_truth"]
@@ -23,7 +23,7 @@ TASKS = ["demo_who", "demo_truth"]
 
 def made(tmp_path: Path, name: str = "store", **options: object) -> Run:
     """Return a small finished run of the fake model."""
-    return evalstone.evaluate("fake", TASKS, limit=5, store=str(tmp_path / f"{name}.sqlite"), **options)  # type: ignore[arg-type]
+    return assaymark.evaluate("fake", TASKS, limit=5, store=str(tmp_path / f"{name}.sqlite"), **options)  # type: ignore[arg-type]
 
 
 def test_a_deterministic_run_is_reproduced(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
     csv.write_text("question,A,B,answer\nOne?,a,b,A\nTwo?,a,b,B\n")
     store = str(tmp_path / "files.sqlite")
     yaml = write_task(tmp_path / "own", task_spec("mine"))
-    run = evalstone.evaluate("fake", [str(csv), str(yaml)], store=store)
+    run = assaymark.evaluate("fake", [str(csv), str(yaml)], store=store)
     found = reproduce(run)
     assert found.is_reproduced
     assert (found.plan, found.environment) == ((), ())
@@ -109,8 +109,8 @@ def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
 
 def test_an_imported_run_is_refused(tmp_path: Path) -> None:
     """A run whose model is not known here cannot be reproduced."""
-    from evalstone.api.exporting import export_run
-    from evalstone.api.importing import import_run
+    from assaymark.api.exporting import export_run
+    from assaymark.api.importing import import_run
 
     made(tmp_path)
     export_run(str(tmp_path / "store.sqlite"), "last", tmp_path / "folder")
@@ -124,7 +124,7 @@ def test_a_real_model_is_reproduced(shared_dir: Path, tmp_path: Path) -> None:
     """A local model's run is reproduced within numerical noise, as text and as JSON."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    evalstone.evaluate(
+    assaymark.evaluate(
         "hf", ["demo_who"], limit=4, store=str(tmp_path / "store.sqlite"),
         model_args={"pretrained": str(shared_dir / "models" / "stories260K"), "dtype": "float32"},
     )  # fmt: skip
@@ -152,7 +152,7 @@ def test_an_adapters_run_is_reproduced_and_named_after_both(tmp_path: Path) -> N
     peft.get_peft_model(base, settings).save_pretrained(str(tmp_path / "my_adapter"))
     arguments = {"peft": str(tmp_path / "my_adapter")}
     options: dict[str, Any] = {"limit": 3, "store": str(tmp_path / "store.sqlite"), "model_args": arguments}
-    run = evalstone.evaluate(demo_model("small"), "demo_who", **options)
+    run = assaymark.evaluate(demo_model("small"), "demo_who", **options)
     assert label_of(run.row) == "small + my_adapter"
     assert reproduce(run).is_reproduced
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.rescoring import RescoreOptions, rescore_run
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.errors import PlanError, RunBusy, UnknownName, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.records import GenerateQuery, Output, Request
-from evalstone.runner.score_responses import score_request
-from evalstone.scoring.run_code import find_sandbox
+import assaymark
+from assaymark.api.rescoring import RescoreOptions, rescore_run
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.errors import PlanError, RunBusy, UnknownName, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.records import GenerateQuery, Output, Request
+from assaymark.runner.score_responses import score_request
+from assaymark.scoring.run_code import find_sandbox
 from tests.conftest import ROOT
 
 LAST = "{name: last, filter: [{function: regex, regex_pattern: '[0-9]+', group_select: -1}, {function: take_first}]}"
@@ -56,7 +56,7 @@ def sums(folder: Path, text: str = SUMS) -> Path:
 
 def stored_sums(folder: Path) -> Run:
     """Return a finished run of the sums, whose strict filter found nothing."""
-    return evalstone.evaluate(Calculator(), str(sums(folder)))
+    return assaymark.evaluate(Calculator(), str(sums(folder)))
 
 
 def options(folder: Path, **given: object) -> RescoreOptions:
@@ -84,7 +84,7 @@ def test_the_run_stays_finished_and_intact(tmp_path: Path) -> None:
     after = run.row
     assert (after.status, after.n_scores - before.n_scores, after.n_attempts) == ("finished", 4, 2)
     assert run.verify() == []
-    again = evalstone.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
+    again = assaymark.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
     assert again.result is not None
     assert again.result.was_stored
     assert again.estimate("sums", "exact_match,last").value == 1.0
@@ -136,7 +136,7 @@ def test_invalid_options_are_refused(
 
 def test_multiple_choice_gets_another_normalisation() -> None:
     """Length in bytes instead of characters; metrics that need other queries, or texts, are refused."""
-    run = evalstone.evaluate(FakeModel(), "demo_facts", limit=6)
+    run = assaymark.evaluate(FakeModel(), "demo_facts", limit=6)
     rescore_run(run, RescoreOptions(metrics=["acc_bytes"]))
     assert run.estimate("demo_facts", "acc_bytes").n == 6
     assert run.estimate("demo_facts", "acc_bytes").value == run.estimate("demo_facts", "acc_norm").value  # all ASCII
@@ -150,7 +150,7 @@ def test_stored_programs_are_run_again() -> None:
     """pass@1 of stored programs is the same as before; a comparison of texts is refused."""
     if find_sandbox()[0] is None:
         pytest.skip(f"no sandbox here: {find_sandbox()[1]}")
-    run = evalstone.evaluate(FakeModel(), "mbpp", limit=2, data_dir=ROOT / "tests" / "fixtures" / "data")
+    run = assaymark.evaluate(FakeModel(), "mbpp", limit=2, data_dir=ROOT / "tests" / "fixtures" / "data")
     before = run.estimate("mbpp", "pass_at_1").value
     rescore_run(run, RescoreOptions(metrics=["pass_at_1"]))
     assert run.estimate("mbpp", "pass_at_1").value == before
@@ -160,7 +160,7 @@ def test_stored_programs_are_run_again() -> None:
 
 def test_failed_outputs_stay_failed(tmp_path: Path) -> None:
     """A failed output is not wrong with the new filter either."""
-    run = evalstone.evaluate(FakeModel(fail=1.0), str(sums(tmp_path)))
+    run = assaymark.evaluate(FakeModel(fail=1.0), str(sums(tmp_path)))
     with pytest.raises(PlanError, match="has no answers for task sums"):
         rescore_run(run, options(tmp_path, filters=[LAST]))
 
@@ -186,7 +186,7 @@ def test_an_interrupted_rescoring_does_not_change_the_run(tmp_path: Path, monkey
             raise KeyboardInterrupt
         return score_request(*given)
 
-    monkeypatch.setattr("evalstone.runner.rescore.score_request", stopped)
+    monkeypatch.setattr("assaymark.runner.rescore.score_request", stopped)
     with pytest.raises(KeyboardInterrupt):
         rescore_run(run, options(tmp_path, filters=[LAST]))
     assert run.row.status == "finished"
@@ -196,8 +196,8 @@ def test_an_interrupted_rescoring_does_not_change_the_run(tmp_path: Path, monkey
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import evalstone.report.evidence.from_store as from_store
-from evalstone.api.rescoring import rescore_stored
+import assaymark.report.evidence.from_store as from_store
+from assaymark.api.rescoring import rescore_stored
 from tests.api.test_rescoring import LAST, options
 from_store.save_summary_of = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # the commit is behind it
 rescore_stored(sys.argv[1], "last", options(Path(sys.argv[2]), filters=[LAST]))
@@ -233,7 +233,7 @@ def test_a_rescoring_killed_after_its_commit_is_finished_by_the_next_command(
 def test_the_run_s_own_command_finishes_a_killed_rescoring(tmp_path: Path) -> None:
     """The same evaluation sends no request and computes the estimates of the killed rescoring."""
     killed_rescoring(stored_sums(tmp_path), tmp_path)
-    again = evalstone.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
+    again = assaymark.evaluate(Calculator(), str(tmp_path / "sums.yaml"))
     assert again.result is not None
     assert again.result.was_stored
     assert again.estimate("sums", "exact_match,last").value == 1.0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
+import assaymark
 from tests.conftest import ROOT
 
-API = ROOT / "src" / "evalstone" / "api"
+API = ROOT / "src" / "assaymark" / "api"
 PUBLIC = [*sorted(API.glob("*.py")), API.parent / "__init__.py", API.parent / "models" / "language_model.py"]
 
 
@@ -20,7 +20,7 @@ def imports_of(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            found |= {name.split(".")[2] for name in names if name.startswith("evalstone.api.")}
+            found |= {name.split(".")[2] for name in names if name.startswith("assaymark.api.")}
     return {name for name in found if (API / f"{name}.py").is_file()}
 
 
@@ -54,6 +54,6 @@ def test_return_values_have_types(path: Path) -> None:
 
 def test_the_public_names_are_checked() -> None:
     """Each name of the package comes from one of the modules above."""
-    modules = {getattr(evalstone, name).__module__ for name in evalstone.__all__ if name != "__version__"}
-    places = {"evalstone." + ".".join(path.relative_to(API.parent).with_suffix("").parts) for path in PUBLIC}
+    modules = {getattr(assaymark, name).__module__ for name in assaymark.__all__ if name != "__version__"}
+    places = {"assaymark." + ".".join(path.relative_to(API.parent).with_suffix("").parts) for path in PUBLIC}
     assert modules <= places

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-import evalstone
-from evalstone.cli.main import main
-from evalstone.errors import DataError, PlanError, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.records import QueryKind
-from evalstone.runner.prepare import choose_tasks
+import assaymark
+from assaymark.cli.main import main
+from assaymark.errors import DataError, PlanError, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.records import QueryKind
+from assaymark.runner.prepare import choose_tasks
 from tests.tasks.folders import task_spec, write_task
 
 MEMBERS: list[dict[str, Any]] = [
@@ -45,7 +45,7 @@ def write_suite(folder: Path, members: list[dict[str, Any]], name: str = "board"
 
 def test_members_are_evaluated_with_the_suites_shots(folder: Path) -> None:
     """Each task has the suite's number of shots and profile, not its own; the composite is an estimate."""
-    run = evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
+    run = assaymark.evaluate(FakeModel(), suite="board", include_path=[folder])
     plan = run.row.plan
     assert [(task.name, task.num_fewshot) for task in plan.tasks] == [("sums", 2), ("letters", 0)]
     assert (plan.profile, plan.seed) == ("open-llm-v1", 42)
@@ -62,10 +62,10 @@ def test_members_are_evaluated_with_the_suites_shots(folder: Path) -> None:
 
 def test_suites_are_accepted_among_tasks_too(folder: Path) -> None:
     """`--tasks board` is the same run as `--suite board`; a given profile overrides the suite's, with a note."""
-    one = evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
-    two = evalstone.evaluate(FakeModel(), "board", include_path=[folder])
+    one = assaymark.evaluate(FakeModel(), suite="board", include_path=[folder])
+    two = assaymark.evaluate(FakeModel(), "board", include_path=[folder])
     assert one.id == two.id
-    other = evalstone.evaluate(FakeModel(), "board", include_path=[folder], profile="lm-eval-0.4.13")
+    other = assaymark.evaluate(FakeModel(), "board", include_path=[folder], profile="lm-eval-0.4.13")
     assert other.row.plan.profile == "lm-eval-0.4.13"
     assert any("in place of the suite's open-llm-v1" in note for note in other.notes)
 
@@ -73,15 +73,15 @@ def test_suites_are_accepted_among_tasks_too(folder: Path) -> None:
 def test_shots_beside_a_suite_are_refused(folder: Path) -> None:
     """num_fewshot would change the benchmark: it is refused with the reason, before any data is read."""
     with pytest.raises(PlanError, match=r"num_fewshot is 5, but suite board fixes the shots of each task \(0, 2\)"):
-        evalstone.evaluate(FakeModel(), suite="board", include_path=[folder], num_fewshot=5)
+        assaymark.evaluate(FakeModel(), suite="board", include_path=[folder], num_fewshot=5)
     assert main(["run", "--model", "fake", "--suite", "board", "--include_path", str(folder), "-f", "5"]) == 2
 
 
 def test_a_stored_run_gains_the_composite_without_requests(folder: Path) -> None:
     """If the same tasks at the same shots were run before, the composite is computed from the stored outputs."""
     write_suite(folder, [{**m, "column": "all"} for m in MEMBERS], "other")
-    first = evalstone.evaluate(FakeModel(), suite="other", include_path=[folder])
-    again = evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
+    first = assaymark.evaluate(FakeModel(), suite="other", include_path=[folder])
+    again = assaymark.evaluate(FakeModel(), suite="board", include_path=[folder])
     assert again.id == first.id
     assert again.result is not None
     assert again.result.was_stored
@@ -96,13 +96,13 @@ def test_tasks_that_cannot_be_evaluated_are_refused_in_one_list(folder: Path) ->
     write_suite(folder, [*MEMBERS, *lacking])
     model = _OnlyChoices()
     with pytest.raises(PlanError) as refused:
-        evalstone.evaluate(model, suite="board", include_path=[folder])
+        assaymark.evaluate(model, suite="board", include_path=[folder])
     said = str(refused.value)
     assert "2 of its tasks cannot be evaluated" in said
     assert "written: model" in said
     assert "cannot answer generate_until" in said
     assert "no_rows: " in said
-    run = evalstone.evaluate(model, suite="board", include_path=[folder], partial=True)
+    run = assaymark.evaluate(model, suite="board", include_path=[folder], partial=True)
     found = run.estimate("board")
     assert found.value is None
     assert found.details["why"] == "no score of written, no_rows"
@@ -121,7 +121,7 @@ def test_a_metric_that_a_task_lacks_is_named(folder: Path) -> None:
     """A suite with a metric that its task lacks is refused before any request is sent."""
     write_suite(folder, [{"task": "sums", "metric": "f1", "chance": 0, "column": "A"}])
     with pytest.raises(DataError, match=r"task sums has no f1 under the filter 'none'; it has acc"):
-        evalstone.evaluate(FakeModel(), suite="board", include_path=[folder])
+        assaymark.evaluate(FakeModel(), suite="board", include_path=[folder])
 
 
 def test_a_group_that_lost_a_task_is_not_averaged(folder: Path) -> None:
@@ -130,11 +130,11 @@ def test_a_group_that_lost_a_task_is_not_averaged(folder: Path) -> None:
                         "aggregate_metric_list": [{"metric": "acc"}]})  # fmt: skip
     write_suite(folder, [{"task": "pair", "metric": "acc", "chance": 0, "column": "A", "shots": 1}])
     with pytest.raises(DataError, match="task written has no acc"):
-        evalstone.evaluate(_OnlyChoices(), suite="board", include_path=[folder])
+        assaymark.evaluate(_OnlyChoices(), suite="board", include_path=[folder])
     write_task(folder, task_spec("no_rows", dataset_kwargs={"data_files": {"test": "rows/absent.jsonl"}}))
     write_task(folder, {"group": "pair", "task": ["sums", "no_rows"],
                         "aggregate_metric_list": [{"metric": "acc"}]})  # fmt: skip
-    run = evalstone.evaluate(_OnlyChoices(), suite="board", include_path=[folder], partial=True)
+    run = assaymark.evaluate(_OnlyChoices(), suite="board", include_path=[folder], partial=True)
     assert {e.task for e in run.estimates} == {"sums", "board"}
     assert run.estimate("board").value is None
 
@@ -144,8 +144,8 @@ def test_suites_of_different_profiles_cannot_be_one_run(folder: Path) -> None:
     write_suite(folder, MEMBERS, "other", profile="nous")
     with pytest.raises(UsageError, match="the profiles nous, open-llm-v1"):
         choose_tasks("board,other", {"include_path": [folder]})
-    _, settled = choose_tasks("board,other", {"include_path": [folder], "profile": "evalstone"})
-    assert settled["profile"] == "evalstone"
+    _, settled = choose_tasks("board,other", {"include_path": [folder], "profile": "assaymark"})
+    assert settled["profile"] == "assaymark"
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_the_command_prints_the_composite_and_json(folder: Path, capsys: pytest.
 @pytest.mark.slow
 def test_a_real_suite_runs_end_to_end(shared_dir: Path) -> None:
     """open-llm-v1 on real rows, three samples of each task: 62 tasks, six columns, one composite."""
-    run = evalstone.evaluate(FakeModel(), suite="open-llm-leaderboard", data_dir=shared_dir / "data", limit=3)
+    run = assaymark.evaluate(FakeModel(), suite="open-llm-leaderboard", data_dir=shared_dir / "data", limit=3)
     found = run.estimate("open-llm-v1")
     assert [c["name"] for c in found.details["columns"]] == [
         "ARC", "HellaSwag", "MMLU", "TruthfulQA", "Winogrande", "GSM8K",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.demo import demo_model
-from evalstone.errors import UsageError
+from assaymark.api.demo import demo_model
+from assaymark.errors import UsageError
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")
@@ -61,7 +61,7 @@ def test_as_a_callback_it_evaluates_each_epoch(tmp_path: Path) -> None:
 
 def test_invalid_steps_are_refused() -> None:
     """A number of steps below 1 is one clear error when the callback is created."""
-    from evalstone import EvaluationCallback
+    from assaymark import EvaluationCallback
 
     with pytest.raises(UsageError, match="whole number of steps"):
         EvaluationCallback("demo_who", every=0)
@@ -70,7 +70,7 @@ def test_invalid_steps_are_refused() -> None:
 @pytest.mark.slow
 def test_a_training_in_mixed_precision_is_evaluated_in_the_weights_dtype(tmp_path: Path) -> None:
     """Under the Trainer's bfloat16 autocast, scores are those of the same float32 weights outside it."""
-    import evalstone
+    import assaymark
 
     assert EXAMPLE is not None
     text = EXAMPLE[1].replace("report_to=[]", "report_to=[], bf16=True, use_cpu=True")
@@ -81,7 +81,7 @@ def test_a_training_in_mixed_precision_is_evaluated_in_the_weights_dtype(tmp_pat
     fresh = transformers.AutoModelForCausalLM.from_pretrained(demo_model("small"), dtype="float32")
     fresh.load_state_dict(names["model"].state_dict())
     inside = names["callback"].runs[-1]
-    outside = evalstone.evaluate((fresh, names["tokenizer"]), "demo_who", limit=20, store=tmp_path / "other.sqlite")
+    outside = assaymark.evaluate((fresh, names["tokenizer"]), "demo_who", limit=20, store=tmp_path / "other.sqlite")
     assert [_scores(run) for run in (inside, outside)] == [_scores(inside)] * 2
     assert [line for line in inside.remarks(details=True) if "attention" in line] == [
         line for line in outside.remarks(details=True) if "attention" in line

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from evalstone.arena.answers import Prompt, StoredAnswers
-from evalstone.arena.battles import Arena, Voter
-from evalstone.arena.voters import VoteLimits
-from evalstone.randomness import generator_for
-from evalstone.statistics.bradley_terry import ELO_SCALE
-from evalstone.store import Store
+from assaymark.arena.answers import Prompt, StoredAnswers
+from assaymark.arena.battles import Arena, Voter
+from assaymark.arena.voters import VoteLimits
+from assaymark.randomness import generator_for
+from assaymark.statistics.bradley_terry import ELO_SCALE
+from assaymark.store import Store
 
 NO_LIMITS = VoteLimits(0.0, 10**9, 10**9, 10**9)
 STRENGTHS = {"owl": 150.0, "fox": 50.0, "hen": -50.0, "eel": -150.0}  # in points

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.arena.answers import Prompt, names_its_model, stored_answers
-from evalstone.arena.battles import Publishing, Refused, Voter
-from evalstone.arena.pairing import Pairing
-from evalstone.arena.voters import VoteLimits, keyed_hash
-from evalstone.errors import DataError, UnknownName, UsageError
-from evalstone.randomness import generator_for
-from evalstone.statistics.pair_choice import expected_reductions, penalised_strengths
-from evalstone.store.arena_log import AlreadyVoted
+from assaymark.arena.answers import Prompt, names_its_model, stored_answers
+from assaymark.arena.battles import Publishing, Refused, Voter
+from assaymark.arena.pairing import Pairing
+from assaymark.arena.voters import VoteLimits, keyed_hash
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.randomness import generator_for
+from assaymark.statistics.pair_choice import expected_reductions, penalised_strengths
+from assaymark.store.arena_log import AlreadyVoted
 from tests.arena.stored_votes import arena_in, cast
 
 ONE, OTHER = Voter("one", "here"), Voter("other", "there")

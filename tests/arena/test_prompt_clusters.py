@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.arena.answers import Prompt, StoredAnswers
-from evalstone.arena.battles import Arena, Publishing
-from evalstone.arena.export import export_votes
-from evalstone.arena.prompt_clusters import RUN, SIMILARITY, cluster_prompts
-from evalstone.arena.published import PROMPT_CAP
-from evalstone.arena.rating_boards import Ratings
-from evalstone.arena.ratings import RatingSettings, rate
-from evalstone.arena.vote_files import read_votes, votes_in
-from evalstone.datasets.rows import Rows
-from evalstone.errors import UsageError
-from evalstone.store import Store
+from assaymark.arena.answers import Prompt, StoredAnswers
+from assaymark.arena.battles import Arena, Publishing
+from assaymark.arena.export import export_votes
+from assaymark.arena.prompt_clusters import RUN, SIMILARITY, cluster_prompts
+from assaymark.arena.published import PROMPT_CAP
+from assaymark.arena.rating_boards import Ratings
+from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.vote_files import read_votes, votes_in
+from assaymark.datasets.rows import Rows
+from assaymark.errors import UsageError
+from assaymark.store import Store
 from tests.arena.stored_votes import NO_LIMITS, STRENGTHS, cast
 
 LONG = "Explain to a child of seven years how the moon moves around the earth and why it changes its shape"

@@ -8,17 +8,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from evalstone.arena.anomalies import flagged_voters
-from evalstone.arena.battles import Publishing, Voter
-from evalstone.arena.export import export_votes, head_file, verify_export
-from evalstone.arena.published import publish_ratings, tier_ends
-from evalstone.arena.quality import quality_of
-from evalstone.arena.rating_boards import Ratings
-from evalstone.arena.ratings import RatingSettings, rate
-from evalstone.arena.vote_files import read_votes
-from evalstone.errors import DataError
-from evalstone.randomness import generator_for
-from evalstone.store.arena_rows import VoteRow
+from assaymark.arena.anomalies import flagged_voters
+from assaymark.arena.battles import Publishing, Voter
+from assaymark.arena.export import export_votes, head_file, verify_export
+from assaymark.arena.published import publish_ratings, tier_ends
+from assaymark.arena.quality import quality_of
+from assaymark.arena.rating_boards import Ratings
+from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.vote_files import read_votes
+from assaymark.errors import DataError
+from assaymark.randomness import generator_for
+from assaymark.store.arena_rows import VoteRow
 from tests.arena.stored_votes import STRENGTHS, arena_in, cast, honest_choice
 
 
@@ -85,7 +85,7 @@ def test_an_error_of_a_board_is_raised_and_not_remembered(tmp_path: Path, monkey
 
 
 def test_the_export_has_the_ratings_of_the_page(tmp_path: Path) -> None:
-    """`evalstone arena rate --side` of the exported file computes the numbers that the page shows."""
+    """`assaymark arena rate --side` of the exported file computes the numbers that the page shows."""
     arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(200, 1e9, 10))
     cast(arena, 200)
     export_votes(arena.store, tmp_path / "v.jsonl", texts=True)

@@ -9,13 +9,13 @@ from benchmarks.arena_drift import DRIFTING, drifting_votes, rated, simulate
 from benchmarks.arena_simulation import Voters
 from scipy import stats
 
-from evalstone.arena.rating_changes import changes_between
-from evalstone.arena.rating_tables import warnings
-from evalstone.arena.ratings import RatingSettings, rate
-from evalstone.arena.vote_files import read_votes, votes_in
-from evalstone.arena.vote_rows import published_row
-from evalstone.cli.main import main
-from evalstone.datasets.rows import Rows
+from assaymark.arena.rating_changes import changes_between
+from assaymark.arena.rating_tables import warnings
+from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.vote_files import read_votes, votes_in
+from assaymark.arena.vote_rows import published_row
+from assaymark.cli.main import main
+from assaymark.datasets.rows import Rows
 
 
 def test_the_test_of_equal_ratings_is_chi_square() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.arena.rating_fits import Ties
-from evalstone.arena.ratings import RatingSettings, rate
-from evalstone.arena.vote_files import read_votes
-from evalstone.arena.vote_parts import month_of
-from evalstone.errors import UsageError
+from assaymark.arena.rating_fits import Ties
+from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.vote_files import read_votes
+from assaymark.arena.vote_parts import month_of
+from assaymark.errors import UsageError
 from tests.arena.test_ratings import random_votes, ratings_of, read, vote
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.arena.ratings import ArenaRatings, RatingSettings, rate
-from evalstone.arena.vote_files import read_votes, votes_in
-from evalstone.arena.votes import Votes
-from evalstone.datasets.rows import Rows
-from evalstone.errors import DataError, UnknownName, UsageError
+from assaymark.arena.ratings import ArenaRatings, RatingSettings, rate
+from assaymark.arena.vote_files import read_votes, votes_in
+from assaymark.arena.votes import Votes
+from assaymark.datasets.rows import Rows
+from assaymark.errors import DataError, UnknownName, UsageError
 
 Row = dict[str, Any]
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from evalstone.arena.style import styles_in
-from evalstone.datasets.rows import Rows
+from assaymark.arena.style import styles_in
+from assaymark.datasets.rows import Rows
 
 ANSWER = "# Title\n\n- **one**\n- two\n1. three\n\n```md\n# no header\n- no list\n**no bold**\n```\n"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.arena.vote_files import read_votes, votes_in
-from evalstone.arena.votes import Votes
-from evalstone.datasets.rows import Rows
-from evalstone.errors import DataError, UnknownName, UsageError
+from assaymark.arena.vote_files import read_votes, votes_in
+from assaymark.arena.votes import Votes
+from assaymark.datasets.rows import Rows
+from assaymark.errors import DataError, UnknownName, UsageError
 from tests.conftest import ROOT
 
 VOTE: dict[str, Any] = {"model_a": "x", "model_b": "y", "winner": "model_a"}

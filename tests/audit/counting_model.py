@@ -8,8 +8,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from evalstone.models.model import OutputCache
-from evalstone.records import (
+from assaymark.models.model import OutputCache
+from assaymark.records import (
     JsonValue,
     LoglikelihoodQuery,
     Message,

@@ -2,8 +2,8 @@
 
 import random
 
-from evalstone.audit.items import Item
-from evalstone.records import LoglikelihoodQuery, Request
+from assaymark.audit.items import Item
+from assaymark.records import LoglikelihoodQuery, Request
 
 CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import evalstone
-from evalstone.api.auditing import audit_calibration
-from evalstone.audit.calibration import ALL, calibration_of
-from evalstone.cli.main import cli, main
-from evalstone.errors import DataError, UnknownName
-from evalstone.randomness import generator_for
+import assaymark
+from assaymark.api.auditing import audit_calibration
+from assaymark.audit.calibration import ALL, calibration_of
+from assaymark.cli.main import cli, main
+from assaymark.errors import DataError, UnknownName
+from assaymark.randomness import generator_for
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [{"question": f"Number {i}?", "choices": ["a", "b", "c"], "answer": i % 3} for i in range(60)]
@@ -49,7 +49,7 @@ def test_overconfidence_is_reported() -> None:
 
 def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
     """Each multiple-choice task has its curve, and all together one more."""
-    run = evalstone.evaluate("fake", ["one", "two"], include_path=[folder])
+    run = assaymark.evaluate("fake", ["one", "two"], include_path=[folder])
     found = audit_calibration(run)
     assert [audit.task for audit in found] == ["one", "two", ALL]
     assert found[-1].n == 120
@@ -60,7 +60,7 @@ def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
 
 def test_too_few_samples_are_refused(folder: Path) -> None:
     """Ten answers are too few for a curve, and the error states how many there are."""
-    run = evalstone.evaluate("fake", "one", include_path=[folder], limit=10)
+    run = assaymark.evaluate("fake", "one", include_path=[folder], limit=10)
     with pytest.raises(DataError, match="the most is 10"):
         audit_calibration(run)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.audit.items import Item
-from evalstone.audit.likelihoods import Likelihoods
-from evalstone.audit.order_test import JOINT, OrderSettings, order_test, sorted_by
-from evalstone.audit.overlap import Corpus, overlap_with
-from evalstone.audit.perturbed import compare_twins, number_twins, option_twins
-from evalstone.errors import DataError, UsageError
-from evalstone.models.fake import FakeModel
+from assaymark.audit.items import Item
+from assaymark.audit.likelihoods import Likelihoods
+from assaymark.audit.order_test import JOINT, OrderSettings, order_test, sorted_by
+from assaymark.audit.overlap import Corpus, overlap_with
+from assaymark.audit.perturbed import compare_twins, number_twins, option_twins
+from assaymark.errors import DataError, UsageError
+from assaymark.models.fake import FakeModel
 from tests.audit.counting_model import CountingModel
 from tests.audit.made_items import base_text, made_items
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import evalstone
-from evalstone.audit.items import Item, items_of, without_question
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+import assaymark
+from assaymark.audit.items import Item, items_of, without_question
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [
@@ -72,10 +72,10 @@ def test_a_run_stores_its_question_blind_baseline(tmp_path: Path) -> None:
     write_rows(tmp_path, ROWS, ROWS)
     path = str(write_task(tmp_path, task_spec("lamps", **LETTERS)))
     notes: list[str] = []
-    run = evalstone.evaluate("fake", path, question_blind=True, notify=notes.append)
+    run = assaymark.evaluate("fake", path, question_blind=True, notify=notes.append)
     blind = run.estimate("lamps", "acc").details["question_blind"]
     assert blind["n"] == 12
     assert 0 <= blind["low"] <= blind["value"] <= blind["high"] <= 1
     assert "question-blind" in str(run)
-    again = evalstone.evaluate("fake", path)
+    again = assaymark.evaluate("fake", path)
     assert again.estimate("lamps", "acc").details["question_blind"] == blind

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.audit.items import Item
-from evalstone.audit.likelihoods import Likelihoods
-from evalstone.audit.order_test import OrderSettings, OrderTest, order_test
-from evalstone.models.local.local_model import LocalModel
-from evalstone.records import Request
+from assaymark.audit.items import Item
+from assaymark.audit.likelihoods import Likelihoods
+from assaymark.audit.order_test import OrderSettings, OrderTest, order_test
+from assaymark.models.local.local_model import LocalModel
+from assaymark.records import Request
 
 WORDS = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
 SETTINGS = OrderSettings(n_shards=10, n_shuffles=6)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.api.auditing import audit_prompts
-from evalstone.audit.option_orders import option_orders
-from evalstone.audit.prompt_variants import VARIANTS, apply_variant
-from evalstone.audit.prompts import OWN, rank_changes
-from evalstone.errors import DataError
-from evalstone.models.fake import FakeModel
-from evalstone.models.model import OutputCache
-from evalstone.prompts.rotations import rotated
-from evalstone.records import LoglikelihoodQuery, ModelIdentity, Output, Request
+from assaymark.api.auditing import audit_prompts
+from assaymark.audit.option_orders import option_orders
+from assaymark.audit.prompt_variants import VARIANTS, apply_variant
+from assaymark.audit.prompts import OWN, rank_changes
+from assaymark.errors import DataError
+from assaymark.models.fake import FakeModel
+from assaymark.models.model import OutputCache
+from assaymark.prompts.rotations import rotated
+from assaymark.records import LoglikelihoodQuery, ModelIdentity, Output, Request
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [

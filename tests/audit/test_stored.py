@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.auditing import audit_contamination, audit_prompts
-from evalstone.audit.contamination import ContaminationSettings
-from evalstone.audit.order_test import OrderSettings
-from evalstone.audit.prompts import PromptAudit
-from evalstone.audit.stored import plain, restored
-from evalstone.cli.main import main
-from evalstone.errors import PlanError, UnknownName, UsageError
-from evalstone.models.create import create_model
-from evalstone.models.fake import FakeModel
-from evalstone.records import LoglikelihoodQuery, Output, Request
-from evalstone.store import Store
+import assaymark
+from assaymark.api.auditing import audit_contamination, audit_prompts
+from assaymark.audit.contamination import ContaminationSettings
+from assaymark.audit.order_test import OrderSettings
+from assaymark.audit.prompts import PromptAudit
+from assaymark.audit.stored import plain, restored
+from assaymark.cli.main import main
+from assaymark.errors import PlanError, UnknownName, UsageError
+from assaymark.models.create import create_model
+from assaymark.models.fake import FakeModel
+from assaymark.records import LoglikelihoodQuery, Output, Request
+from assaymark.store import Store
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [
@@ -115,14 +115,14 @@ def test_audits_are_listed_and_shown_separately_from_runs(
 ) -> None:
     """`ls audits` lists the audit, `ls runs` does not, `show` prints it, and commands that need a run refuse it."""
     store = str(tmp_path / "store.sqlite")
-    run = evalstone.evaluate("fake", task, store=store)
+    run = assaymark.evaluate("fake", task, store=store)
     lines: list[str] = []
     (found,) = audit_prompts([FakeModel()], task, store=store, announce=lines.append)
     with Store.open(store) as opened:
         (audit,) = opened.audits()
         assert [row.run_id for row in opened.runs()] == [run.id]
         assert opened.run("last").run_id == run.id
-    assert lines[-1].endswith(f"show it with: evalstone show {audit.short_id}")
+    assert lines[-1].endswith(f"show it with: assaymark show {audit.short_id}")
     assert main(["ls", "audits", "--store", store]) == 0
     assert "prompts of lamps" in capsys.readouterr().out
     assert main(["show", audit.short_id, "--store", store, "--json"]) == 0
@@ -131,7 +131,7 @@ def test_audits_are_listed_and_shown_separately_from_runs(
     assert main(["show", audit.short_id, "--store", store]) == 0
     assert "option orders: 16 samples" in capsys.readouterr().out
     assert main(["compare", run.short_id, audit.short_id, "--store", store]) == UsageError.exit_code
-    assert f"is an audit (prompts), but this command takes a run; show it with: evalstone show {audit.short_id}" in (
+    assert f"is an audit (prompts), but this command takes a run; show it with: assaymark show {audit.short_id}" in (
         capsys.readouterr().err
     )
 
@@ -172,7 +172,7 @@ def test_more_shots_than_rows_are_refused_before_any_request(task: str) -> None:
 def test_min_k_of_workers_is_refused_before_any_request(task: str, tmp_path: Path) -> None:
     """Requested by name it is an error with the remedy; without a choice of tests it is the one that is not run."""
     pytest.importorskip("torch")
-    from evalstone.api.demo import demo_model
+    from assaymark.api.demo import demo_model
 
     folder = str(demo_model("small"))
     store = tmp_path / "store.sqlite"

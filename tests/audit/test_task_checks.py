@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.task_check import check_task
-from evalstone.audit.task_checks import Checked, check_requests, check_tokens
-from evalstone.models.fake import FakeModel
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.api.task_check import check_task
+from assaymark.audit.task_checks import Checked, check_requests, check_tokens
+from assaymark.models.fake import FakeModel
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 Row = dict[str, Any]
@@ -136,7 +136,7 @@ def test_choices_that_share_their_first_token_are_reported(tmp_path: Path) -> No
 def test_a_real_tokenizer_is_used_for_token_checks(tmp_path: Path) -> None:
     """`task check --model_args` loads a real tokenizer; it finds no error in a sound task."""
     pytest.importorskip("transformers")
-    from evalstone.api.demo import demo_model
+    from assaymark.api.demo import demo_model
 
     write_rows(tmp_path, rows(12), rows(8))
     path = write_task(tmp_path, task_spec("lamps"))

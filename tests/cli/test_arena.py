@@ -1,4 +1,4 @@
-"""The command `evalstone arena rate`."""
+"""The command `assaymark arena rate`."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 from tests.cli.test_bad_input import run_command
 
 
@@ -83,7 +83,7 @@ def test_names_of_files_and_folders_are_told_apart(
 ) -> None:
     """A missing file of answers is not looked for among the runs, and a study goes into a folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(words) == 2
     assert said in capsys.readouterr().err
 
@@ -109,7 +109,7 @@ def test_live_battles_that_cannot_be_served(
 ) -> None:
     """One line that names what is wrong, exit code 2, and no store is created."""
     pytest.importorskip("fastapi")
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     place = tmp_path / "s.sqlite"
     code, said = run_command(capsys, "arena", "serve", *words, "--store", str(place))
     assert (code, expected in said) == (2, True), said

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import StoreError
-from evalstone.runner.prepare import split_names
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.errors import StoreError
+from assaymark.runner.prepare import split_names
+from assaymark.store import Store
 from tests.conftest import ROOT
 
 FAKE = ["run", "--model", "fake", "--quiet"]
@@ -182,7 +182,7 @@ def test_a_bad_config_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_pa
 SLOW = [
     sys.executable,
     "-m",
-    "evalstone",
+    "assaymark",
     "run",
     "--model",
     "fake",
@@ -231,7 +231,7 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    command = [sys.executable, "-m", "evalstone", *FAKE, "--tasks", "demo", "--store", str(store)]
+    command = [sys.executable, "-m", "assaymark", *FAKE, "--tasks", "demo", "--store", str(store)]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         command, cwd=ROOT, preexec_fn=narrow, capture_output=True, text=True, check=False, env=environment

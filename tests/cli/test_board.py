@@ -1,4 +1,4 @@
-"""`evalstone board` and `evalstone serve` as people type them."""
+"""`assaymark board` and `assaymark serve` as people type them."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 
 SCORES = """model,params,license,type,Law,Books
 a/small,1.5,mit,chat,40,50
@@ -122,7 +122,7 @@ def test_check_of_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_serve_answers_and_ends_with_control_c(board: Path) -> None:
     """The real command on a free port: its address is printed, the board is there, Ctrl-C ends it with 0."""
-    command = [sys.executable, "-m", "evalstone", "serve", str(board), "--port", "0"]
+    command = [sys.executable, "-m", "assaymark", "serve", str(board), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""`evalstone chat` as a process: what a user types, through a pipe and in a terminal."""
+"""`assaymark chat` as a process: what a user types, through a pipe and in a terminal."""
 
 import json
 import os
@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.api.demo import demo_model
+from assaymark.api.demo import demo_model
 
 MODEL = demo_model("small")
-COMMAND = [sys.executable, "-m", "evalstone"]
-ENVIRONMENT = {"EVALSTONE_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+COMMAND = [sys.executable, "-m", "assaymark"]
+ENVIRONMENT = {"ASSAYMARK_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 SECONDS = 120
 
 

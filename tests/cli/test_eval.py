@@ -1,4 +1,4 @@
-"""`evalstone eval`: the command line of torchtune's RFC, and its five examples."""
+"""`assaymark eval`: the command line of torchtune's RFC, and its five examples."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from evalstone.cli import eval as command
-from evalstone.cli.main import main
-from evalstone.tasks import lm_eval_names
+from assaymark.cli import eval as command
+from assaymark.cli.main import main
+from assaymark.tasks import lm_eval_names
 from tests.models.checkpoint import trainers_files as write
 from tests.models.checkpoint.test_trainers import DEMO
 
@@ -25,7 +25,7 @@ def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]:
-    """Run `evalstone eval` and return its exit code and what it printed."""
+    """Run `assaymark eval` and return its exit code and what it printed."""
     code = main(["eval", *map(str, words)])
     printed = capsys.readouterr()
     assert "Traceback" not in printed.err
@@ -77,10 +77,10 @@ def test_a_task_of_another_package(
 
 def test_several_gpus(finetuned: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Example 2: a copy of the model on each GPU; one clear line where there are fewer."""
-    monkeypatch.setattr("evalstone.engine.devices.cuda_count", lambda: 1)
+    monkeypatch.setattr("assaymark.engine.devices.cuda_count", lambda: 1)
     code, _, err = said(capsys, *of_model(finetuned), "--tasks", "hellaswag", "--num-gpus", "4")
     assert (code, err) == (2, "error: --num-gpus 4, but torch finds 1 CUDA GPUs here; use --num-gpus 1\n")
-    monkeypatch.setattr("evalstone.engine.devices.cuda_count", lambda: 8)
+    monkeypatch.setattr("assaymark.engine.devices.cuda_count", lambda: 8)
     assert command._workers(4) == ["--device", "cuda", "--workers", "4"]
     assert command._workers(1) == ["--device", "cuda"]
 
@@ -126,14 +126,14 @@ def test_the_list_of_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     """Example 5: `eval ls`, all tasks or those that match words."""
     code, out, _ = said(capsys, "ls", "demo", "yes")
     assert code == 0
-    assert out.split() == ["demo_yesno", "task", "evalstone"]
+    assert out.split() == ["demo_yesno", "task", "assaymark"]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--tasks", "demo_facts"], "no model was given; expected --base-model NAME|DIR, --model-checkpoint PATH"),
-        (["--base-model", str(DEMO)], "missing option --tasks; see all tasks with `evalstone eval ls`"),
+        (["--base-model", str(DEMO)], "missing option --tasks; see all tasks with `assaymark eval ls`"),
         (["--base-model", "llama2_7b", "--tasks", "demo_facts"], "llama2_7b is a shape without weights"),
         (["--base-model", str(DEMO), "--tasks", "demo_fact"], "unknown task 'demo_fact'; nearest: demo_facts"),
         (["--base-model", str(DEMO), "--tasks", "demo_facts", "--tokenizer", "llama9_tokenizer"],

@@ -15,22 +15,22 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalstone.arena.vote_files import read_votes
-from evalstone.cli.run_options import read_config
-from evalstone.errors import EvalstoneError
-from evalstone.models.checkpoint.arguments import local_arguments
-from evalstone.models.checkpoint.identity import find_folders, identify
-from evalstone.options.texts import read_samples
-from evalstone.prompts.templates import compile_template
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.dialect_keys import FEWSHOT_KEYS, KEYS
-from evalstone.tasks.prompt_presets import find_preset
-from evalstone.tasks.rescoring import read_item
-from evalstone.tasks.suite_files import read_suite
-from evalstone.tasks.suites import _KEYS as SUITE_KEYS
-from evalstone.tasks.suites import _MEMBER_KEYS
+from assaymark.arena.vote_files import read_votes
+from assaymark.cli.run_options import read_config
+from assaymark.errors import AssaymarkError
+from assaymark.models.checkpoint.arguments import local_arguments
+from assaymark.models.checkpoint.identity import find_folders, identify
+from assaymark.options.texts import read_samples
+from assaymark.prompts.templates import compile_template
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.dialect_keys import FEWSHOT_KEYS, KEYS
+from assaymark.tasks.prompt_presets import find_preset
+from assaymark.tasks.rescoring import read_item
+from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.suites import _KEYS as SUITE_KEYS
+from assaymark.tasks.suites import _MEMBER_KEYS
 from tests.tasks.folders import task_spec, write_rows
 
 N_EXAMPLES = 120
@@ -88,10 +88,10 @@ def fuzzed(n_examples: int = N_EXAMPLES) -> Callable[[Any], Any]:
 
 
 def works_or_is_refused(function: Callable[[], Any]) -> None:
-    """Call a function; it must return, or raise an EvalstoneError with a message."""
+    """Call a function; it must return, or raise an AssaymarkError with a message."""
     try:
         function()
-    except EvalstoneError as error:
+    except AssaymarkError as error:
         assert str(error)  # noqa: PT017 - either outcome is right
 
 
@@ -126,7 +126,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @fuzzed()
 @given(st.sampled_from([*KEYS, *(f"fewshot_config.{key}" for key in FEWSHOT_KEYS)]), VALUES)
 def test_task_files(folder: Path, key: str, value: Any) -> None:
-    """A task file with any value under any key gives prompts or an EvalstoneError."""
+    """A task file with any value under any key gives prompts or an AssaymarkError."""
     outer, _, inner = key.partition(".")
     spec = task_spec("sums", **{"num_fewshot": 1, outer: {inner: value} if inner else value})
     (folder / "t.yaml").write_text(as_yaml(spec), encoding="utf-8", errors="replace")
@@ -164,7 +164,7 @@ def test_hostile_yaml_is_refused_everywhere(folder: Path, number: int) -> None:
         lambda: read_item(str(path), "--filter"),
     ]
     for read in readers:
-        with pytest.raises(EvalstoneError, match=r"."):
+        with pytest.raises(AssaymarkError, match=r"."):
             read()
 
 
@@ -237,7 +237,7 @@ def as_json(value: Any) -> str:
 def test_deep_json_is_refused(folder: Path, text: str) -> None:
     """A row that is nested deeply, or an integer of 5,001 digits, is refused with its line."""
     (folder / "mine.jsonl").write_text('{"question": "a", "answer": "b"}\n' + text + "\n", encoding="utf-8")
-    with pytest.raises(EvalstoneError, match="line 2"):
+    with pytest.raises(AssaymarkError, match="line 2"):
         prompts_of(folder / "mine.jsonl")
 
 

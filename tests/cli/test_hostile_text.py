@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
-from evalstone.cli.main import main
-from evalstone.report.plain_text import csv_row, html_text, latex_inline, markdown_inline, printable
+import assaymark
+from assaymark.cli.main import main
+from assaymark.report.plain_text import csv_row, html_text, latex_inline, markdown_inline, printable
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 ESC, BELL, CSI = "\x1b", "\x07", "\x9b"
@@ -88,8 +88,8 @@ def store(tmp_path_factory: pytest.TempPathFactory, made_once: Path, server: str
         rows.writerow(["prompt", "reference"])
         rows.writerows([text.replace("\x00", ""), "x"] for text in list(CORPUS.values())[:4])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         for seed in ("1", "2"):
             words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", str(choices), "--store", path]
             assert main(["run", *words]) == 0
@@ -180,7 +180,7 @@ def test_each_text_is_plain_in_each_format(name: str) -> None:
 
 def test_there_is_one_way_to_print() -> None:
     """Commands print through `cli.output`, and tables take their text from `report.console`."""
-    for path in Path(evalstone.__file__).parent.rglob("*.py"):
+    for path in Path(assaymark.__file__).parent.rglob("*.py"):
         if "library" in path.parts:
             continue
         source = path.read_text(encoding="utf-8")

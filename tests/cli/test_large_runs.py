@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import Estimate, GenerateQuery, GenerationSettings, Output, Request, Score
-from evalstone.store import Store
+from assaymark.records import Estimate, GenerateQuery, GenerationSettings, Output, Request, Score
+from assaymark.store import Store
 from tests.conftest import ROOT
 from tests.store import examples
 
@@ -24,7 +24,7 @@ LOOK = """
 import json, re, sys
 from pathlib import Path
 from sqlalchemy import Engine, event
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 queries = []
 event.listen(Engine, "before_cursor_execute", lambda *given: queries.append(given[2]))
 code = main(sys.argv[1:])

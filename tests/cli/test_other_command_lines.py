@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.store import Store
 
 FAKE = ["run", "--model", "fake", "--quiet", "--tasks", "demo_letters", "--limit", "4"]
 
@@ -85,7 +85,7 @@ def test_results_are_logged_to_wandb_where_it_is_installed(
         assert values[f"{one.task}/{one.metric}_n"] == one.n
     assert [line[:2] for line in values["evaluation/eval_results"]] == [[one.task, one.metric] for one in estimates]
     assert seen["config"]["lr"] == 0.1
-    assert seen["config"]["evalstone"]["tasks"]
+    assert seen["config"]["assaymark"]["tasks"]
     assert seen["finished"]
 
 
@@ -122,7 +122,7 @@ def test_flags_without_effect_are_accepted_with_a_note(
     words: list[str], note: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run accepts such a flag, and prints one line about it."""
-    monkeypatch.setattr("evalstone.interop.wandb_log.find_spec", lambda _: None)
+    monkeypatch.setattr("assaymark.interop.wandb_log.find_spec", lambda _: None)
     code, said = run_command(capsys, *FAKE, *words, "--store", str(tmp_path / "store.sqlite"))
     assert code == 0
     (line,) = said.splitlines()
@@ -136,20 +136,20 @@ def test_flags_without_effect_are_accepted_with_a_note(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["validate", "--tasks", "arc_easy"], "here it is `evalstone task check TASK|FILE`"),
+        (["validate", "--tasks", "arc_easy"], "here it is `assaymark task check TASK|FILE`"),
         (["run", "--no_cahce"], "nearest: --no_cache"),
         (["run", "--description_dict_path", "x"], "as `description:`"),
         (["run", "--provide_description"], "as `description:`"),
-        (["run", "--decontamination_ngrams_path", "x"], "evalstone audit contamination"),
+        (["run", "--decontamination_ngrams_path", "x"], "assaymark audit contamination"),
         (["run", "--output_base_path", "x"], "--output_path"),
-        (["run", "--nothing_like_this"], "no such option --nothing_like_this; see `evalstone run --help`"),
+        (["run", "--nothing_like_this"], "no such option --nothing_like_this; see `assaymark run --help`"),
         (["run", "--num_fewshot", "many"], "expected shots such as 5"),
-        (["run", "--limit"], "requires an argument; see `evalstone"),
+        (["run", "--limit"], "requires an argument; see `assaymark"),
         (["run", "--numerics", "float64"], "float32"),
         (["run", "--model", "sglang", "--model_args", "pretrained=x", "--tasks", "demo_letters"],
-         "evalstone lm-eval --model sglang"),
-        (["run", "--model", "nemo_lm", "--tasks", "demo_letters"], "evalstone lm-eval --model nemo_lm"),
-        (["run", "--model", "nemo", "--tasks", "demo_letters"], "evalstone lm-eval --model nemo"),
+         "assaymark lm-eval --model sglang"),
+        (["run", "--model", "nemo_lm", "--tasks", "demo_letters"], "assaymark lm-eval --model nemo_lm"),
+        (["run", "--model", "nemo", "--tasks", "demo_letters"], "assaymark lm-eval --model nemo"),
         (["run", "--model", "gguf", "--model_args", "base_url=http://localhost:8000", "--tasks", "demo_letters"],
          "--model local-completions --model_args model=gguf,base_url=http://localhost:8000/v1/completions,"),
         (["run", "--model", "ggml", "--model_args", "base_url=http://h:1/v1", "--tasks", "demo_letters"],

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.locations import check_writable
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
+from assaymark.api.locations import check_writable
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
 
 FAKE = ["run", "--model", "fake", "--quiet", "--tasks", "demo_yesno", "--limit", "8"]
 
@@ -40,7 +40,7 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
     "words",
     [
         ["export", "last", "-o", "run.csv"],
-        ["export", "last", "-o", "run.evalstone"],
+        ["export", "last", "-o", "run.assaymark"],
         ["export", "last", "-o", "folder"],
         ["report", "last", "-o", "run.html"],
         ["report", "last", "-o", "run.md"],

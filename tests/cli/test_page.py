@@ -3,7 +3,7 @@
 import click
 from tools.write_cli_page import page
 
-from evalstone.cli.main import COMMANDS, cli
+from assaymark.cli.main import COMMANDS, cli
 
 
 def test_every_option_of_every_command_is_on_the_page() -> None:

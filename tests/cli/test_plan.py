@@ -1,10 +1,10 @@
-"""`evalstone plan`: the estimate of a run, by the names that the user gave."""
+"""`assaymark plan`: the estimate of a run, by the names that the user gave."""
 
 from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 
 
 def test_groups_keep_their_names_and_truncated_prompts_are_counted(

@@ -1,8 +1,8 @@
 """The progress line of a run."""
 
-from evalstone.cli.progress import summary_of, title_of
-from evalstone.records import Progress
-from evalstone.runner.execute import RunProgress
+from assaymark.cli.progress import summary_of, title_of
+from assaymark.records import Progress
+from assaymark.runner.execute import RunProgress
 
 
 def test_outputs_of_an_earlier_attempt_are_counted() -> None:

@@ -1,11 +1,11 @@
-"""`evalstone recommend` as people type it."""
+"""`assaymark recommend` as people type it."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 
 TABLE = "model,params,license,GSM8K,IFEval\na/one,7,apache-2.0,60,70\nb/two,3,apache-2.0,50,60\nc/big,70,mit,90,90\n"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 
 FAKE = ["run", "--model", "fake", "--quiet", "--limit", "4", "--tasks"]
 LOWER = "{name: lower, filter: [{function: lowercase}, {function: take_first}]}"

@@ -1,11 +1,11 @@
-"""`evalstone rm`: what it removes, and what it refuses."""
+"""`assaymark rm`: what it removes, and what it refuses."""
 
 from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.store import Store
 from tests.store import examples
 
 

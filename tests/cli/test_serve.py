@@ -1,4 +1,4 @@
-"""`evalstone serve` in a process of its own, and what it does beside showing pages."""
+"""`assaymark serve` in a process of its own, and what it does beside showing pages."""
 
 import os
 import re
@@ -13,11 +13,11 @@ import httpx
 import pytest
 from sqlalchemy import delete, func, select
 
-from evalstone.cli.main import main
-from evalstone.cli.serve import fill_facts_beside
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
-from evalstone.store.schema import fact_sets, sample_facts
+from assaymark.cli.main import main
+from assaymark.cli.serve import fill_facts_beside
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
+from assaymark.store.schema import fact_sets, sample_facts
 
 TASK = "question,A,B,answer\n" + "".join(f"question {n}?,yes,no,{'AB'[n % 2]}\n" for n in range(30))
 
@@ -49,7 +49,7 @@ def test_the_server_stores_missing_facts_while_it_shows_pages(place: str) -> Non
         runs = StoredRuns(store)
         (run,) = runs.runs()
         before = runs.sample_page(run.row, "law", wrong_only=True)
-    command = [sys.executable, "-m", "evalstone", "serve", "--port", "0", "--store", place]
+    command = [sys.executable, "-m", "assaymark", "serve", "--port", "0", "--store", place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
         try:
             assert process.stdout is not None

@@ -1,11 +1,11 @@
-"""`evalstone show` of runs without results."""
+"""`assaymark show` of runs without results."""
 
 from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.store import Store
 from tests.store import examples
 
 

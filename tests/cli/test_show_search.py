@@ -1,12 +1,12 @@
-"""`evalstone show --samples TASK --search WORDS` finds samples, by an index where it was made."""
+"""`assaymark show --samples TASK --search WORDS` finds samples, by an index where it was made."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.store import Store
 from tests.store import examples
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.store import Store
+from assaymark.store import Store
 
 ROOT = Path(__file__).parents[2]
 TASK = """
@@ -25,14 +25,14 @@ generation_kwargs: {until: ["\\n"]}
 metric_list: [{metric: exact_match}]
 """
 AT_ONCE = 4
-COMMAND = "import sys; from evalstone import stopping; stopping.GRACE_SECONDS = float(sys.argv.pop(1)); "
-COMMAND += "from evalstone.cli.main import main; sys.exit(main())"
+COMMAND = "import sys; from assaymark import stopping; stopping.GRACE_SECONDS = float(sys.argv.pop(1)); "
+COMMAND += "from assaymark.cli.main import main; sys.exit(main())"
 LOCAL = """
 import os, signal, sys
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-import evalstone
-from evalstone.cli.signals import handle_signals
+import assaymark
+from assaymark.cli.signals import handle_signals
 
 folder, store = sys.argv[1:]
 model = AutoModelForCausalLM.from_pretrained(folder)
@@ -50,7 +50,7 @@ model.register_forward_pre_hook(signal_within_the_third_window)
 model.model.register_forward_pre_hook(signal_within_the_third_window)
 try:
     with handle_signals():
-        evalstone.evaluate(
+        assaymark.evaluate(
             (model, AutoTokenizer.from_pretrained(folder)), "demo_stories", store=store, observe=seen.append
         )
 except KeyboardInterrupt:
@@ -149,7 +149,7 @@ def test_the_current_window_is_stored(tmp_path: Path, shared_dir: Path) -> None:
     if not model.is_dir():
         pytest.skip(f"no {model}")
     store = tmp_path / "store.sqlite"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "EVALSTONE_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "ASSAYMARK_THREADS": "1"}
     command = [sys.executable, "-c", LOCAL, str(model), str(store)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 130, done.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalstone.cli.spelling import normalise, with_command
+from assaymark.cli.spelling import normalise, with_command
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_words_are_normalised(typed: list[str], meant: list[str]) -> None:
 
 
 def test_no_command_means_run() -> None:
-    """`evalstone --model hf ...` is `evalstone run --model hf ...`, as in lm-eval; `--help` is unchanged."""
+    """`assaymark --model hf ...` is `assaymark run --model hf ...`, as in lm-eval; `--help` is unchanged."""
     assert with_command(["--model", "hf"], ["run"]) == ["run", "--model", "hf"]
     assert with_command(["--help"], ["run"]) == ["--help"]
     assert with_command(["run", "--model", "hf"], ["run"]) == ["run", "--model", "hf"]

@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 import pytest
 
-from evalstone.cli import main as door
-from evalstone.cli.main import main
-from evalstone.cli.spelling import without_debug
+from assaymark.cli import main as door
+from assaymark.cli.main import main
+from assaymark.cli.spelling import without_debug
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 
 
 def shell(line: str, **environment: str) -> tuple[int, str, str]:
-    """Run a shell command in which `$E` is evalstone; return exit code, standard output and standard error."""
-    variables = {**os.environ, "E": f"{sys.executable} -m evalstone", **environment}
+    """Run a shell command in which `$E` is assaymark; return exit code, standard output and standard error."""
+    variables = {**os.environ, "E": f"{sys.executable} -m assaymark", **environment}
     done = subprocess.run(["/bin/sh", "-c", line], env=variables, capture_output=True, check=False, timeout=120)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
@@ -82,7 +82,7 @@ def test_an_unexpected_exception_is_one_line(
 
 
 def test_debug_shows_where_an_expected_error_comes_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With --debug an EvalstoneError has its traceback too, and keeps its exit code."""
+    """With --debug an AssaymarkError has its traceback too, and keeps its exit code."""
     assert main(["--debug", "show", "last", "--store", str(tmp_path / "none.db")]) == 2
     said = capsys.readouterr().err
     assert "Traceback" in said
@@ -90,7 +90,7 @@ def test_debug_shows_where_an_expected_error_comes_from(capsys: pytest.CaptureFi
 
 
 def test_debug_after_another_programs_command_is_passed_on() -> None:
-    """`evalstone lm-eval --debug` passes the option on; before the command it is ours."""
+    """`assaymark lm-eval --debug` passes the option on; before the command it is ours."""
     assert without_debug(["lm-eval", "--debug"], {"lm-eval"}) == (["lm-eval", "--debug"], False)
     assert without_debug(["--debug", "lm-eval", "x"], {"lm-eval"}) == (["lm-eval", "x"], True)
     assert without_debug(["run", "--", "--debug"], {"lm-eval"}) == (["run", "--", "--debug"], False)

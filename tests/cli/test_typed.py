@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.demo import demo_model
-from evalstone.cli.main import main
-from evalstone.cli.typed import typed_command
-from evalstone.store import Store
+from assaymark.api.demo import demo_model
+from assaymark.cli.main import main
+from assaymark.cli.typed import typed_command
+from assaymark.store import Store
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from evalstone.store import Store
 )
 def test_secrets_are_not_stored(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     """The value of a token or key is hidden, in every spelling of the arguments."""
-    monkeypatch.setattr(sys, "argv", ["evalstone", "run", "--model_args", word])
+    monkeypatch.setattr(sys, "argv", ["assaymark", "run", "--model_args", word])
     assert "hf_abcdef" not in typed_command()
     assert "***" in typed_command()
 
@@ -30,8 +30,8 @@ def test_secrets_are_not_stored(monkeypatch: pytest.MonkeyPatch, word: str) -> N
 def test_the_rest_is_stored_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments that only look like a secret are unchanged: flags, tokenizers, and token=True."""
     words = ["run", "--model_args", "pretrained=x,token=True,tokenizer=a/b,add_bos_token=True,max_tokens=3"]
-    monkeypatch.setattr(sys, "argv", ["evalstone", *words])
-    assert typed_command() == f"evalstone {' '.join(words)}"
+    monkeypatch.setattr(sys, "argv", ["assaymark", *words])
+    assert typed_command() == f"assaymark {' '.join(words)}"
 
 
 def test_a_stored_run_has_no_token(
@@ -41,7 +41,7 @@ def test_a_stored_run_has_no_token(
     store = str(tmp_path / "store.sqlite")
     arguments = f"pretrained={demo_model('small')},token=hf_abcdef,device=cpu"
     words = ["run", "--model_args", arguments, "--tasks", "demo_letters", "--limit", "2", "--quiet", "--store", store]
-    monkeypatch.setattr(sys, "argv", ["evalstone", *words])
+    monkeypatch.setattr(sys, "argv", ["assaymark", *words])
     assert main(words) == 0
     capsys.readouterr()
     with Store.open(store) as opened:

@@ -1,1 +1,1 @@
-"""Tests of evalstone.datasets."""
+"""Tests of assaymark.datasets."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone import settings
-from evalstone.datasets import csv_files, csv_stream
-from evalstone.datasets.files import read_files
+from assaymark import settings
+from assaymark.datasets import csv_files, csv_stream
+from assaymark.datasets.files import read_files
 
 KINDS = {
     "null": ["", "", ""],
@@ -112,9 +112,9 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 BIND = """
 import resource, sys
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 task = Catalog.open(lm_eval=False).select([sys.argv[1]]).tasks[0]
 assert len(list(bind(task, BindOptions(limit=100)).requests())) == 100
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalstone import settings
-from evalstone.datasets import DatasetSpec, load_dataset
-from evalstone.datasets.digests import file_digest
-from evalstone.datasets.files import read_files
-from evalstone.errors import DataError, MissingExtra
+from assaymark import settings
+from assaymark.datasets import DatasetSpec, load_dataset
+from assaymark.datasets.digests import file_digest
+from assaymark.datasets.files import read_files
+from assaymark.errors import DataError, MissingExtra
 
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
 
@@ -84,7 +84,7 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
 
 def test_digests_are_cached_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest comes from the cache while size, time and inode stay the same, and is recomputed otherwise."""
-    monkeypatch.setenv("EVALSTONE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "x"
     file.write_text("one")
     digest = file_digest(file)
@@ -196,9 +196,9 @@ def test_deeply_nested_rows_are_refused(tmp_path: Path) -> None:
 def test_without_datasets_the_hub_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error for a data set that is not local names the install line and the searched folder."""
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"evalstone\[hub\]"):
+    with pytest.raises(MissingExtra, match=r"assaymark\[hub\]"):
         load_dataset(DatasetSpec("org/set"))
-    with pytest.raises(DataError, match=r"no rows of org/set in .*default.*evalstone\[hub\]"):
+    with pytest.raises(DataError, match=r"no rows of org/set in .*default.*assaymark\[hub\]"):
         load_dataset(DatasetSpec("org/set"), tmp_path)
 
 

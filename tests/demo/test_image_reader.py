@@ -10,9 +10,9 @@ pytest.importorskip("transformers")
 
 import json
 
+from assaymark.api.demo import demo_model
+from assaymark.api.evaluate import evaluate
 from demo import train_image_reader as training
-from evalstone.api.demo import demo_model
-from evalstone.api.evaluate import evaluate
 
 FILES = {
     "README.md",

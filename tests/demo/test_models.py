@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import evalstone
+import assaymark
 
-_FOLDER = Path(evalstone.__file__).parent / "library" / "demo_models"
+_FOLDER = Path(assaymark.__file__).parent / "library" / "demo_models"
 _NAMES = ("small", "large")
 _FILES = {
     "README.md",

@@ -12,9 +12,9 @@ import yaml
 from demo.exams import EXAMS, LETTER_DESCRIPTION, TRUTH_SHOTS
 from demo.write_benchmark import DATA_FOLDER, SIZES
 
-import evalstone
+import assaymark
 
-_FOLDER = Path(evalstone.__file__).parent / "library" / "demo"
+_FOLDER = Path(assaymark.__file__).parent / "library" / "demo"
 _CARD_KEYS = {
     "title",
     "measures",

@@ -8,7 +8,7 @@ import click
 import pytest
 import yaml
 
-from evalstone.cli.main import cli
+from assaymark.cli.main import cli
 from tests.conftest import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -20,7 +20,7 @@ def commands() -> list[tuple[str, list[str]]]:
     for unit in sorted(DEPLOY.glob("*.service")):
         (line,) = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)
         program, *words = shlex.split(line)
-        assert program.endswith("/evalstone")
+        assert program.endswith("/assaymark")
         found.append((unit.name, words))
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     found.append(("compose.yaml", [str(word) for word in services["web"]["command"]]))

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from evalstone.cli.main import cli
-from evalstone.cli.spelling import with_underscores
-from evalstone.errors import EvalstoneError
-from evalstone.models.checkpoint.arguments import local_arguments
-from evalstone.models.create import ELSEWHERE, MODELS
-from evalstone.models.server.arguments import openai_arguments
+from assaymark.cli.main import cli
+from assaymark.cli.spelling import with_underscores
+from assaymark.errors import AssaymarkError
+from assaymark.models.checkpoint.arguments import local_arguments
+from assaymark.models.create import ELSEWHERE, MODELS
+from assaymark.models.server.arguments import openai_arguments
 from tests.conftest import ROOT
 
 lm_eval = pytest.importorskip("lm_eval")
@@ -56,7 +56,7 @@ def their_parser() -> argparse.ArgumentParser:
 
 
 def our_options() -> dict[str, str]:
-    """Return every spelling of an option of `evalstone run`, hidden ones too, and its name."""
+    """Return every spelling of an option of `assaymark run`, hidden ones too, and its name."""
     command = cli.get_command(click.Context(cli), "run")
     assert command is not None
     return {spelling: str(option.name) for option in command.params for spelling in option.opts}
@@ -152,6 +152,6 @@ def _is_taken(make: object) -> bool:
     assert callable(make)
     try:
         make()
-    except EvalstoneError:
+    except AssaymarkError:
         return False
     return True

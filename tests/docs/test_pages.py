@@ -19,8 +19,8 @@ from tools.page_blocks import (
     run_page,
 )
 
-from evalstone.cli.main import COMMANDS, cli
-from evalstone.cli.spelling import with_command
+from assaymark.cli.main import COMMANDS, cli
+from assaymark.cli.spelling import with_command
 from tests.conftest import ROOT
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
@@ -93,9 +93,9 @@ def test_the_blocks_that_are_not_run_are_counted() -> None:
 
 
 def commands_in(block: Block) -> Iterator[list[str]]:
-    """Yield the words after `evalstone` of each command line of a shell block."""
+    """Yield the words after `assaymark` of each command line of a shell block."""
     for line in block.text.replace("\\\n", " ").splitlines():
-        if line.startswith("evalstone "):
+        if line.startswith("assaymark "):
             words = shlex.shlex(line, posix=True, punctuation_chars="|;&>")
             words.whitespace_split = True
             yield list(takewhile(lambda word: not set(word) <= set("|;&>"), words))[1:]
@@ -113,7 +113,7 @@ COMMAND_LINES = [
 @pytest.mark.parametrize("words", COMMAND_LINES)
 def test_the_parser_accepts_every_command_on_the_pages(words: list[str]) -> None:
     """Also of blocks that are not run, and of the README, every command and option exists and has its arguments."""
-    context = click.Context(cli, info_name="evalstone")
+    context = click.Context(cli, info_name="assaymark")
     name, command, rest = cli.resolve_command(context, with_command(words, list(COMMANDS)))
     while isinstance(command, click.Group):
         name, command, rest = command.resolve_command(context, rest)

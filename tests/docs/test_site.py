@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tools.check_site import broken_links
 
-import evalstone
-from evalstone.runner.evaluate_options import EvaluateOptions
+import assaymark
+from assaymark.runner.evaluate_options import EvaluateOptions
 from tests.conftest import ROOT
 
 PYTHON_PAGE = (ROOT / "docs" / "python_api.md").read_text(encoding="utf-8")
@@ -33,9 +33,9 @@ def test_every_option_of_evaluate_is_on_the_page() -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    """What `evalstone` exports is on the Python page by autodoc."""
-    documented = set(re.findall(r"^\.\. auto(?:function|class):: evalstone\.(\w+)$", PYTHON_PAGE, re.MULTILINE))
-    assert documented == set(evalstone.__all__) - {"__version__"}
+    """What `assaymark` exports is on the Python page by autodoc."""
+    documented = set(re.findall(r"^\.\. auto(?:function|class):: assaymark\.(\w+)$", PYTHON_PAGE, re.MULTILINE))
+    assert documented == set(assaymark.__all__) - {"__version__"}
 
 
 @pytest.mark.slow

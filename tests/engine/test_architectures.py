@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.reference import score_sequence  # noqa: E402
-from evalstone.engine.spans import SpanBatch, SpanScore  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.spans import SpanBatch, SpanScore  # noqa: E402
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 101,

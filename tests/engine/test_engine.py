@@ -8,10 +8,10 @@ pytest.importorskip("transformers")
 
 from pathlib import Path  # noqa: E402
 
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.reference import score_sequence  # noqa: E402
-from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
-from evalstone.errors import ModelUnavailable, PlanError, PromptTooLong  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
+from assaymark.errors import ModelUnavailable, PlanError, PromptTooLong  # noqa: E402
 
 MODELS = [("stories260K", "trie"), ("bitllama-1.2m", "trie"), ("craftgpt-5m", "trie"), ("rwkv4-660k", "plain")]
 

@@ -10,10 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import flex, forward  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.flex import FlexWindowAttention, padded_size  # noqa: E402
-from evalstone.engine.spans import SpanScore  # noqa: E402
+from assaymark.engine import flex, forward  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.flex import FlexWindowAttention, padded_size  # noqa: E402
+from assaymark.engine.spans import SpanScore  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
     BY_TRIE,
     SHAPE,

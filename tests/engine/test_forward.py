@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import attention  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.reference import score_sequence  # noqa: E402
-from evalstone.engine.spans import SpanBatch, SpanScore  # noqa: E402
+from assaymark.engine import attention  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.spans import SpanBatch, SpanScore  # noqa: E402
 from tests.engine.test_architectures import OLD_SHAPE, SHAPE, SLIDING, tiny_model  # noqa: E402
 
 # Three tokens make deep sharing likely; lengths from 2 reach spans with a single token of context.
@@ -108,7 +108,7 @@ def test_no_spans_give_no_results() -> None:
 
 def test_many_target_rows_are_projected_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rolling scores, with a target at every row, are the same in pieces of a few rows."""
-    from evalstone.engine import head
+    from assaymark.engine import head
 
     tokens = np.random.default_rng(0).integers(3, 101, 60).tolist()
     spans = SpanBatch.from_lists([tokens, tokens[:30]], [59, 29])
@@ -124,7 +124,7 @@ def test_many_target_rows_are_projected_in_pieces(monkeypatch: pytest.MonkeyPatc
 
 def test_the_first_of_equal_best_logits_is_greedy() -> None:
     """If two tokens tie for the best, only the first of them is the argmax, as in the reference."""
-    from evalstone.engine.head import score_rows
+    from assaymark.engine.head import score_rows
 
     logits = torch.tensor([[0.0, 2.0, 2.0, 1.0]])
     rows = torch.zeros(3, dtype=torch.long)

@@ -11,16 +11,16 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from evalstone.engine import sharing  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.generation import (  # noqa: E402
+from assaymark.engine import sharing  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.generation import (  # noqa: E402
     GeneratedSequence,
     GenerationFailure,
     GenerationPrompt,
     GenerationReport,
     Sampling,
 )
-from evalstone.errors import PlanError, PromptTooLong  # noqa: E402
+from assaymark.errors import PlanError, PromptTooLong  # noqa: E402
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
 NEAR_TIE = 1e-4  # difference of the reference's two best logits below which either token is correct
@@ -313,7 +313,7 @@ def test_too_long_fails_alone() -> None:
 
 def test_scoring_still_works_after_generation() -> None:
     """Generation restores the model's own attention and leaves scores unchanged."""
-    from evalstone.engine.spans import SpanBatch
+    from assaymark.engine.spans import SpanBatch
 
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=2))
     spans = SpanBatch.from_lists([[3, 4, 5, 6], [3, 4, 7]], [2, 1])

@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from evalstone.engine.generation import Sampling, uniform  # noqa: E402
-from evalstone.engine.sampling import choose, draw  # noqa: E402
-from evalstone.errors import PlanError  # noqa: E402
+from assaymark.engine.generation import Sampling, uniform  # noqa: E402
+from assaymark.engine.sampling import choose, draw  # noqa: E402
+from assaymark.errors import PlanError  # noqa: E402
 
 
 def filtered(logits: Any, sampling: Sampling) -> Any:

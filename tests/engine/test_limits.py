@@ -11,12 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import attention, self_check  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
-from evalstone.engine.limits import Limits, limits_of  # noqa: E402
-from evalstone.engine.memory import bytes_per_token, cache_bytes  # noqa: E402
-from evalstone.engine.spans import SpanFailure  # noqa: E402
+from assaymark.engine import attention, self_check  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
+from assaymark.engine.limits import Limits, limits_of  # noqa: E402
+from assaymark.engine.memory import bytes_per_token, cache_bytes  # noqa: E402
+from assaymark.engine.spans import SpanFailure  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
     BY_TRIE,
     GPT,

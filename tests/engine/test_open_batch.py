@@ -9,13 +9,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine.decode_pass import next_logits  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.generate_plain import generate_plain  # noqa: E402
-from evalstone.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt, Sampling  # noqa: E402
-from evalstone.engine.open_batch import JoiningPrompt, OpenBatch, StepResult  # noqa: E402
-from evalstone.engine.prompt_logprobs import read_alone  # noqa: E402
-from evalstone.errors import PlanError, PromptTooLong, ServerFailed  # noqa: E402
+from assaymark.engine.decode_pass import next_logits  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.generate_plain import generate_plain  # noqa: E402
+from assaymark.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt, Sampling  # noqa: E402
+from assaymark.engine.open_batch import JoiningPrompt, OpenBatch, StepResult  # noqa: E402
+from assaymark.engine.prompt_logprobs import read_alone  # noqa: E402
+from assaymark.errors import PlanError, PromptTooLong, ServerFailed  # noqa: E402
 from tests.engine.test_generate import tiny  # noqa: E402
 
 KINDS = ("llama", "gpt2", "mistral")
@@ -121,7 +121,7 @@ def test_cancelled_prompts_leave_and_others_are_unchanged() -> None:
 
 def test_longer_prompts_get_a_table_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prompt longer than the table's rows waits until it is empty; nobody's text changes, nobody starves."""
-    monkeypatch.setattr("evalstone.engine.open_batch.FEWEST_ROWS", 24)
+    monkeypatch.setattr("assaymark.engine.open_batch.FEWEST_ROWS", 24)
     engine, prompts = engine_of("llama"), prompts_of(16, seed=2)
     with engine.open_batch() as batch:
         found, _ = run(batch, [(i, JoiningPrompt(i, p)) for i, p in enumerate(prompts)])
@@ -214,7 +214,7 @@ def test_out_of_memory_fails_requests_and_the_batch_goes_on(monkeypatch: pytest.
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(*given)
 
-    monkeypatch.setattr("evalstone.engine.open_batch.next_logits", failing)
+    monkeypatch.setattr("assaymark.engine.open_batch.next_logits", failing)
     with engine.open_batch() as batch:
         long = GenerationPrompt(np.arange(2, 12, dtype=np.int32), 10)
         batch.add(JoiningPrompt(0, long))

@@ -8,11 +8,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import forward, plain  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
-from evalstone.engine.reference import score_sequence  # noqa: E402
-from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
-from evalstone.errors import NonFiniteLogits  # noqa: E402
+from assaymark.engine import forward, plain  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
+from assaymark.errors import NonFiniteLogits  # noqa: E402
 from tests.engine.test_architectures import OLD_SHAPE, PLAINLY, SHAPE, branching, tiny_model  # noqa: E402
 
 

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import projections  # noqa: E402
-from evalstone.engine.projections import FasterProjections, project  # noqa: E402
+from assaymark.engine import projections  # noqa: E402
+from assaymark.engine.projections import FasterProjections, project  # noqa: E402
 from tests.engine.test_architectures import SHAPE, tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not projections.is_available(), reason="this torch has no oneDNN products")

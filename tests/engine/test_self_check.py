@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from evalstone.engine import attention, self_check  # noqa: E402
-from evalstone.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine import attention, self_check  # noqa: E402
+from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
 from tests.engine.test_architectures import SHAPE, assert_equal_to_reference, branching, tiny_model  # noqa: E402
 
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from evalstone.engine.memory import zeros_apart
-from evalstone.engine.slots import LINE, ROWS_ADDED, Rows, SlotTable
+from assaymark.engine.memory import zeros_apart
+from assaymark.engine.slots import LINE, ROWS_ADDED, Rows, SlotTable
 
 
 def rows_of(value: float, n: int) -> Rows:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalstone.engine.spans import SpanBatch
-from evalstone.errors import PlanError
+from assaymark.engine.spans import SpanBatch
+from assaymark.errors import PlanError
 
 
 def test_lists_become_flat_arrays() -> None:

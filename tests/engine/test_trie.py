@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalstone.engine import trie as trie_module
-from evalstone.engine.spans import SpanBatch
-from evalstone.engine.trie import build_trie, plan_trie
-from evalstone.engine.windows import WindowCutter, cut_blocks
+from assaymark.engine import trie as trie_module
+from assaymark.engine.spans import SpanBatch
+from assaymark.engine.trie import build_trie, plan_trie
+from assaymark.engine.windows import WindowCutter, cut_blocks
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=9), min_size=1, max_size=12)
 

@@ -10,11 +10,11 @@ pytest.importorskip("transformers")
 
 from safetensors.torch import load_file, save_file
 
-from evalstone.engine.options import EngineSettings
-from evalstone.engine.weights import load_model
-from evalstone.errors import ModelUnavailable
+from assaymark.engine.options import EngineSettings
+from assaymark.engine.weights import load_model
+from assaymark.errors import ModelUnavailable
 
-SMALL = Path(__file__).resolve().parents[2] / "src" / "evalstone" / "library" / "demo_models" / "small"
+SMALL = Path(__file__).resolve().parents[2] / "src" / "assaymark" / "library" / "demo_models" / "small"
 
 
 @pytest.fixture

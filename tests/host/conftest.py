@@ -22,7 +22,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def url() -> Iterator[str]:
     """Return the address of a host with few slots, so that requests wait."""
-    from evalstone.host.app import HostSettings
+    from assaymark.host.app import HostSettings
     from tests.host.running import hosting, local_model
 
     with hosting(local_model(n_slots=6), HostSettings(names=("127.0.0.1", "localhost"), most_waiting=64)) as address:

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import uvicorn
 
-from evalstone.api.demo import demo_model
-from evalstone.host.app import HostSettings, create_app
-from evalstone.host.hosted_model import HostedModel
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
+from assaymark.api.demo import demo_model
+from assaymark.host.app import HostSettings, create_app
+from assaymark.host.hosted_model import HostedModel
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
 
 MODEL = demo_model("small")
 NAME = "small"

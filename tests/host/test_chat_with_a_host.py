@@ -1,4 +1,4 @@
-"""`evalstone chat` with hosts: streaming over HTTP, two models, history on both sides."""
+"""`assaymark chat` with hosts: streaming over HTTP, two models, history on both sides."""
 
 import os
 import subprocess
@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from evalstone.api.chat import ChatSettings, Conversation, open_chat_model
-from evalstone.errors import ModelError
-from evalstone.models.model import Model
-from evalstone.prompts.presets import PromptPreset
-from evalstone.records import GenerationSettings
-from evalstone.tasks.prompt_presets import find_preset
+from assaymark.api.chat import ChatSettings, Conversation, open_chat_model
+from assaymark.errors import ModelError
+from assaymark.models.model import Model
+from assaymark.prompts.presets import PromptPreset
+from assaymark.records import GenerationSettings
+from assaymark.tasks.prompt_presets import find_preset
 from tests.host.running import MODEL, local_model
 
 SETTINGS = ChatSettings("Be brief.", None, GenerationSettings(max_tokens=12))
@@ -59,8 +59,8 @@ def test_presets_replace_the_template() -> None:
 @pytest.mark.slow
 def test_two_models_answer_side_by_side_through_a_pipe(url: str) -> None:
     """Both models answer each question, each under its name."""
-    command = [sys.executable, "-m", "evalstone", "chat", str(MODEL), "--with", url, "--max_tokens", "8"]
-    environment = {**os.environ, "EVALSTONE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "assaymark", "chat", str(MODEL), "--with", url, "--max_tokens", "8"]
+    environment = {**os.environ, "ASSAYMARK_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command,
         check=False,

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from evalstone.engine.engine import Engine
-from evalstone.engine.open_batch import OpenBatch, StepResult
-from evalstone.host.app import HostSettings
-from evalstone.host.engine_thread import EngineThread
+from assaymark.engine.engine import Engine
+from assaymark.engine.open_batch import OpenBatch, StepResult
+from assaymark.host.app import HostSettings
+from assaymark.host.engine_thread import EngineThread
 from tests.host.running import NAME, hosting, local_model, post
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evalstone.host.fair_queue import FairQueue, QueueFull
+from assaymark.host.fair_queue import FairQueue, QueueFull
 
 
 def test_users_are_served_in_turn() -> None:

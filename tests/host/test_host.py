@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.errors import ModelError
-from evalstone.host.app import HostSettings
-from evalstone.models.model import Model
-from evalstone.models.server.arguments import openai_arguments
-from evalstone.models.server.openai_compatible import OpenAIModel
-from evalstone.models.server.pace import RetryRules
-from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Message, Request, TextPart
+from assaymark.errors import ModelError
+from assaymark.host.app import HostSettings
+from assaymark.models.model import Model
+from assaymark.models.server.arguments import openai_arguments
+from assaymark.models.server.openai_compatible import OpenAIModel
+from assaymark.models.server.pace import RetryRules
+from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Message, Request, TextPart
 from tests.host.running import MODEL, NAME, hosting, load_of, local_model, post, wait_until_idle
 
 NAMES, VERBS = ("Harin", "Vidan", "Nanesh", "Karha"), ("took", "saw", "lost")
@@ -260,7 +260,7 @@ def test_a_failure_of_the_engine_is_never_a_text(monkeypatch: pytest.MonkeyPatch
                 raise error
 
             with monkeypatch.context() as patch:
-                patch.setattr("evalstone.engine.open_batch.next_logits", fail)
+                patch.setattr("assaymark.engine.open_batch.next_logits", fail)
                 failed = post(url, "/completions", **body)
                 assert failed.status_code == 500
                 assert "choices" not in failed.json()

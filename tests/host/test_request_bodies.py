@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.host.bad_request import BadRequest
-from evalstone.host.request_bodies import parse_body, read_ask
+from assaymark.host.bad_request import BadRequest
+from assaymark.host.request_bodies import parse_body, read_ask
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "temperature": 0}
 COMPLETION = {"prompt": "Hi", "max_tokens": 2, "temperature": 0}

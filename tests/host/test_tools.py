@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.host.app import HostSettings
-from evalstone.host.request_messages import read_messages
-from evalstone.host.tool_answers import spoken, tools_in
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
+from assaymark.host.app import HostSettings
+from assaymark.host.request_messages import read_messages
+from assaymark.host.tool_answers import spoken, tools_in
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
 from tests.host.calling_model import calling_model
 from tests.host.running import hosting, post
 from tests.host.test_host import streamed

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.interop.lm_eval_files import sanitised_model, write_lm_eval_files
-from evalstone.report.evidence.from_store import save_summary
-from evalstone.store import Store
+from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
+from assaymark.report.evidence.from_store import save_summary
+from assaymark.store import Store
 
 GROUP = """\
 group: pair
@@ -24,7 +24,7 @@ NAMES = ["pair", "lambada_openai"]
 @pytest.fixture(scope="session")
 def both(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Run lm-eval and our runner on the same two tasks and a group; return both folders of files."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("both")
     (folder / "tasks").mkdir()
@@ -79,11 +79,11 @@ def run_lm_eval(shared_dir: Path, model: Path, folder: Path) -> None:
 
 def run_ours(shared_dir: Path, model: Path, folder: Path) -> None:
     """Run the same tasks with our own runner and write its files."""
-    from evalstone.models.create import create_model
-    from evalstone.runner.execute import execute
-    from evalstone.runner.plan import RunOptions, prepare
-    from evalstone.tasks.bound import BindOptions
-    from evalstone.tasks.catalog import Catalog
+    from assaymark.models.create import create_model
+    from assaymark.runner.execute import execute
+    from assaymark.runner.plan import RunOptions, prepare
+    from assaymark.tasks.bound import BindOptions
+    from assaymark.tasks.catalog import Catalog
 
     selection = Catalog.open([folder / "tasks"]).select(NAMES)
     answering = create_model("hf", {"pretrained": str(model), "dtype": "float32"})

@@ -49,7 +49,7 @@ def main(shared: str, out: str) -> None:
     import lm_eval.tasks
     import torch
 
-    import evalstone.interop.lm_eval_adapter  # noqa: F401 - registers the model
+    import assaymark.interop.lm_eval_adapter  # noqa: F401 - registers the model
 
     torch.set_num_threads(1)
     own = Path(lm_eval.tasks.__file__).parent
@@ -61,7 +61,7 @@ def main(shared: str, out: str) -> None:
         arguments = {"pretrained": f"{shared}/models/{model}", "dtype": "float32", **settings.get("more", {})}
         given = {key: value for key, value in settings.items() if key != "more"}
         found[case] = {
-            kind: _run(kind, arguments, list(tasks), {**given, "task_manager": manager}) for kind in ("hf", "evalstone")
+            kind: _run(kind, arguments, list(tasks), {**given, "task_manager": manager}) for kind in ("hf", "assaymark")
         }
         Path(out).write_text(json.dumps(found, default=str))
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.comparison import compare_runs, compare_stored
-from evalstone.api.importing import import_run
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
-from evalstone.interop.read_imported import read_imported
+import assaymark
+from assaymark.api.comparison import compare_runs, compare_stored
+from assaymark.api.importing import import_run
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.interop.read_imported import read_imported
 from tests.interop.test_other_tools import TOOLS
 from tests.tasks.folders import task_spec, write_rows, write_task
 
@@ -34,7 +34,7 @@ SPLIT: dict[
 }
 
 
-def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, extra: int = 2) -> evalstone.Run:
+def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, extra: int = 2) -> assaymark.Run:
     """Run a task of our own on a tool's questions in reverse order, and on some that are not in its log."""
     name, split = SPLIT[tool]
     asked = [split(dict(sample.row)) for sample in read_imported(TOOLS[tool]).samples if sample.task == name]
@@ -49,7 +49,7 @@ def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, ext
     }
     write_rows(folder, rows, rows)
     path = write_task(folder, task_spec("ours", **(letters if lettered else {})))
-    return evalstone.evaluate("fake", str(path), store=str(store))
+    return assaymark.evaluate("fake", str(path), store=str(store))
 
 
 @pytest.mark.parametrize("lettered", [False, True])
@@ -115,6 +115,6 @@ def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytes
     log = import_run(str(store), place).run
     assert main(["compare", run.short_id, log.short_id, "--store", str(store)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    how = "paired by the question's text and options, of simple-evals with evalstone"
+    how = "paired by the question's text and options, of simple-evals with assaymark"
     assert f"{how}: 4 of 5 samples; excluded: 1 without" in said
     assert compare_stored(str(store), [run.id, log.id]).pairs[0].tasks[0].n == 4

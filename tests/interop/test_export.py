@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
-from evalstone.api.exporting import export_run
-from evalstone.api.importing import import_run
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.errors import DataError, UsageError
-from evalstone.interop.export_tables import COLUMNS, to_markdown
-from evalstone.store import Store
+import assaymark
+from assaymark.api.exporting import export_run
+from assaymark.api.importing import import_run
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.errors import DataError, UsageError
+from assaymark.interop.export_tables import COLUMNS, to_markdown
+from assaymark.store import Store
 
 TASKS = ["demo_who", "demo_truth"]
 
@@ -22,7 +22,7 @@ TASKS = ["demo_who", "demo_truth"]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Return a small finished run of the fake model."""
-    return evalstone.evaluate("fake", TASKS, limit=6, store=str(tmp_path / "store.sqlite"))
+    return assaymark.evaluate("fake", TASKS, limit=6, store=str(tmp_path / "store.sqlite"))
 
 
 def place_of(run: Run) -> str:
@@ -32,8 +32,8 @@ def place_of(run: Run) -> str:
 
 def test_a_run_is_copied_by_one_file(run: Run, tmp_path: Path) -> None:
     """The run imported into another store equals the original in plan, prompts, outputs, scores and estimates."""
-    (file,) = export_run(place_of(run), "last", tmp_path / "out" / "run.evalstone")
-    assert [path.name for path in file.parent.iterdir()] == ["run.evalstone"]
+    (file,) = export_run(place_of(run), "last", tmp_path / "out" / "run.assaymark")
+    assert [path.name for path in file.parent.iterdir()] == ["run.assaymark"]
     found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
     assert found.is_new
     assert (found.run.id, found.run.row.plan, found.run.row.status) == (run.id, run.row.plan, "finished")
@@ -48,7 +48,7 @@ def test_a_run_is_copied_by_one_file(run: Run, tmp_path: Path) -> None:
 
 def test_the_file_is_a_store_itself(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An exported file can be shown and verified without an import."""
-    (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
+    (file,) = export_run(place_of(run), "last", tmp_path / "run.assaymark")
     assert main(["verify", "--store", str(file)]) == 0
     assert main(["show", "last", "--store", str(file)]) == 0
     assert "demo_who" in capsys.readouterr().out
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
     """One changed number in an exported file is detected, and nothing is stored."""
     import sqlite3
 
-    (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
+    (file,) = export_run(place_of(run), "last", tmp_path / "run.assaymark")
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE scores SET value = 1.0 - value WHERE request = (SELECT min(request) FROM scores)")
     connection.close()
@@ -70,14 +70,14 @@ def test_a_damaged_file_is_refused(run: Run, tmp_path: Path) -> None:
 
 def test_a_corrupt_file_is_reported_by_its_own_name(run: Run, tmp_path: Path) -> None:
     """A corrupt file is refused by its own name, never by that of the temporary copy."""
-    (file,) = export_run(place_of(run), "last", tmp_path / "run.evalstone")
+    (file,) = export_run(place_of(run), "last", tmp_path / "run.assaymark")
     content = file.read_bytes()
     for name, torn in (("short", content[:5000]), ("middle", content[:4096] + b"\xff" * (len(content) - 4096))):
-        bad = tmp_path / f"{name}.evalstone"
+        bad = tmp_path / f"{name}.assaymark"
         bad.write_bytes(torn)
-        with pytest.raises(DataError, match=f"{name}.evalstone is not an exported run") as caught:
+        with pytest.raises(DataError, match=f"{name}.assaymark is not an exported run") as caught:
             import_run(str(tmp_path / "elsewhere.sqlite"), bad)
-        assert "evalstone-import-" not in str(caught.value)
+        assert "assaymark-import-" not in str(caught.value)
         assert "run.sqlite" not in str(caught.value)
 
 
@@ -159,7 +159,7 @@ def test_lm_evals_format_is_imported_again(run: Run, tmp_path: Path) -> None:
 
 def test_an_unknown_ending_is_refused(run: Run, tmp_path: Path) -> None:
     """`-o run.docx` raises an error with the supported endings, and writes nothing."""
-    with pytest.raises(UsageError, match=r"\.evalstone, \.json, \.csv"):
+    with pytest.raises(UsageError, match=r"\.assaymark, \.json, \.csv"):
         export_run(place_of(run), "last", tmp_path / "run.docx")
     assert not (tmp_path / "run.docx").exists()
 
@@ -167,7 +167,7 @@ def test_an_unknown_ending_is_refused(run: Run, tmp_path: Path) -> None:
 def test_an_interrupted_run_can_be_resumed_after_the_copy(run: Run, tmp_path: Path) -> None:
     """An unfinished run keeps its state, so the same run in the other store resumes it."""
     opened = run.store.open_run(replace(run.row.plan, seed=99), facts={})
-    (file,) = export_run(place_of(run), opened.run_id, tmp_path / "run.evalstone")
+    (file,) = export_run(place_of(run), opened.run_id, tmp_path / "run.assaymark")
     found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
     assert found.run.row.status == "interrupted"
 

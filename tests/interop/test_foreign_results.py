@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.importing import Imported, import_run
-from evalstone.cli.main import main
-from evalstone.store import Store
+from assaymark.api.importing import Imported, import_run
+from assaymark.cli.main import main
+from assaymark.store import Store
 from tests.interop.test_other_tools import TOOLS, as_json_log, member
 
 EARLY: dict[str, Any] = {

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.comparison import compare_stored
-from evalstone.api.importing import import_run
-from evalstone.cli.main import main
-from evalstone.errors import DataError
-from evalstone.interop.imported_lm_eval import imported_run
-from evalstone.records import LoglikelihoodQuery
-from evalstone.store import Store
+from assaymark.api.comparison import compare_stored
+from assaymark.api.importing import import_run
+from assaymark.cli.main import main
+from assaymark.errors import DataError
+from assaymark.interop.imported_lm_eval import imported_run
+from assaymark.records import LoglikelihoodQuery
+from assaymark.store import Store
 from tests.interop.test_lm_eval_files import results_in
 from tests.interop.test_read_lm_eval import line_of, written
 
@@ -56,11 +56,11 @@ def test_prompts_answers_and_hashes_are_stored(both: tuple[Path, Path], tmp_path
 @pytest.mark.slow
 def test_it_pairs_with_a_run_of_our_own(both: tuple[Path, Path], shared_dir: Path, tmp_path: Path) -> None:
     """A run of ours pairs with the imported one on every sample, on the same prompts, without a flip."""
-    import evalstone
+    import assaymark
 
     store = str(tmp_path / "store.sqlite")
     theirs = import_run(store, both[0]).run
-    ours = evalstone.evaluate(
+    ours = assaymark.evaluate(
         "hf", ["arc_easy", "arc_challenge"], limit=8, store=store, data_dir=shared_dir / "data",
         model_args={"pretrained": str(shared_dir / "models" / "stories260K"), "dtype": "float32"},
     )  # fmt: skip

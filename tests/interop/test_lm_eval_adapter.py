@@ -1,4 +1,4 @@
-"""Our engine inside lm-eval: results with `--model evalstone` instead of `--model hf`."""
+"""Our engine inside lm-eval: results with `--model assaymark` instead of `--model hf`."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
 from tests.conftest import ROOT
 
 CASES = ("plain", "shots", "chat", "bos", "written")
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def found(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the results of both models, by case."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
     out = tmp_path_factory.mktemp("drop_in") / "found.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.interop.run_drop_in", str(shared_dir), str(out)],
@@ -36,7 +36,7 @@ def test_results_equal_those_of_hf(found: dict[str, Any], case: str) -> None:
 
     truthfulqa_mc2 and the perplexities are functions of the log-likelihoods themselves, whose last digits differ.
     """
-    theirs, ours = found[case]["hf"]["results"], found[case]["evalstone"]["results"]
+    theirs, ours = found[case]["hf"]["results"], found[case]["assaymark"]["results"]
     assert ours.keys() == theirs.keys()
     for task, entry in theirs.items():
         numbers = {key: value for key, value in entry.items() if isinstance(value, float)}
@@ -48,7 +48,7 @@ def test_results_equal_those_of_hf(found: dict[str, Any], case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_each_answer_equals_hfs(found: dict[str, Any], case: str) -> None:
     """Each prompt is the same, each log-likelihood within float32 rounding, each greedy flag and text equal."""
-    theirs, ours = found[case]["hf"]["samples"], found[case]["evalstone"]["samples"]
+    theirs, ours = found[case]["hf"]["samples"], found[case]["assaymark"]["samples"]
     assert len(theirs) >= 3
     for (*place, expected), (*same_place, answers) in zip(theirs, ours, strict=True):
         assert same_place == place
@@ -64,20 +64,20 @@ def _close(value: Any) -> Any:
 @pytest.mark.parametrize("case", CASES)
 def test_the_files_have_the_same_facts_about_the_model(found: dict[str, Any], case: str) -> None:
     """Parameters, dtype, special tokens, window and chat template are recorded as for `hf`."""
-    assert found[case]["evalstone"]["config"] == found[case]["hf"]["config"]
-    assert found[case]["evalstone"]["facts"] == found[case]["hf"]["facts"]
+    assert found[case]["assaymark"]["config"] == found[case]["hf"]["config"]
+    assert found[case]["assaymark"]["facts"] == found[case]["hf"]["facts"]
 
 
 def test_hf_remains_lm_evals_own(found: dict[str, Any]) -> None:
     """With our name registered first, `hf` is still lm-eval's class, and its other models are available."""
     assert found
-    from evalstone.interop.lm_eval_adapter import register
+    from assaymark.interop.lm_eval_adapter import register
 
     register()
     from lm_eval.api.registry import get_model
 
     assert get_model("hf").__module__ == "lm_eval.models.huggingface"
-    assert get_model("evalstone").__module__ == "evalstone.interop.lm_eval_adapter"
+    assert get_model("assaymark").__module__ == "assaymark.interop.lm_eval_adapter"
 
 
 def test_repeats_are_sampled_separately(shared_dir: Path) -> None:
@@ -85,9 +85,9 @@ def test_repeats_are_sampled_separately(shared_dir: Path) -> None:
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
 
-    from evalstone.interop.lm_eval_adapter import EvalstoneLM
+    from assaymark.interop.lm_eval_adapter import AssaymarkLM
 
-    model = EvalstoneLM(pretrained=str(shared_dir / "models" / "stories260K"), dtype="float32", device="cpu")
+    model = AssaymarkLM(pretrained=str(shared_dir / "models" / "stories260K"), dtype="float32", device="cpu")
 
     def query(**settings: Any) -> list[str]:
         arguments = ("Once upon a time", {"until": ["\n"], "max_gen_toks": 12, **settings})
@@ -104,14 +104,14 @@ def test_repeats_are_sampled_separately(shared_dir: Path) -> None:
 def test_a_missing_pretrained_argument_is_refused() -> None:
     """A missing pretrained= is reported in one line, not by a traceback."""
     pytest.importorskip("lm_eval")
-    from evalstone.interop.lm_eval_adapter import EvalstoneLM
+    from assaymark.interop.lm_eval_adapter import AssaymarkLM
 
     with pytest.raises(UsageError, match="pretrained="):
-        EvalstoneLM(dtype="float32")
+        AssaymarkLM(dtype="float32")
 
 
 def test_arguments_are_passed_to_lm_eval_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    """`evalstone lm-eval run --help` is lm-eval's own help, and hyphens stay hyphens."""
+    """`assaymark lm-eval run --help` is lm-eval's own help, and hyphens stay hyphens."""
     pytest.importorskip("lm_eval")
     with pytest.raises(SystemExit) as stopped:
         main(["lm-eval", "run", "--help"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.interop.lm_eval_files import sanitised_model
+from assaymark.interop.lm_eval_files import sanitised_model
 
 LIMIT = 8
 OF_THE_MACHINE = {"date", "pretty_env_info", "git_hash", "total_evaluation_time_seconds", "config", "configs"}
@@ -31,7 +31,7 @@ def test_the_results_file_has_lm_evals_keys(both: tuple[Path, Path]) -> None:
     """Every key of lm-eval's results file is in ours, which has two more."""
     theirs, ours = map(results_in, both)
     assert set(theirs) <= set(ours)
-    assert set(ours) - set(theirs) == {"evalstone", "evalstone_version"}
+    assert set(ours) - set(theirs) == {"assaymark", "assaymark_version"}
     assert set(theirs["config"]) == set(ours["config"])
     for name, config in theirs["configs"].items():
         assert set(config) - {"doc_to_decontamination_query"} == set(ours["configs"][name])

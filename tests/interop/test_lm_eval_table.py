@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.interop.lm_eval_table import lm_eval_table
+from assaymark.interop.lm_eval_table import lm_eval_table
 
 VALUES = (0.0, 1.0, 0.25, 0.1234567, 803049.79, 1612878000.418423, -0.5, float("nan"), float("inf"), 999, "N/A")
 ERRORS = (0.0, 0.5, 0.0123, 2.0, 12003440143100.234, "N/A", None)
@@ -41,7 +41,7 @@ def made_results(rng: random.Random) -> dict[str, Any]:
 @pytest.mark.oracle
 def test_the_table_is_lm_evals_own_for_random_results() -> None:
     """120 random results print the same table as lm-eval's own printer, tasks and groups alike."""
-    utils = pytest.importorskip("lm_eval.utils", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
+    utils = pytest.importorskip("lm_eval.utils", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
     pytest.importorskip("pytablewriter")
     rng = random.Random(6)
     for _ in range(120):

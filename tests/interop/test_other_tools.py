@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalstone.api.comparison import compare_stored
-from evalstone.api.importing import import_run
-from evalstone.cli.main import main
-from evalstone.errors import DataError
-from evalstone.interop.log_files import zip_member
-from evalstone.interop.read_imported import read_imported
-from evalstone.report.documents.blocks import Paragraph
-from evalstone.report.documents.contents import report_contents
-from evalstone.report.documents.document import document_blocks
-from evalstone.store import Store
+from assaymark.api.comparison import compare_stored
+from assaymark.api.importing import import_run
+from assaymark.cli.main import main
+from assaymark.errors import DataError
+from assaymark.interop.log_files import zip_member
+from assaymark.interop.read_imported import read_imported
+from assaymark.report.documents.blocks import Paragraph
+from assaymark.report.documents.contents import report_contents
+from assaymark.report.documents.document import document_blocks
+from assaymark.store import Store
 
 LOGS = Path(__file__).parent / "logs"
 TOOLS = {

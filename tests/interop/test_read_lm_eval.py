@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.interop.read_lm_eval import read_lm_eval
-from evalstone.records import Estimate
-from evalstone.report.comparison.compare import compare_runs
-from evalstone.report.evidence.summarise import summarise
+from assaymark.errors import DataError
+from assaymark.interop.read_lm_eval import read_lm_eval
+from assaymark.records import Estimate
+from assaymark.report.comparison.compare import compare_runs
+from assaymark.report.evidence.summarise import summarise
 from tests.interop.test_lm_eval_files import results_in
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.interop.read_imported import read_imported
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.site import Site
+from assaymark.errors import DataError
+from assaymark.interop.read_imported import read_imported
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.site import Site
 
 GIST = Path(__file__).parent / "logs" / "yall" / "occiglot-7b-de-en-instruct.md"
 PRINTED = {"AGIEval": 34.1, "GPT4All": 69.15, "TruthfulQA": 49.38, "Bigbench": 39.06}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.importing import import_run
-from evalstone.api.run import Run
-from evalstone.cli.main import main
+from assaymark.api.importing import import_run
+from assaymark.api.run import Run
+from assaymark.cli.main import main
 
 PAIR: dict[str, Any] = {
     "results": {

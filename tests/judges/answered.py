@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import evalstone
-from evalstone.store import Store
+import assaymark
+from assaymark.store import Store
 from tests.judges.judge_server import judging_server
 
 QUESTIONS = [f"What is special about the number {n}?" for n in range(8)]
@@ -32,7 +32,7 @@ def answered_run(model: str, task: str, store: Path, **options: Any) -> str:
     """Evaluate a task with a server whose every answer is `MODEL says: QUESTION`; return the run's id."""
     with judging_server(lambda text: f"{model} says: {text}") as server:
         arguments = {"model": model, "base_url": server.arguments.split("base_url=")[1].split(",")[0]}
-        run = evalstone.evaluate("local-chat-completions", task, model_args=arguments, apply_chat_template=True,
+        run = assaymark.evaluate("local-chat-completions", task, model_args=arguments, apply_chat_template=True,
                                  store=str(store), **options)  # fmt: skip
     with Store.open(str(store)) as opened:
         assert opened.run(run.id).status == "finished"

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-import evalstone
-from evalstone.api.audits import ShownAudit
-from evalstone.api.judging import JudgeOptions, judge_runs
-from evalstone.cli.main import main
-from evalstone.judges.benchmark_scores import benchmark_scores
-from evalstone.judges.pairwise import Pair, pair_of, summarise_pairs
-from evalstone.judges.verdicts import parse_verdict
-from evalstone.store import Store
+import assaymark
+from assaymark.api.audits import ShownAudit
+from assaymark.api.judging import JudgeOptions, judge_runs
+from assaymark.cli.main import main
+from assaymark.judges.benchmark_scores import benchmark_scores
+from assaymark.judges.pairwise import Pair, pair_of, summarise_pairs
+from assaymark.judges.verdicts import parse_verdict
+from assaymark.store import Store
 from tests.judges.answered import questions_task
 from tests.judges.judge_server import Reply, answers_shown, judging_server
 
@@ -31,7 +31,7 @@ def run_of(model: str, reply: Reply, task: str, store: Path) -> str:
     """Evaluate the task with a server that replies by a function of the question."""
     with judging_server(reply) as server:
         url = server.arguments.split("base_url=")[1].split(",")[0]
-        return evalstone.evaluate("local-chat-completions", task, model_args={"model": model, "base_url": url},
+        return assaymark.evaluate("local-chat-completions", task, model_args={"model": model, "base_url": url},
                                   apply_chat_template=True, store=str(store)).id  # fmt: skip
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.judge_agreement import VoteFileOptions, judge_agreement
-from evalstone.api.judge_grades import judge_grade_agreement
-from evalstone.api.judging import JudgeOptions, judge_runs
-from evalstone.cli.main import main
-from evalstone.errors import DataError, UnknownName, UsageError
-from evalstone.judges.grades import GivenGrade, JudgeGrades, grade_report
+from assaymark.api.evaluate import evaluate
+from assaymark.api.judge_agreement import VoteFileOptions, judge_agreement
+from assaymark.api.judge_grades import judge_grade_agreement
+from assaymark.api.judging import JudgeOptions, judge_runs
+from assaymark.cli.main import main
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.judges.grades import GivenGrade, JudgeGrades, grade_report
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import judging_server
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.judge_checks import judge_injections, judge_panel, n_injections
-from evalstone.api.judging import JudgeOptions, judge_runs
-from evalstone.cli.main import main
-from evalstone.errors import DataError, UsageError
-from evalstone.judges.injections import HONEST, injections
-from evalstone.judges.verdicts import parse_verdict
+from assaymark.api.judge_checks import judge_injections, judge_panel, n_injections
+from assaymark.api.judging import JudgeOptions, judge_runs
+from assaymark.cli.main import main
+from assaymark.errors import DataError, UsageError
+from assaymark.judges.injections import HONEST, injections
+from assaymark.judges.verdicts import parse_verdict
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
 

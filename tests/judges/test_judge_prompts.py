@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from evalstone.errors import UnknownName
-from evalstone.judges.judge_prompts import Exchange, find_prompt, judge_prompts, mark_for
+from assaymark.errors import UnknownName
+from assaymark.judges.judge_prompts import Exchange, find_prompt, judge_prompts, mark_for
 
 ONE = Exchange(("What is a fjord?",), ("A sea inlet.",))
 OTHER = Exchange(("What is a fjord?",), ("A kind of boat.",))
@@ -53,7 +53,7 @@ def test_the_hash_covers_every_sentence() -> None:
 
 def test_every_prompt_asks_for_the_verdict_that_is_parsed() -> None:
     """The example in each prompt's own text is a verdict of its form."""
-    from evalstone.judges.verdicts import parse_verdict
+    from assaymark.judges.verdicts import parse_verdict
 
     for prompt in judge_prompts().values():
         assert parse_verdict(prompt.verdict, prompt.form) is not None, prompt.name

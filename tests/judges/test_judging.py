@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.judging import JudgeOptions, judge_runs, plan_judging
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
-from evalstone.judges.pairwise import Pair
-from evalstone.judges.results import read_results
-from evalstone.judges.single import Grade
-from evalstone.models.cost.prices import Price, parse_price
-from evalstone.store import Store
+from assaymark.api.judging import JudgeOptions, judge_runs, plan_judging
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.judges.pairwise import Pair
+from assaymark.judges.results import read_results
+from assaymark.judges.single import Grade
+from assaymark.models.cost.prices import Price, parse_price
+from assaymark.store import Store
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
 
@@ -158,7 +158,7 @@ def test_killed_and_continued(stored: tuple[Path, str, str], capfd: pytest.Captu
     with judging_server(slowly) as server:
         command = ["judge", ant, bee, "--judge", "local-chat-completions", "--model_args", server.arguments,
                    "--store", str(path)]  # fmt: skip
-        process = subprocess.Popen([sys.executable, "-m", "evalstone", *command], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, "-m", "assaymark", *command], stderr=subprocess.DEVNULL)
         while len(server.seen) < 9:
             time.sleep(0.02)
             assert process.poll() is None
@@ -234,7 +234,7 @@ def test_a_price_is_two_numbers() -> None:
 def test_the_demo_model_as_a_judge_knows_nothing(tmp_path: Path) -> None:
     """A small local model follows no prompt: everything is missing, nothing is concluded."""
     pytest.importorskip("torch")
-    from evalstone.api.demo import demo_model
+    from assaymark.api.demo import demo_model
 
     task, store = questions_task(tmp_path), tmp_path / "s.sqlite"
     run = answered_run("ant", task, store, limit=2)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.judge_agreement import VoteFileOptions, judge_agreement
-from evalstone.api.judging import JudgeOptions, judge_runs
-from evalstone.store import Store
+from assaymark.api.judge_agreement import VoteFileOptions, judge_agreement
+from assaymark.api.judging import JudgeOptions, judge_runs
+from assaymark.store import Store
 from tests.judges.answered import answered_run
 from tests.judges.judge_server import answers_shown, judging_server
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalstone.judges.pairwise import Pair, pair_of, summarise_pairs
-from evalstone.judges.single import Grade, summarise_grades
-from evalstone.judges.verdicts import Form, parse_verdict
+from assaymark.judges.pairwise import Pair, pair_of, summarise_pairs
+from assaymark.judges.single import Grade, summarise_grades
+from assaymark.judges.verdicts import Form, parse_verdict
 
 
 def pair(form: Form, one: str, other: str, index: int = 0, turn: int = 0) -> Pair:

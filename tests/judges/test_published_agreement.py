@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.judge_agreement import VoteFileOptions, judge_agreement
-from evalstone.api.judge_votes import votes_in_file
-from evalstone.cli.main import main
-from evalstone.errors import DataError
-from evalstone.judges.agreement import by_pair, majority
-from evalstone.judges.biases import length_slope
-from evalstone.judges.report import JudgeReport
+from assaymark.api.judge_agreement import VoteFileOptions, judge_agreement
+from assaymark.api.judge_votes import votes_in_file
+from assaymark.cli.main import main
+from assaymark.errors import DataError
+from assaymark.judges.agreement import by_pair, majority
+from assaymark.judges.biases import length_slope
+from assaymark.judges.report import JudgeReport
 
 MT_BENCH = {  # table 5: GPT-4 and people, people and people, on three verdicts and on decisive ones
     "1": [(886, 1343), (454, 721), (727, 859), (388, 479)],

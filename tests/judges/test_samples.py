@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.judging import JudgeOptions, judge_runs
-from evalstone.cli.main import main
+from assaymark.api.judging import JudgeOptions, judge_runs
+from assaymark.cli.main import main
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return what `evalstone show` prints."""
+    """Return what `assaymark show` prints."""
     assert main(["show", *words]) == 0
     return capsys.readouterr().out
 

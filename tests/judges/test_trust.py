@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from evalstone.judges.agreement import PairVote, agreement_of
-from evalstone.judges.biases import first_share, length_slope, own_model, self_preference
-from evalstone.judges.corrected import corrected_rates
-from evalstone.judges.trust import trust_sentence
+from assaymark.judges.agreement import PairVote, agreement_of
+from assaymark.judges.biases import first_share, length_slope, own_model, self_preference
+from assaymark.judges.corrected import corrected_rates
+from assaymark.judges.trust import trust_sentence
 
 VALUES = (1.0, 0.5, 0.0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalstone.judges.verdicts import Form, parse_verdict, swapped
+from assaymark.judges.verdicts import Form, parse_verdict, swapped
 
 
 @pytest.mark.parametrize(

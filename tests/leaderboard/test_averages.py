@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from evalstone.leaderboard.averages import average_of, mean_number
-from evalstone.leaderboard.rows import Cell, Number, ScoreColumn
+from assaymark.leaderboard.averages import average_of, mean_number
+from assaymark.leaderboard.rows import Cell, Number, ScoreColumn
 
 ALL_RIGHT = Number(1.0, 0.342, 1.0, 0.0, "wilson")
 HALF = Number(0.5, 0.3, 0.7, 0.1, "wilson")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError, UsageError
-from evalstone.leaderboard.board_files import board_of_suite, library_suites, read_board
-from evalstone.leaderboard.board_init import write_board
+from assaymark.errors import DataError, UsageError
+from assaymark.leaderboard.board_files import board_of_suite, library_suites, read_board
+from assaymark.leaderboard.board_init import write_board
 
 TEN_LINES = """
 title: Small exam

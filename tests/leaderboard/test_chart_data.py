@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from evalstone.leaderboard.chart_data import best_over_time, heat_map, profile, score_by_size
-from evalstone.leaderboard.rows import Average, Cell, Fact, Number, Row, ScoreColumn
-from evalstone.leaderboard.shown import ShownRow, all_rows, selected_rows
-from evalstone.leaderboard.table import Table
-from evalstone.leaderboard.view import View
+from assaymark.leaderboard.chart_data import best_over_time, heat_map, profile, score_by_size
+from assaymark.leaderboard.rows import Average, Cell, Fact, Number, Row, ScoreColumn
+from assaymark.leaderboard.shown import ShownRow, all_rows, selected_rows
+from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.view import View
 
 KEYS = ("a", "b", "c", "d")
 NO_DATES = {7: "some time in 2024", 8: "0001-01-01", 9: "9999-12-31"}

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.exports import flat_row, rows_csv, rows_parquet, shown_json
-from evalstone.leaderboard.shown import all_rows
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.view import View
+from assaymark.errors import DataError
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.exports import flat_row, rows_csv, rows_parquet, shown_json
+from assaymark.leaderboard.shown import all_rows
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.view import View
 
 TABLE = "table: {file: scores.csv, columns: {Law: Law, Books: Books}, sizes: {Law: 100, Books: 100}}\n"
 

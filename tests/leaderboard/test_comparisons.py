@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard import related
-from evalstone.leaderboard.related import Relatives
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.leaderboard import related
+from assaymark.leaderboard.related import Relatives
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> StoredRun
             rows.writerows([f"Which {n % 40}?", "red", "green", "blue", "ABC"[n % 40 % 3]] for n in range(n))
     place = str(folder / "s.sqlite")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         for seed, task in ((1, "one"), (2, "one"), (3, "other")):
             words = ["--model_args", f"seed={seed}", "--tasks", f"{folder}/{task}.csv", "--store", place]
             assert main(["run", "--model", "fake", *words]) == 0

@@ -13,24 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import DataError
-from evalstone.interop.lighteval_files import means_of
-from evalstone.interop.read_imported import read_imported
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.rows import Row
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.report.evidence.stored_samples import choice_queries
-from evalstone.store import Store
-from evalstone.tasks.first_board_names import PresentName, first_board_name, present_name
-from evalstone.tasks.suite_files import read_suite
+from assaymark.cli.main import main
+from assaymark.errors import DataError
+from assaymark.interop.lighteval_files import means_of
+from assaymark.interop.read_imported import read_imported
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.report.evidence.stored_samples import choice_queries
+from assaymark.store import Store
+from assaymark.tasks.first_board_names import PresentName, first_board_name, present_name
+from assaymark.tasks.suite_files import read_suite
 from tests.leaderboard.test_old_layout import rows
 
 FILE = Path(__file__).with_name("files") / "results_2024-01-06T09-45-44.755529.json"
 SHOWN = {"arc": 54.86, "hellaswag": 75.87, "mmlu": 63.37, "truthfulqa": 42.84, "winogrande": 74.9, "gsm8k": 29.26}
 AVERAGE = 56.85
-SUITE = Path(__file__).parents[2] / "src" / "evalstone" / "library" / "suites" / "open-llm-v1.yaml"
+SUITE = Path(__file__).parents[2] / "src" / "assaymark" / "library" / "suites" / "open-llm-v1.yaml"
 
 
 def row_of(folder: Path, content: Mapping[str, Any]) -> Row:
@@ -121,8 +121,8 @@ TASKS = "demo_who, demo_facts, demo_sums, demo_last_word, demo_stories"
 @pytest.fixture
 def written(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with a store of one run and its files in the first leaderboard's layout."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("EVALSTONE_CACHE", str(made_once))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     monkeypatch.chdir(tmp_path)
     words = [
         "--model",
@@ -207,9 +207,9 @@ def test_without_the_package_of_the_hashes_nothing_is_written(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The line names the extra that installs it."""
-    monkeypatch.setattr("evalstone.interop.lighteval_rows.find_spec", lambda _: None)
+    monkeypatch.setattr("assaymark.interop.lighteval_rows.find_spec", lambda _: None)
     assert main(["board", "datasets", "own.yaml", "-o", "other", "--layout", "v1", "--store", "s.sqlite"]) == 2
-    assert "evalstone[hub]" in capsys.readouterr().err
+    assert "assaymark[hub]" in capsys.readouterr().err
     assert not (written / "other").exists()
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import UnknownName
-from evalstone.leaderboard.guide import guide, guide_section
-from evalstone.limits.yaml_documents import load_yaml
-from evalstone.tasks.catalog import LIBRARY, Catalog
-from evalstone.web.pages.guide import guide_page
+from assaymark.cli.main import main
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.guide import guide, guide_section
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.tasks.catalog import LIBRARY, Catalog
+from assaymark.web.pages.guide import guide_page
 
 NO_CAPABILITY = {"gauntlet", "wikitext"}  # a suite of everything, and perplexity of text
 

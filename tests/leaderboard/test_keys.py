@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.leaderboard.board_files import library_suites, read_board
-from evalstone.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet, shown_json
-from evalstone.leaderboard.keys import RESERVED, column_keys, slug
-from evalstone.leaderboard.shown import all_rows
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.view import View
+from assaymark.leaderboard.board_files import library_suites, read_board
+from assaymark.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet, shown_json
+from assaymark.leaderboard.keys import RESERVED, column_keys, slug
+from assaymark.leaderboard.shown import all_rows
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.view import View
 
 
 @given(st.lists(st.text(max_size=8) | st.sampled_from(sorted(RESERVED)), unique=True))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from evalstone.cli.main import main
-from evalstone.interop.export_tables import model_index
-from evalstone.leaderboard.model_card import model_card
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.interop.export_tables import model_index
+from assaymark.leaderboard.model_card import model_card
+from assaymark.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> str:
     folder = tmp_path_factory.mktemp("cards")
     place = str(folder / "store.sqlite")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         for seed, tasks in (("seed=1", "demo_who,demo_facts"), ("seed=2", "demo_who")):
             assert main(["run", "--model", "fake", "--model_args", seed, "--tasks", tasks, "--store", place]) == 0
     return place
@@ -72,7 +72,7 @@ def test_what_was_not_measured_is_named(store: Store) -> None:
     """Capabilities without a benchmark are listed with a task that would measure them; measured ones are not."""
     text = model_card(store, "fake-random-1")
     missing = text.partition("## What was not measured")[2].partition("## How")[0]
-    assert "Mathematics: no benchmark measures it (`evalstone run --tasks gsm8k` would)" in missing
+    assert "Mathematics: no benchmark measures it (`assaymark run --tasks gsm8k` would)" in missing
     assert "Knowledge:" not in missing
     assert "Reasoning:" not in missing
     run = next(row for row in store.runs() if row.model == "fake-random-1")

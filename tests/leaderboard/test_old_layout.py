@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import DataError
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.request_files import RequestFile, read_requests, write_request
-from evalstone.leaderboard.rows import Row
-from evalstone.leaderboard.site import Site
+from assaymark.cli.main import main
+from assaymark.errors import DataError
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.request_files import RequestFile, read_requests, write_request
+from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.site import Site
 
 PUBLISHED = {  # as the old boards' documentation has it
     "model": "org/Name", "base_model": "", "revision": "a1b2", "private": False, "precision": "bfloat16",
@@ -30,8 +30,8 @@ def test_what_a_board_writes_another_one_reads(
     tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same values and facts from the three folders alone; the samples are those that lm-eval would have logged."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("EVALSTONE_CACHE", str(made_once))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2):
         words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", "demo_who,demo_facts"]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.rows import Row
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.leaderboard.table import Table
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard.table import Table
+from assaymark.store import Store
 
 SUITE = """
 name: pair

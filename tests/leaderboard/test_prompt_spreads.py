@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
 
 
 @pytest.mark.slow
 def test_the_column_holds_the_audits_spread(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean over the audited tasks of the row, of its own model only, and present as soon as the audit is stored."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("EVALSTONE_CACHE", str(made_once))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_CACHE", str(made_once))
     place = str(tmp_path / "s.sqlite")
     for name in ("one", "two"):
         rows = "\n".join(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.board_init import number_headings
-from evalstone.leaderboard.published import read_published
-from evalstone.leaderboard.query import parse_query, search_keys
-from evalstone.leaderboard.table import Table
+from assaymark.errors import DataError
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.board_init import number_headings
+from assaymark.leaderboard.published import read_published
+from assaymark.leaderboard.query import parse_query, search_keys
+from assaymark.leaderboard.table import Table
 
 FILES = {"open-llm-v1": "open_llm_v1_2024-07-13.csv", "open-llm-v2": "open_llm_v2_2025-03-21.csv"}
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.errors import UnknownName, UsageError
-from evalstone.leaderboard.query import LONGEST, parse_query, search_keys
-from evalstone.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
-from evalstone.leaderboard.table import Table
+from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.query import LONGEST, parse_query, search_keys
+from assaymark.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
+from assaymark.leaderboard.table import Table
 
 KEYS = search_keys({"arc": "ARC", "math-lvl-5": "MATH Lvl 5"})
 

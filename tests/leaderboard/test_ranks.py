@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evalstone.leaderboard.ranks import interval_ranks, stretched, tier_starts
-from evalstone.statistics.distributions import two_sided_z
+from assaymark.leaderboard.ranks import interval_ranks, stretched, tier_starts
+from assaymark.statistics.distributions import two_sided_z
 
 Floats = NDArray[np.float64]
 

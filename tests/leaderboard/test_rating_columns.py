@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError, UsageError
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.correlations import board_correlations
-from evalstone.leaderboard.rating_columns import rating_columns
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.table import Table
+from assaymark.errors import DataError, UsageError
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.correlations import board_correlations
+from assaymark.leaderboard.rating_columns import rating_columns
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import Table
 
 SCORES = "model,Law,Loss\n" + "".join(f"org/M{n},{10 * n},{90 - 9 * n}\n" for n in range(1, 9))
 RATINGS = "model,rating,low,high\n" + "".join(f"ORG/m{n},{1000 + n * n},{990 + n * n},\n" for n in range(2, 9))

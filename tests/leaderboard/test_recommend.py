@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import UnknownName, UsageError
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.capabilities import FILE, capabilities, capabilities_of_task, find_capability
-from evalstone.leaderboard.evidence import OWN_RUNS, Source, sources_of
-from evalstone.leaderboard.recommend import Ranking, Requested, probability_better, recommend
-from evalstone.leaderboard.rows import Number
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.leaderboard.table_files import board_of_table
-from evalstone.limits.yaml_documents import load_yaml
-from evalstone.store import Store
-from evalstone.tasks.catalog import LIBRARY
+from assaymark.cli.main import main
+from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.capabilities import FILE, capabilities, capabilities_of_task, find_capability
+from assaymark.leaderboard.evidence import OWN_RUNS, Source, sources_of
+from assaymark.leaderboard.recommend import Ranking, Requested, probability_better, recommend
+from assaymark.leaderboard.rows import Number
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard.table_files import board_of_table
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.store import Store
+from assaymark.tasks.catalog import LIBRARY
 
 TABLE = """model,params,license,gsm8k,MATH Lvl 5,IFEval,BoolQ
 a/both,7,apache-2.0,60,40,80,50

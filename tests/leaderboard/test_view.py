@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES
-from evalstone.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
+from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES
+from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 
 SCORES = ("arc", "gsm8k")
 NAMES = (*FACTS_BY_KEY, *SCORES, "average")

@@ -18,7 +18,7 @@ from lm_eval.tasks import TaskManager
 
 from tests.conftest import ROOT
 
-LIBRARY = ROOT / "src" / "evalstone" / "library"
+LIBRARY = ROOT / "src" / "assaymark" / "library"
 THEIRS = Path(lm_eval.tasks.__file__).parent
 FIXTURES = ROOT / "tests" / "fixtures" / "data"
 SHARED = ROOT.parent / "shared" / "data"

@@ -1,6 +1,6 @@
 """Our task files and lm-evaluation-harness's own, rendered side by side by lm-eval itself: every request is equal.
 
-By default this runs a choice of tasks from every family; `EVALSTONE_ALL_TASKS=1` runs all that both have.
+By default this runs a choice of tasks from every family; `ASSAYMARK_ALL_TASKS=1` runs all that both have.
 """
 
 import importlib.metadata
@@ -51,7 +51,7 @@ leaderboard_math_hard
 
 def names() -> list[str]:
     """Return the tasks to compare."""
-    if not os.environ.get("EVALSTONE_ALL_TASKS"):
+    if not os.environ.get("ASSAYMARK_ALL_TASKS"):
         return CHOSEN.split()
     tasks = (oracle.LIBRARY / "tasks").rglob("*.yaml")
     found = {path.name.removesuffix(".yaml") for path in tasks if path.parts[-2] != "demo"}

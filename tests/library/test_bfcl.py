@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.errors import DataError
-from evalstone.records import Output, Request, Sample, Score
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
+from assaymark.api.evaluate import evaluate
+from assaymark.errors import DataError
+from assaymark.records import Output, Request, Sample, Score
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
 from tests.library.test_library import TASKS, module
 
 CALLS = {"simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200, "parallel": 200,
@@ -167,7 +167,7 @@ def test_prompts_are_bfcls(name: str, shared_dir: Path) -> None:
 
 def test_the_suite_averages_as_bfcl_does(shared_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Languages first, then four columns, all equal; irrelevance is shown and not counted."""
-    monkeypatch.setenv("EVALSTONE_DATA", str(shared_dir / "data"))
+    monkeypatch.setenv("ASSAYMARK_DATA", str(shared_dir / "data"))
     run = evaluate("fake", "bfcl", model_args={"accuracy": 0.6}, limit=25)
     values = {estimate.task: estimate.value or 0.0 for estimate in run.estimates}
     simple = sum(values[f"bfcl_simple_{language}"] for language in ("python", "java", "javascript")) / 3

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from evalstone.tasks.lm_eval_names import known_names
+from assaymark.tasks.lm_eval_names import known_names
 from tests.conftest import ROOT
 from tests.fixtures import make_rows
 
-LIBRARY = ROOT / "src" / "evalstone" / "library"
+LIBRARY = ROOT / "src" / "assaymark" / "library"
 TASKS = LIBRARY / "tasks"
 CARD_KEYS = {
     *("title", "measures", "domain", "dataset", "split", "n_samples", "chance", "human", "licence"),
@@ -136,7 +136,7 @@ def test_every_function_named_is_there() -> None:
     for path in TASKS.rglob("*.yaml"):
         for name in functions(content(path)):
             file, function = name.rsplit(".", 1)
-            if file.startswith("evalstone."):  # ours, by dotted path
+            if file.startswith("assaymark."):  # ours, by dotted path
                 assert callable(getattr(importlib.import_module(file), function)), f"{path}: {name}"
                 continue
             assert callable(getattr(module(str((path.parent / file).relative_to(TASKS))), function)), f"{path}: {name}"

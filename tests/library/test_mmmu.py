@@ -14,9 +14,9 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 
-from evalstone.api.evaluate import evaluate
-from evalstone.errors import MalformedSample
-from evalstone.tasks.catalog import Catalog
+from assaymark.api.evaluate import evaluate
+from assaymark.errors import MalformedSample
+from assaymark.tasks.catalog import Catalog
 from tests.library.test_library import module
 
 WORDS = (

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from evalstone.records import GenerateQuery, Output
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.records import GenerateQuery, Output
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.library.test_library import module
 
 

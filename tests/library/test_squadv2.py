@@ -5,16 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from evalstone.datasets import DatasetSpec
-from evalstone.datasets.load import load_dataset
-from evalstone.errors import DataError
-from evalstone.records import Output
-from evalstone.scoring.reading_rows import drop_results, drop_rows, squad_results
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.dialect import task_from_spec
-from evalstone.tasks.reading_metrics import best_score
+from assaymark.datasets import DatasetSpec
+from assaymark.datasets.load import load_dataset
+from assaymark.errors import DataError
+from assaymark.records import Output
+from assaymark.scoring.reading_rows import drop_results, drop_rows, squad_results
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.reading_metrics import best_score
 from tests.conftest import ROOT
 from tests.tasks.golden import queries_of
 

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="the files to compare with are lm-evaluation-harness's")
 
-from evalstone.tasks.task import FunctionRef
-from evalstone.tasks.yaml_files import read_task_file
+from assaymark.tasks.task import FunctionRef
+from assaymark.tasks.yaml_files import read_task_file
 from tests.library import oracle
 
 FILES = {

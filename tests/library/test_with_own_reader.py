@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.records import LoglikelihoodQuery, Request
-from evalstone.scoring.run_code import find_sandbox
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.describe import made_up_outputs
-from evalstone.tasks.task import Task
+from assaymark.records import LoglikelihoodQuery, Request
+from assaymark.scoring.run_code import find_sandbox
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.describe import made_up_outputs
+from assaymark.tasks.task import Task
 from tests.conftest import ROOT
 from tests.library.test_library import module
 
@@ -31,12 +31,12 @@ def catalog() -> Catalog:
 
 def task_of(name: str) -> Task:
     """Return one task of the library."""
-    return catalog().select([f"evalstone:{name}"]).tasks[0]
+    return catalog().select([f"assaymark:{name}"]).tasks[0]
 
 
 def tasks(*, with_fixtures: bool) -> list[Task]:
     """Return the tasks whose rows are in the repository, or the others; the demo's have tests of their own."""
-    names = [entry.name for entry in catalog().entries() if entry.kind == "task" and entry.origin == "evalstone"]
+    names = [entry.name for entry in catalog().entries() if entry.kind == "task" and entry.origin == "assaymark"]
     found = [task for task in catalog().select(names).tasks if "demo" not in task.source.parts]
     found = [task for task in found if task.dataset.path not in WITHOUT_ROWS]
     return [task for task in found if (FIXTURES / task.dataset.path).is_dir() == with_fixtures]

@@ -1,1 +1,1 @@
-"""Tests of evalstone.limits."""
+"""Tests of assaymark.limits."""

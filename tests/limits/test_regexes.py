@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalstone.cli.main import main
-from evalstone.errors import DataError
-from evalstone.limits import regexes
-from evalstone.limits.regex_cost import cost_of
-from evalstone.limits.regexes import RegexTooSlow, findall, sub
+from assaymark.cli.main import main
+from assaymark.errors import DataError
+from assaymark.limits import regexes
+from assaymark.limits.regex_cost import cost_of
+from assaymark.limits.regexes import RegexTooSlow, findall, sub
 from tests.conftest import ROOT
 from tests.models.server.hostile_server import HostileServer, completion, hostile
 
@@ -32,7 +32,7 @@ TEXTS = (
 @cache
 def patterns() -> tuple[str, ...]:
     """Return the patterns of all filters of the library, and of lm-eval's tasks if it is installed."""
-    folders = [ROOT / "src/evalstone/library"]
+    folders = [ROOT / "src/assaymark/library"]
     if found := importlib.util.find_spec("lm_eval"):
         folders.append(Path(str(found.origin)).parent / "tasks")
     known: dict[str, None] = {}

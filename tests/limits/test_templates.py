@@ -6,9 +6,9 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
-from evalstone.errors import DataError, MalformedSample
-from evalstone.limits import budget
-from evalstone.prompts.templates import compile_template
+from assaymark.errors import DataError, MalformedSample
+from assaymark.limits import budget
+from assaymark.prompts.templates import compile_template
 
 ROW = {"text": "ab" * 1000, "rows": [1, 2, 3], "width": 4_000_000_000}
 

@@ -1,1 +1,1 @@
-"""Tests of `evalstone.models`."""
+"""Tests of `assaymark.models`."""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from evalstone.errors import UnknownName
-from evalstone.models.create import ELSEWHERE, MODELS, create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.server.openai_compatible import OpenAIModel
+from assaymark.errors import UnknownName
+from assaymark.models.create import ELSEWHERE, MODELS, create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.server.openai_compatible import OpenAIModel
 
 
 @pytest.mark.parametrize("name", ["hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"])
@@ -38,7 +38,7 @@ def test_every_model_name_of_lm_eval_is_handled() -> None:
     """A name that only lm-eval has is refused with what to use instead."""
     registry = pytest.importorskip("lm_eval.api.registry")
     pytest.importorskip("lm_eval.models")
-    ours = {"evalstone"}  # registered if another test has added our engine to lm-eval
+    ours = {"assaymark"}  # registered if another test has added our engine to lm-eval
     for name in set(registry.model_registry) - ours:
         assert name in MODELS.places() or name in ELSEWHERE, name
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.models.create import create_model
-from evalstone.models.fake import FakeModel
-from evalstone.models.model import Model
-from evalstone.records import (
+from assaymark.errors import UsageError
+from assaymark.models.create import create_model
+from assaymark.models.fake import FakeModel
+from assaymark.models.model import Model
+from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
     LoglikelihoodQuery,

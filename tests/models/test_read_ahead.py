@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evalstone.models.read_ahead import read_ahead
+from assaymark.models.read_ahead import read_ahead
 
 
 def noting(begun: list[int]) -> Callable[[int], int]:

@@ -10,21 +10,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from evalstone.cli.plan import plan as plan_command
-from evalstone.cli.run import run as run_command
-from evalstone.cli.run_options import _click_option
-from evalstone.errors import UnknownName, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.options.checks import check_options, with_defaults
-from evalstone.options.option import InPlan, Option, declared_options
-from evalstone.options.plans import compared_settings, headings, options_of, plan_settings
-from evalstone.options.shared import SharedOptions
-from evalstone.records import ModelIdentity, RunPlan
-from evalstone.runner.evaluate_options import EvaluateOptions
-from evalstone.runner.prepare import prepare_run
+from assaymark.cli.plan import plan as plan_command
+from assaymark.cli.run import run as run_command
+from assaymark.cli.run_options import _click_option
+from assaymark.errors import UnknownName, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.options.checks import check_options, with_defaults
+from assaymark.options.option import InPlan, Option, declared_options
+from assaymark.options.plans import compared_settings, headings, options_of, plan_settings
+from assaymark.options.shared import SharedOptions
+from assaymark.records import ModelIdentity, RunPlan
+from assaymark.runner.evaluate_options import EvaluateOptions
+from assaymark.runner.prepare import prepare_run
 from tests.conftest import ROOT
 
-SOURCE = ROOT / "src" / "evalstone"
+SOURCE = ROOT / "src" / "assaymark"
 MODEL = ModelIdentity("a/model", "hf", "sha256:1", "sha256:2", None, "float32", "float32")
 
 
@@ -114,7 +114,7 @@ def test_a_new_option_is_one_declaration() -> None:
     settings = plan_settings(with_defaults(LaterOptions, {"temper": 3}), LaterOptions)
     assert settings == {"environment": 3, "too_long": "cut"}
     assert plan_settings(with_defaults(LaterOptions, {}), LaterOptions) == {"too_long": "cut"}
-    plan = RunPlan(MODEL, "evalstone", (), **settings)
+    plan = RunPlan(MODEL, "assaymark", (), **settings)
     assert compared_settings(plan, LaterOptions)["temper"] == 3
     assert ("temper", "temper 3") in headings(plan, LaterOptions)
     assert options_of(plan, LaterOptions)["temper"] == 3
@@ -139,7 +139,7 @@ def test_a_new_option_is_one_declaration() -> None:
         {"prompt_preset": "zephyr", "system_prompt": "helpful", "fewshot_as_multiturn": False},
         {"apply_chat_template": True, "system_instruction": "Be brief."},
         {"gen_kwargs": {"temperature": 0.5, "do_sample": True}},
-        {"too_long": "error", "profile": "evalstone"},
+        {"too_long": "error", "profile": "assaymark"},
         {"strict_env": True},
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import evalstone
+import assaymark
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("torch")
@@ -63,7 +63,7 @@ def test_every_sample_is_the_same(server: TestServer, shared_dir: Path, tmp_path
     arguments, data = model_args(server, shared_dir), shared_dir / "data"
     theirs = by_lm_eval(arguments, data, tmp_path)
     for task, shots, limit in CASES:
-        run = evalstone.evaluate(
+        run = assaymark.evaluate(
             "local-completions", task, model_args=arguments, num_fewshot=shots, limit=limit, data_dir=data,
             gen_kwargs={"max_gen_toks": MAX_TOKENS}, store=str(tmp_path / "store.sqlite"),
         )  # fmt: skip

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
-from evalstone.api.comparison import compare_runs
+import assaymark
+from assaymark.api.comparison import compare_runs
 
 pytest.importorskip("torch")
 
@@ -29,7 +29,7 @@ def test_the_larger_model_is_better_and_it_shows(shared_dir: Path, tmp_path: Pat
     """On real stories, through a task file of ten lines, 3.3 M parameters beat 0.26 M significantly."""
     (tmp_path / "next_sentence.yaml").write_text(TASK)
     runs = [
-        evalstone.evaluate(
+        assaymark.evaluate(
             shared_dir / "models" / name,
             str(tmp_path / "next_sentence.yaml"),
             model_args={"dtype": "float32"},

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.records import Output
+import assaymark
+from assaymark.records import Output
 from tests.parity.oracle import lm_evals_answers
 
 pytest.importorskip("lm_eval")
@@ -58,13 +58,13 @@ def oracle(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.fixture(scope="module", params=MODELS)
 def both(
     request: pytest.FixtureRequest, oracle: dict[str, Any], shared_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], dict[str, evalstone.Run]]:
+) -> tuple[str, dict[str, Any], dict[str, assaymark.Run]]:
     """Return one model's name, lm-eval's answers, and our runs by task."""
     name: str = request.param
     store = str(tmp_path_factory.mktemp("store") / f"{name}.sqlite")
-    model = evalstone.load_model(shared_dir / "models" / name, dtype="float32")
+    model = assaymark.load_model(shared_dir / "models" / name, dtype="float32")
     runs = {
-        task: evalstone.evaluate(model, task, num_fewshot=shots, limit=limit, data_dir=shared_dir / "data", store=store)
+        task: assaymark.evaluate(model, task, num_fewshot=shots, limit=limit, data_dir=shared_dir / "data", store=store)
         for task, shots, limit in cases_of(name)
     }
     return name, oracle[name], runs
@@ -84,12 +84,12 @@ def theirs_of(sample: dict[str, Any]) -> list[tuple[float, bool | None]]:
     return found
 
 
-def answered(theirs: dict[str, Any], runs: dict[str, evalstone.Run]) -> list[tuple[str, evalstone.Run]]:
+def answered(theirs: dict[str, Any], runs: dict[str, assaymark.Run]) -> list[tuple[str, assaymark.Run]]:
     """Return the tasks that lm-eval could finish; a continuation longer than the model ends its run."""
     return [(task, run) for task, run in runs.items() if theirs[task] is not None]
 
 
-def test_a_continuation_too_long_fails_alone(both: tuple[str, dict[str, Any], dict[str, evalstone.Run]]) -> None:
+def test_a_continuation_too_long_fails_alone(both: tuple[str, dict[str, Any], dict[str, assaymark.Run]]) -> None:
     """Where lm-eval's run ends because a continuation is longer than the model, ours loses that request alone."""
     _, theirs, runs = both
     for task, run in runs.items():
@@ -102,7 +102,7 @@ def test_a_continuation_too_long_fails_alone(both: tuple[str, dict[str, Any], di
             assert len(failed) < len(run.samples(task))
 
 
-def test_prompts_are_the_same(both: tuple[str, dict[str, Any], dict[str, evalstone.Run]]) -> None:
+def test_prompts_are_the_same(both: tuple[str, dict[str, Any], dict[str, assaymark.Run]]) -> None:
     """Each stored prompt has lm-eval's prompt_hash."""
     import hashlib
 
@@ -112,7 +112,7 @@ def test_prompts_are_the_same(both: tuple[str, dict[str, Any], dict[str, evalsto
         assert ours == [s["prompt_hash"] for s in theirs[task]["samples"]], task
 
 
-def test_every_log_likelihood_is_the_same(both: tuple[str, dict[str, Any], dict[str, evalstone.Run]]) -> None:
+def test_every_log_likelihood_is_the_same(both: tuple[str, dict[str, Any], dict[str, assaymark.Run]]) -> None:
     """Each ask's log-likelihood is within 1e-4 + 1e-6 of its size, and its greedy flag equal."""
     name, theirs, runs = both
     wrong: list[str] = []
@@ -124,7 +124,7 @@ def test_every_log_likelihood_is_the_same(both: tuple[str, dict[str, Any], dict[
     assert wrong == []
 
 
-def test_every_metric_is_the_same(both: tuple[str, dict[str, Any], dict[str, evalstone.Run]]) -> None:
+def test_every_metric_is_the_same(both: tuple[str, dict[str, Any], dict[str, assaymark.Run]]) -> None:
     """Each task's metrics and standard errors equal lm-eval's, its bootstrapped ones too."""
     name, theirs, runs = both
     for task, run in answered(theirs, runs):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import evalstone
+import assaymark
 from tests.conftest import ROOT
 from tests.parity.oracle import lm_evals_answers
 
@@ -77,26 +77,26 @@ def case(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[di
     data = data_with_nq_open(shared_dir / "data", folder / "data")
     models = {
         "wide": wide_model(shared_dir / "models" / "stories260K", folder / "wide"),
-        "demo": ROOT / "src" / "evalstone" / "library" / "demo_models" / "large",
+        "demo": ROOT / "src" / "assaymark" / "library" / "demo_models" / "large",
     }
     content = {"data": str(data), "gen_kwargs": f"max_gen_toks={MAX_TOKENS}", "folders": FOLDERS,
                "models": {name: [str(path), CASES] for name, path in models.items()}}  # fmt: skip
     return models, data, lm_evals_answers("run_lm_eval_writing", content, folder, OMP_NUM_THREADS="1")
 
 
-def written(model: Path, data: Path, folder: Path) -> dict[str, evalstone.Run]:
+def written(model: Path, data: Path, folder: Path) -> dict[str, assaymark.Run]:
     """Return our runs by task."""
-    loaded = evalstone.load_model(model, dtype="float32")
+    loaded = assaymark.load_model(model, dtype="float32")
     options: dict[str, Any] = {"data_dir": data, "store": str(folder / "store.sqlite")}
     return {
-        task: evalstone.evaluate(
+        task: assaymark.evaluate(
             loaded, task, num_fewshot=shots, limit=limit, gen_kwargs={"max_gen_toks": MAX_TOKENS}, **options
         )
         for task, shots, limit in CASES
     }
 
 
-def differences(run: evalstone.Run, task: str, theirs: dict[str, Any]) -> tuple[list[str], int]:
+def differences(run: assaymark.Run, task: str, theirs: dict[str, Any]) -> tuple[list[str], int]:
     """Return a line per sample that differs, and how many differ after a near tie only."""
     by_sample: dict[int, list[dict[str, Any]]] = {}
     for sample in theirs["samples"]:

@@ -1,1 +1,1 @@
-"""Tests of evalstone.prompts."""
+"""Tests of assaymark.prompts."""

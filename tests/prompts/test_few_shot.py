@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.errors import PlanError
-from evalstone.prompts.few_shot import DrawRules, LeakGuard, draw_shots, order_of_samples
-from evalstone.records import Sample, content_hash
+from assaymark.errors import PlanError
+from assaymark.prompts.few_shot import DrawRules, LeakGuard, draw_shots, order_of_samples
+from assaymark.records import Sample, content_hash
 
 
 def samples_of(rows: list[dict[str, int]]) -> list[Sample]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError, MalformedSample
-from evalstone.prompts.fields import (
+from assaymark.errors import DataError, MalformedSample
+from assaymark.prompts.fields import (
     resolve_choices,
     resolve_loose,
     resolve_own,

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalstone.errors import UsageError
-from evalstone.prompts.presets import PromptPreset
-from evalstone.records import Message, TextPart
-from evalstone.tasks.prompt_presets import find_preset, preset_names
+from assaymark.errors import UsageError
+from assaymark.prompts.presets import PromptPreset
+from assaymark.records import Message, TextPart
+from assaymark.tasks.prompt_presets import find_preset, preset_names
 
 GOLDEN = yaml.safe_load(Path(__file__).with_name("golden_presets.yaml").read_text(encoding="utf-8"))
 

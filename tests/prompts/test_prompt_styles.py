@@ -2,11 +2,11 @@
 
 import pytest
 
-from evalstone.errors import MalformedSample, PlanError
-from evalstone.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, instructed, styled_layout
-from evalstone.prompts.prompter import Layout
-from evalstone.prompts.questions import read_question
-from evalstone.prompts.templates import Row
+from assaymark.errors import MalformedSample, PlanError
+from assaymark.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, instructed, styled_layout
+from assaymark.prompts.prompter import Layout
+from assaymark.prompts.questions import read_question
+from assaymark.prompts.templates import Row
 
 LISTED = "What barks?\nA. a cat\nB. a dog\nC. a fish\nAnswer:"
 PLAIN = "Question: What barks?\nAnswer:"

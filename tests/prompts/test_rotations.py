@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.errors import MalformedSample
-from evalstone.prompts.prompter import Layout
-from evalstone.prompts.rotations import rotated, rotated_layout, why_not_rotated
+from assaymark.errors import MalformedSample
+from assaymark.prompts.prompter import Layout
+from assaymark.prompts.rotations import rotated, rotated_layout, why_not_rotated
 
 LETTERS = ["A", "B", "C", "D"]
 

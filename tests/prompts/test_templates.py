@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalstone.errors import DataError, MalformedSample
-from evalstone.prompts.templates import compile_template
+from assaymark.errors import DataError, MalformedSample
+from assaymark.prompts.templates import compile_template
 
 
 def test_values_methods_and_the_last_newline() -> None:

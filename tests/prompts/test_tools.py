@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError, MalformedSample, UsageError
-from evalstone.prompts.presets import PromptPreset
-from evalstone.prompts.tools import declarations_in, resolve_tools, shown_name, tools_for_template, tools_prompt
-from evalstone.records import Message, TextPart
+from assaymark.errors import DataError, MalformedSample, UsageError
+from assaymark.prompts.presets import PromptPreset
+from assaymark.prompts.tools import declarations_in, resolve_tools, shown_name, tools_for_template, tools_prompt
+from assaymark.records import Message, TextPart
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"name": "weather.get", "description": "The weather.", "parameters": PARAMETERS}

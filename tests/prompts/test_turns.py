@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalstone.errors import MalformedSample
-from evalstone.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
+from assaymark.errors import MalformedSample
+from assaymark.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
 
 
 def plain(pieces: tuple[Piece, ...]) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evalstone.records import Estimate, ScoreStatus
-from evalstone.report.evidence.records import MetricInput, ScoreRow, TaskSummaryInput
+from assaymark.records import Estimate, ScoreStatus
+from assaymark.report.evidence.records import MetricInput, ScoreRow, TaskSummaryInput
 
 ACC = MetricInput("acc")
 PERPLEXITY = MetricInput("word_perplexity", "weighted_perplexity", higher_is_better=False)

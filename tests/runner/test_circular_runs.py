@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.comparison import compare_runs
-from evalstone.api.rescoring import RescoreOptions, rescore_run
-from evalstone.errors import PlanError
-from evalstone.options.plans import options_of
-from evalstone.runner.execute import execute
-from evalstone.runner.plan import RunOptions, prepare
-from evalstone.store import Store
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+import assaymark
+from assaymark.api.comparison import compare_runs
+from assaymark.api.rescoring import RescoreOptions, rescore_run
+from assaymark.errors import PlanError
+from assaymark.options.plans import options_of
+from assaymark.runner.execute import execute
+from assaymark.runner.plan import RunOptions, prepare
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.runner.test_execute import CountingModel, stored_scores
 
 ADDED = ["circular_acc", "acc_rotations"]
 
 
-def run_of(tasks: str = "demo_letters_people", **options: Any) -> evalstone.Run:
+def run_of(tasks: str = "demo_letters_people", **options: Any) -> assaymark.Run:
     """Return a circular run of the fake model on ten samples."""
     given = {"model_args": {"mode": "random"}, "limit": 10, "circular": True, **options}
-    return evalstone.evaluate("fake", tasks, **given)
+    return assaymark.evaluate("fake", tasks, **given)
 
 
 def test_a_question_is_one_sample_with_all_its_rotations() -> None:

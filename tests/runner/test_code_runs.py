@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import PlanError
-from evalstone.models.fake import FakeModel
-from evalstone.records import GenerateQuery, Output, Request
-from evalstone.runner.execute import execute
-from evalstone.runner.plan import PreparedRun, RunOptions, prepare
-from evalstone.scoring.run_code import Unprotected, find_sandbox
-from evalstone.settings import home_folder
-from evalstone.statistics.pass_at_k import pass_at_k
-from evalstone.store import Store, StoredScore
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.errors import PlanError
+from assaymark.models.fake import FakeModel
+from assaymark.records import GenerateQuery, Output, Request
+from assaymark.runner.execute import execute
+from assaymark.runner.plan import PreparedRun, RunOptions, prepare
+from assaymark.scoring.run_code import Unprotected, find_sandbox
+from assaymark.settings import home_folder
+from assaymark.statistics.pass_at_k import pass_at_k
+from assaymark.store import Store, StoredScore
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.conftest import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures" / "data"
@@ -132,7 +132,7 @@ def test_the_plan_records_where_code_runs() -> None:
 def test_without_a_sandbox_no_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is refused before any request; if allowed explicitly, the plan records that there is none."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.delenv("EVALSTONE_CODE_CONTAINER", raising=False)
+    monkeypatch.delenv("ASSAYMARK_CODE_CONTAINER", raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1000)
     with pytest.raises(PlanError, match=r"task mbpp runs generated code.*bubblewrap.*--unsafe-code"):
         prepared("mbpp", FIXTURES)

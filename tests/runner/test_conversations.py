@@ -12,22 +12,22 @@ import pytest
 import yaml
 from rich.console import Group, RenderableType
 
-from evalstone.api.demo import demo_model
-from evalstone.api.evaluate import evaluate
-from evalstone.api.explain import explain_task, explanation_view
-from evalstone.api.planning import plan_run
-from evalstone.api.run import Run
-from evalstone.api.task_check import check_task
-from evalstone.errors import UsageError
-from evalstone.models.create import create_model
-from evalstone.models.fake import FakeModel
-from evalstone.records import GenerateQuery, Message, Output, Query, Request, TextPart
-from evalstone.report.console import as_text
-from evalstone.runner.execute import execute
-from evalstone.runner.plan import PreparedRun, RunOptions, prepare
-from evalstone.store import Store
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.api.demo import demo_model
+from assaymark.api.evaluate import evaluate
+from assaymark.api.explain import explain_task, explanation_view
+from assaymark.api.planning import plan_run
+from assaymark.api.run import Run
+from assaymark.api.task_check import check_task
+from assaymark.errors import UsageError
+from assaymark.models.create import create_model
+from assaymark.models.fake import FakeModel
+from assaymark.records import GenerateQuery, Message, Output, Query, Request, TextPart
+from assaymark.report.console import as_text
+from assaymark.runner.execute import execute
+from assaymark.runner.plan import PreparedRun, RunOptions, prepare
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.conftest import ROOT
 from tests.runner.test_execute import CountingModel
 
@@ -124,7 +124,7 @@ def test_kill_nine_between_turns(task_file: Path) -> None:
     """Killed with SIGKILL once some second turns are stored, the same command continues with only the rest."""
     store_file = task_file.with_name("store.sqlite")
     arguments = ["--model", "fake", "--model_args", "delay_ms=300", "--tasks", str(task_file)]
-    command = [sys.executable, "-m", "evalstone", "run", *arguments, "--store", str(store_file)]
+    command = [sys.executable, "-m", "assaymark", "run", *arguments, "--store", str(store_file)]
     process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ), stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     turns: list[int] = []

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
+from assaymark.api.evaluate import evaluate
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
 from tests.judges.judge_server import JudgeServer, judging_server
 
 N = 12

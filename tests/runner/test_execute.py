@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import StoreError
-from evalstone.models.fake import FakeModel
-from evalstone.records import Output, Request
-from evalstone.runner.chunks import chunks_of
-from evalstone.runner.execute import RunProgress, execute
-from evalstone.runner.plan import PreparedRun, RunOptions, prepare
-from evalstone.settings import environment
-from evalstone.store import Store
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.errors import StoreError
+from assaymark.models.fake import FakeModel
+from assaymark.records import Output, Request
+from assaymark.runner.chunks import chunks_of
+from assaymark.runner.execute import RunProgress, execute
+from assaymark.runner.plan import PreparedRun, RunOptions, prepare
+from assaymark.settings import environment
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 TASKS = ("demo_letters", "demo_who", "demo_stories")
@@ -75,7 +75,7 @@ def test_the_same_plan_is_evaluated_once() -> None:
 @pytest.mark.parametrize("stop_after", [1, 37, 150])
 def test_an_interrupted_run_is_resumed(stop_after: int) -> None:
     """A run that was stopped and resumed equals an uninterrupted one, and no query is sent twice."""
-    whole = Store.open(str(Path(os.environ["EVALSTONE_HOME"]) / "whole.sqlite"))
+    whole = Store.open(str(Path(os.environ["ASSAYMARK_HOME"]) / "whole.sqlite"))
     uninterrupted = CountingModel()
     expected = execute(prepared_run(uninterrupted), uninterrupted, whole)
     store = Store.open()
@@ -101,7 +101,7 @@ def test_a_failed_answer_is_not_a_wrong_one() -> None:
 
 def test_failed_queries_are_retried_and_scored() -> None:
     """The same command sends only the failed queries, and then every request has its usual score."""
-    store, whole = Store.open(), Store.open(str(Path(os.environ["EVALSTONE_HOME"]) / "whole.sqlite"))
+    store, whole = Store.open(), Store.open(str(Path(os.environ["ASSAYMARK_HOME"]) / "whole.sqlite"))
     model = CountingModel()
     expected = execute(prepared_run(model), model, whole)
     flaky = CountingModel(fails_at=1)
@@ -196,10 +196,10 @@ def test_tasks_on_the_same_data_stay_together() -> None:
 
 KILLED = """
 import sys
-from evalstone.models.fake import FakeModel
-from evalstone.runner.execute import execute
-from evalstone.settings import environment
-from evalstone.store import Store
+from assaymark.models.fake import FakeModel
+from assaymark.runner.execute import execute
+from assaymark.settings import environment
+from assaymark.store import Store
 from tests.runner.test_execute import prepared_run
 model = FakeModel(delay_ms=float(sys.argv[2]))
 print("ready", flush=True)

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.store import Store
+from assaymark.store import Store
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 24
 TASK = "demo_letters_nature"
 PROGRAM = """
 import sys
-from evalstone.errors import EvalstoneError
-from evalstone.models.fake import FakeModel
-from evalstone.runner.execute import execute
-from evalstone.store import Store
+from assaymark.errors import AssaymarkError
+from assaymark.models.fake import FakeModel
+from assaymark.runner.execute import execute
+from assaymark.store import Store
 from tests.runner.test_execute import prepared_run, stored_scores
 path, asked, wait, delay_ms = sys.argv[1:]
 
@@ -41,7 +41,7 @@ try:
         observe=lambda progress: seen.append(progress.model.n_outputs_done),
         notify=lambda line: print(line, flush=True),
     )
-except EvalstoneError as error:
+except AssaymarkError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)
 scores = hash(str(stored_scores(store, result.run_id)))
@@ -121,7 +121,7 @@ def test_a_follower_continues_where_a_killed_writer_was(tmp_path: Path) -> None:
 def test_the_command_refuses_with_exit_code_4(tmp_path: Path) -> None:
     """`run --no-wait` names the writer in one line on stderr; `run` without it follows and shows the table."""
     store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-m", "evalstone", "run", "--model", "fake", "--model_args", "delay_ms=600"]
+    command = [sys.executable, "-m", "assaymark", "run", "--model", "fake", "--model_args", "delay_ms=600"]
     command += ["--tasks", TASK, "--limit", str(LIMIT), "--store", str(store)]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

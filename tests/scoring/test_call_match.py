@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import MalformedSample
-from evalstone.scoring.call_match import ExpectedCall, match_calls
-from evalstone.scoring.tool_calls import ToolCall, UnreadableAnswer, read_calls
+from assaymark.errors import MalformedSample
+from assaymark.scoring.call_match import ExpectedCall, match_calls
+from assaymark.scoring.tool_calls import ToolCall, UnreadableAnswer, read_calls
 
 MADE = json.loads((Path(__file__).parent / "bfcl_verdicts.json").read_text(encoding="utf-8"))
 REASONS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalstone.errors import MalformedSample
-from evalstone.scoring.choice_letter import extract_choice_letter
+from assaymark.errors import MalformedSample
+from assaymark.scoring.choice_letter import extract_choice_letter
 
 ANSWERS: list[tuple[str, str | None]] = [
     ("The answer is (B).", "B"),

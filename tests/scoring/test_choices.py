@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
-from evalstone.records import Score
-from evalstone.scoring.choices import chance_of, mass_on_true, of_first_tokens, score_choices, softmax
-from evalstone.scoring.metrics import METRICS, MULTIPLE_CHOICE
-from evalstone.scoring.values import aggregation_item
+from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
+from assaymark.records import Score
+from assaymark.scoring.choices import chance_of, mass_on_true, of_first_tokens, score_choices, softmax
+from assaymark.scoring.metrics import METRICS, MULTIPLE_CHOICE
+from assaymark.scoring.values import aggregation_item
 
 CHOICES = ["cat", "a dog", "é"]
 

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from evalstone.errors import NonFiniteLogits
-from evalstone.scoring.circular import CIRCULAR, OVER_ROTATIONS, score_rotations
+from assaymark.errors import NonFiniteLogits
+from assaymark.scoring.circular import CIRCULAR, OVER_ROTATIONS, score_rotations
 
 
 def rows_of(preferred: list[int], n: int) -> list[list[float]]:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.errors import PlanError, UnknownName
-from evalstone.scoring.filters import DEFAULT_PIPELINE, FILTERS, build_filter, build_pipeline
+from assaymark.errors import PlanError, UnknownName
+from assaymark.scoring.filters import DEFAULT_PIPELINE, FILTERS, build_filter, build_pipeline
 
 FLEXIBLE: dict[str, Any] = {"regex_pattern": r"(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1}
 

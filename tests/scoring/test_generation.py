@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalstone.errors import UnknownName
-from evalstone.scoring.generation import ExactMatchOptions, exact_match, is_unparsed, score_generation
+from assaymark.errors import UnknownName
+from assaymark.scoring.generation import ExactMatchOptions, exact_match, is_unparsed, score_generation
 
 GSM8K = {"ignore_case": True, "regexes_to_ignore": [",", r"\$", r"(?s).*#### ", r"\.$"]}
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from evalstone.errors import NonFiniteLogits, UnknownName
-from evalstone.scoring.loglikelihood import score_loglikelihood
+from assaymark.errors import NonFiniteLogits, UnknownName
+from assaymark.scoring.loglikelihood import score_loglikelihood
 
 
 def test_perplexity_holds_the_log_likelihood_and_acc_the_greedy_flag() -> None:

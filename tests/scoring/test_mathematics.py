@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.scoring.mathematics import (
+from assaymark.scoring.mathematics import (
     INVALID_ANSWER,
     is_equal_mathematics,
     last_boxed,

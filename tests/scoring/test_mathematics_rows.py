@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.scoring.mathematics import normalise_minerva, normalise_published
-from evalstone.scoring.mathematics_rows import process_docs, process_docs_hard, process_results, process_results_hard
+from assaymark.scoring.mathematics import normalise_minerva, normalise_published
+from assaymark.scoring.mathematics_rows import process_docs, process_docs_hard, process_results, process_results_hard
 
 ROW = {"problem": "Half?", "level": "Level 5", "type": "Algebra", "solution": r"It is $\boxed{\frac12}$."}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.scoring.call_scores import CallRules, score_calls
-from evalstone.scoring.choices import score_choices
-from evalstone.scoring.generation import score_generation
-from evalstone.scoring.loglikelihood import score_loglikelihood
-from evalstone.scoring.metrics import (
+from assaymark.scoring.call_scores import CallRules, score_calls
+from assaymark.scoring.choices import score_choices
+from assaymark.scoring.generation import score_generation
+from assaymark.scoring.loglikelihood import score_loglikelihood
+from assaymark.scoring.metrics import (
     GENERATE,
     LOGLIKELIHOOD,
     METRICS,
@@ -34,13 +34,13 @@ from evalstone.scoring.metrics import (
     needs_unconditional,
     preferred_names,
 )
-from evalstone.scoring.rolling import score_rolling
-from evalstone.scoring.values import ScoreValue
-from evalstone.statistics.aggregate import AGGREGATIONS
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.suite_files import read_suite
+from assaymark.scoring.rolling import score_rolling
+from assaymark.scoring.values import ScoreValue
+from assaymark.statistics.aggregate import AGGREGATIONS
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.suite_files import read_suite
 
-SOURCE = Path(__file__).parents[2] / "src" / "evalstone"
+SOURCE = Path(__file__).parents[2] / "src" / "assaymark"
 TABLE = {SOURCE / "scoring" / f"{name}.py" for name in ("metric", "metric_table", "metrics")}
 LIBRARY = SOURCE / "library"
 OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
@@ -113,7 +113,7 @@ def library_tasks() -> list[str]:
     return [
         entry.name
         for entry in Catalog.open(lm_eval=False).entries()
-        if entry.kind == "task" and entry.origin == "evalstone"
+        if entry.kind == "task" and entry.origin == "assaymark"
     ]
 
 

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-SCORING = Path(__file__).parents[2] / "src" / "evalstone" / "scoring"
+SCORING = Path(__file__).parents[2] / "src" / "assaymark" / "scoring"
 RUNNING = {"eval", "exec", "compile", "__import__"}
 
 

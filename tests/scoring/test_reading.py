@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.scoring.reading import (
+from assaymark.scoring.reading import (
     best_assignment,
     drop_answers,
     drop_scores,

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from evalstone.errors import MalformedSample, NonFiniteLogits, UnknownName
-from evalstone.scoring.rolling import count_bytes, count_words, score_rolling
+from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
+from assaymark.scoring.rolling import count_bytes, count_words, score_rolling
 
 
 def test_words_are_counted_as_lm_eval_counts_them() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import PlanError
-from evalstone.scoring import run_code
-from evalstone.scoring.run_code import (
+from assaymark.errors import PlanError
+from assaymark.scoring import run_code
+from assaymark.scoring.run_code import (
     Bubblewrap,
     Container,
     Limits,
@@ -213,14 +213,14 @@ def test_the_system_and_the_home_cannot_be_written(sandbox: Sandbox, tmp_path: P
     """Neither home, nor repository, nor system folders can be changed or even seen; files are unchanged."""
     kept = tmp_path / "kept.txt"
     kept.write_text("kept")
-    home = Path.home() / ".evalstone-test-of-the-sandbox"
-    for place in (kept, home, Path(__file__), Path("/usr/evalstone-test"), Path("/etc/evalstone-test")):
+    home = Path.home() / ".assaymark-test-of-the-sandbox"
+    for place in (kept, home, Path(__file__), Path("/usr/assaymark-test"), Path("/etc/assaymark-test")):
         reason = failed(sandbox, f"open({str(place)!r}, 'w').write('changed')")
         assert "No such file" in reason or "Read-only" in reason or "denied" in reason
     assert kept.read_text() == "kept"
     assert not home.exists()
-    assert not Path("/usr/evalstone-test").exists()
-    assert not Path("/etc/evalstone-test").exists()
+    assert not Path("/usr/assaymark-test").exists()
+    assert not Path("/etc/assaymark-test").exists()
     assert Path(__file__).stat().st_size > 1000
 
 
@@ -313,7 +313,7 @@ def test_processes_left_running_are_killed(sandbox: Sandbox) -> None:
 def without_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make bwrap and containers disappear."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.delenv("EVALSTONE_CODE_CONTAINER", raising=False)
+    monkeypatch.delenv("ASSAYMARK_CODE_CONTAINER", raising=False)
 
 
 def test_without_a_sandbox_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,14 +359,14 @@ def test_a_plain_process_has_limits_too(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_container_is_the_command_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EVALSTONE_CODE_CONTAINER wins over bubblewrap; its limits are filled in, and the guard is appended."""
+    """ASSAYMARK_CODE_CONTAINER wins over bubblewrap; its limits are filled in, and the guard is appended."""
     runtime = tmp_path / "runtime"
     runtime.write_text(
         f'#!/bin/sh\necho "$@" | head -n 1 > {tmp_path}/asked\nshift 2\necho \'{{"passed": true, "reason": null}}\'\n'
     )
     runtime.chmod(0o755)
     template = f"{runtime} --memory {{memory_mb}}m image"
-    monkeypatch.setenv("EVALSTONE_CODE_CONTAINER", template)
+    monkeypatch.setenv("ASSAYMARK_CODE_CONTAINER", template)
     found, why = find_sandbox()
     assert found == Container(template), why
     assert (tmp_path / "asked").read_text().startswith("--memory 1024m image python3 -I -S -c")

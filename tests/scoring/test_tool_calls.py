@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import ScoreStatus
-from evalstone.scoring.call_match import ExpectedCall
-from evalstone.scoring.call_scores import CallRules, score_calls
-from evalstone.scoring.call_values import java_text, java_value, javascript_text, javascript_value
-from evalstone.scoring.metrics import ANY_CALL, CALL_MATCH
-from evalstone.scoring.tool_calls import UnreadableAnswer, read_calls, text_of_tool_calls
+from assaymark.records import ScoreStatus
+from assaymark.scoring.call_match import ExpectedCall
+from assaymark.scoring.call_scores import CallRules, score_calls
+from assaymark.scoring.call_values import java_text, java_value, javascript_text, javascript_value
+from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
+from assaymark.scoring.tool_calls import UnreadableAnswer, read_calls, text_of_tool_calls
 
 TWO = [{"name": "f", "arguments": {"a": 1}}, {"name": "g-2", "arguments": {"b": "x;]</y>"}}]
 ONE = TWO[:1]
@@ -153,8 +153,8 @@ def test_long_arguments_stay_texts() -> None:
 
 HOSTILE = r"""
 import resource
-from evalstone.scoring.call_values import LONGEST, java_value, javascript_value
-from evalstone.scoring.tool_calls import LONGEST as LONGEST_ANSWER, UnreadableAnswer, read_calls
+from assaymark.scoring.call_values import LONGEST, java_value, javascript_value
+from assaymark.scoring.tool_calls import LONGEST as LONGEST_ANSWER, UnreadableAnswer, read_calls
 
 resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
 VALUES = [

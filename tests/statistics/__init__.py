@@ -1,1 +1,1 @@
-"""Tests of evalstone.statistics."""  # noqa: A005 - mirrors the source tree
+"""Tests of assaymark.statistics."""  # noqa: A005 - mirrors the source tree

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstone.statistics.battles import Battles
+from assaymark.statistics.battles import Battles
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError, UnknownName
-from evalstone.statistics.aggregate import AGGREGATIONS, aggregate, traits_of
+from assaymark.errors import DataError, UnknownName
+from assaymark.statistics.aggregate import AGGREGATIONS, aggregate, traits_of
 
 
 def test_worked_values() -> None:
@@ -100,7 +100,7 @@ def test_nothing_follows_from_a_function_of_a_task_file() -> None:
 def test_acc_all_and_its_error_equal_lm_eval() -> None:
     """MultiRC's questions are correct only as a whole; lm-eval's value groups by paragraph, its error does not."""
     metrics = pytest.importorskip("lm_eval.api.metrics")
-    from evalstone.statistics.lm_eval_errors import stderr
+    from assaymark.statistics.lm_eval_errors import stderr
 
     rng = np.random.default_rng(0)
     items = [

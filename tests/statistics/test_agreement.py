@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.agreement import Level, Weights, cohen_kappa, krippendorff_alpha
+from assaymark.errors import DataError
+from assaymark.statistics.agreement import Level, Weights, cohen_kappa, krippendorff_alpha
 
 N = None
 KRIPPENDORFF = [

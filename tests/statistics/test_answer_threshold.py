@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.answer_threshold import best_threshold
+from assaymark.errors import DataError
+from assaymark.statistics.answer_threshold import best_threshold
 
 
 def test_the_best_threshold_equals_exhaustive_search() -> None:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from evalstone.errors import DataError
-from evalstone.statistics.baseline_rates import bradley_terry_rate, equal_length_rate, why_no_equal_length
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import fit_bradley_terry
+from assaymark.errors import DataError
+from assaymark.statistics.baseline_rates import bradley_terry_rate, equal_length_rate, why_no_equal_length
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import fit_bradley_terry
 
 Lengths = list[tuple[float, float]]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles, average_win_rates, connected_groups, standing_of
+from assaymark.errors import DataError
+from assaymark.statistics.battles import Battles, average_win_rates, connected_groups, standing_of
 from tests.statistics.published_votes import golden, llmfao
 
 

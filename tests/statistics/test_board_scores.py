@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evalstone.errors import DataError
-from evalstone.statistics.board_scores import (
+from assaymark.errors import DataError
+from assaymark.statistics.board_scores import (
     Part,
     average,
     clipped,
@@ -21,8 +21,8 @@ from evalstone.statistics.board_scores import (
     rescaled,
     weighted_sum,
 )
-from evalstone.statistics.estimate import estimate_mean
-from evalstone.statistics.groups import macro_stderr
+from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.groups import macro_stderr
 
 Floats = NDArray[np.float64]
 RUNS = 600

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import (
+from assaymark.errors import DataError
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import (
     ELO_SCALE,
     BradleyTerry,
     expected_outcomes,

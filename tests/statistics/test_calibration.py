@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.calibration import (
+from assaymark.errors import DataError
+from assaymark.statistics.calibration import (
     brier_split,
     calibration_error,
     platt_scaling,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evalstone.errors import DataError
-from evalstone.statistics.composites import estimate_win_rate, mean_win_rate, resample_composite
+from assaymark.errors import DataError
+from assaymark.statistics.composites import estimate_win_rate, mean_win_rate, resample_composite
 
 
 def mean_of_tasks(means: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.correlation import _drawn, correlations, ranks_of
+from assaymark.errors import DataError
+from assaymark.statistics.correlation import _drawn, correlations, ranks_of
 
 
 def test_both_equal_scipys() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalstone.statistics import distributions as d
+from assaymark.statistics import distributions as d
 
 
 def test_beta_and_t_equal_scipy_over_a_wide_grid() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.elo import online_elo
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.elo import online_elo
 from tests.statistics.published_votes import golden, llmfao
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evalstone.errors import DataError
-from evalstone.statistics.estimate import (
+from assaymark.errors import DataError
+from assaymark.statistics.estimate import (
     cluster_stderr,
     estimate_mean,
     estimate_perplexity,
     estimate_ratio,
 )
-from evalstone.statistics.intervals import wilson
+from assaymark.statistics.intervals import wilson
 
 Floats = NDArray[np.float64]
 

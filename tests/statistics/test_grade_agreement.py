@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstone.errors import DataError
-from evalstone.statistics.agreement import cohen_kappa
-from evalstone.statistics.grade_agreement import MOST_POINTS, grade_agreement
+from assaymark.errors import DataError
+from assaymark.statistics.agreement import cohen_kappa
+from assaymark.statistics.grade_agreement import MOST_POINTS, grade_agreement
 
 
 def grades(n: int, seed: int, *, whole: bool = True) -> tuple[list[float], list[float]]:

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.estimate import IntervalEstimate, estimate_mean, estimate_ratio
-from evalstone.statistics.groups import (
+from assaymark.errors import DataError
+from assaymark.statistics.estimate import IntervalEstimate, estimate_mean, estimate_ratio
+from assaymark.statistics.groups import (
     estimate_composite,
     estimate_macro,
     estimate_micro,
@@ -17,7 +17,7 @@ from evalstone.statistics.groups import (
     micro_stderr,
     rescale,
 )
-from evalstone.statistics.lm_eval_errors import pooled_stderr
+from assaymark.statistics.lm_eval_errors import pooled_stderr
 
 
 def test_a_worked_example() -> None:

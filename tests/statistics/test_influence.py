@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.statistics.battles import Battles, connected_groups
-from evalstone.statistics.bradley_terry import fit_bradley_terry
-from evalstone.statistics.influence import smallest_change_of_top, vote_influence
+from assaymark.statistics.battles import Battles, connected_groups
+from assaymark.statistics.bradley_terry import fit_bradley_terry
+from assaymark.statistics.influence import smallest_change_of_top, vote_influence
 from tests.statistics.published_votes import llmfao, mt_bench, simulated
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics import distributions
-from evalstone.statistics.intervals import (
+from assaymark.errors import DataError
+from assaymark.statistics import distributions
+from assaymark.statistics.intervals import (
     bca,
     bootstrap,
     clopper_pearson,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.judge_correction import ppi_mean, rogan_gladen
+from assaymark.errors import DataError
+from assaymark.statistics.judge_correction import ppi_mean, rogan_gladen
 
 
 def test_rogan_and_gladens_formula_by_hand() -> None:

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError, UnknownName
-from evalstone.statistics.aggregate import aggregate
-from evalstone.statistics.intervals import bca
-from evalstone.statistics.label_metrics import estimate_label_metric
+from assaymark.errors import DataError, UnknownName
+from assaymark.statistics.aggregate import aggregate
+from assaymark.statistics.intervals import bca
+from assaymark.statistics.label_metrics import estimate_label_metric
 
 
 def pairs_of(rng: np.random.Generator, n: int, right: float, classes: int = 2) -> list[tuple[int, int]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.baseline_rates import equal_length_rate, why_no_equal_length
-from evalstone.statistics.length_control import (
+from assaymark.errors import DataError
+from assaymark.statistics.baseline_rates import equal_length_rate, why_no_equal_length
+from assaymark.statistics.length_control import (
     LengthWeights,
     item_difficulties,
     length_controlled_win_rate,

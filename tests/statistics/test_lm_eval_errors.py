@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.randomness import mersenne
-from evalstone.statistics.lm_eval_errors import (
+from assaymark.errors import DataError
+from assaymark.randomness import mersenne
+from assaymark.statistics.lm_eval_errors import (
     bootstrap_replicates,
     group_mean,
     group_stderr,

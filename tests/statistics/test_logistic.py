@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.logistic import logistic_slope
+from assaymark.errors import DataError
+from assaymark.statistics.logistic import logistic_slope
 
 
 def drawn(n: int, seed: int) -> tuple[list[float], list[float], list[int]]:

@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.distributions import binomial_pmf
-from evalstone.statistics.mcnemar import (
+from assaymark.errors import DataError
+from assaymark.statistics.distributions import binomial_pmf
+from assaymark.statistics.mcnemar import (
     mcnemar_exact,
     mcnemar_mid_p,
     score_statistic,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.multiplicity import holm, rank_sets
+from assaymark.errors import DataError
+from assaymark.statistics.multiplicity import holm, rank_sets
 
 NEUHAUS = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528,
            0.7590, 1.0]  # fmt: skip

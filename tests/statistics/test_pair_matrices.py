@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import expected_outcomes, fit_bradley_terry
-from evalstone.statistics.pair_matrices import pair_matrices
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import expected_outcomes, fit_bradley_terry
+from assaymark.statistics.pair_matrices import pair_matrices
 from tests.statistics.published_votes import llmfao, simulated
 
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.mcnemar import mcnemar_exact, tango_interval
-from evalstone.statistics.paired import compare_paired, equivalence, non_inferiority, paired_cluster_bootstrap
+from assaymark.errors import DataError
+from assaymark.statistics.mcnemar import mcnemar_exact, tango_interval
+from assaymark.statistics.paired import compare_paired, equivalence, non_inferiority, paired_cluster_bootstrap
 
 
 def binary_pair(n: int, b_only: int, a_only: int) -> tuple[list[float], list[float]]:

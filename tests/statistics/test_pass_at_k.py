@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.pass_at_k import (
+from assaymark.errors import DataError
+from assaymark.statistics.pass_at_k import (
     estimate_pass_at_k,
     g_pass_at_k,
     maj_at_k,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.mcnemar import mcnemar_exact
-from evalstone.statistics.power import (
+from assaymark.errors import DataError
+from assaymark.statistics.mcnemar import mcnemar_exact
+from assaymark.statistics.power import (
     difference_variance,
     mde,
     mde_of_mean,

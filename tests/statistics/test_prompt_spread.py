@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.randomness import generator_for
-from evalstone.statistics.prompt_spread import prompt_spread, rank_agreement
+from assaymark.errors import DataError
+from assaymark.randomness import generator_for
+from assaymark.statistics.prompt_spread import prompt_spread, rank_agreement
 
 
 def answers(name: str, accuracies: list[float], n: int = 300, difficulty: float = 0.0) -> np.ndarray:

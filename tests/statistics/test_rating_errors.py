@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, refit
-from evalstone.statistics.rating_errors import (
+from assaymark.errors import DataError
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, refit
+from assaymark.statistics.rating_errors import (
     _cluster_scores,
     _refit_pairs,
     bootstrap_strengths,

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.statistics.bradley_terry import fit_bradley_terry
-from evalstone.statistics.distributions import t_sf
-from evalstone.statistics.rating_errors import bootstrap_strengths, clustered_errors
-from evalstone.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
+from assaymark.statistics.bradley_terry import fit_bradley_terry
+from assaymark.statistics.distributions import t_sf
+from assaymark.statistics.rating_errors import bootstrap_strengths, clustered_errors
+from assaymark.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
 from tests.statistics.published_votes import mt_bench, rows_of, simulated
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.statistics.estimate import estimate_mean
-from evalstone.statistics.reported import estimate_reported
+from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.reported import estimate_reported
 
 
 @given(

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.battles import Battles
-from evalstone.statistics.bradley_terry import fit_bradley_terry
-from evalstone.statistics.rating_errors import clustered_errors
-from evalstone.statistics.tie_models import TieModel, fit_tie_model, outcomes_of
+from assaymark.errors import DataError
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import fit_bradley_terry
+from assaymark.statistics.rating_errors import clustered_errors
+from assaymark.statistics.tie_models import TieModel, fit_tie_model, outcomes_of
 from tests.statistics.published_votes import llmfao, simulated, springall
 
 MODELS: tuple[TieModel, ...] = ("davidson", "rao-kupper")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.statistics.distributions import binomial_pmf
-from evalstone.statistics.estimate import estimate_mean
-from evalstone.statistics.unpaired import compare_means, compare_shares, compare_with_claim
+from assaymark.errors import DataError
+from assaymark.statistics.distributions import binomial_pmf
+from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.unpaired import compare_means, compare_shares, compare_with_claim
 
 NEWCOMBE = [
     ((56, 70, 48, 80), (0.0524, 0.3339)),

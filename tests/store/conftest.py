@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.store import Store
+from assaymark.store import Store
 
 DEBIAN = Path("/usr/lib/postgresql")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evalstone.records import (
+from assaymark.records import (
     Estimate,
     GenerateQuery,
     GenerationSettings,
@@ -18,7 +18,7 @@ from evalstone.records import (
     TaskPlan,
     content_hash,
 )
-from evalstone.store import Store
+from assaymark.store import Store
 
 SCORING = "sha256:" + "5c" * 32
 OTHER_SCORING = "sha256:" + "0a" * 32
@@ -109,7 +109,7 @@ def scores_for(request: Request, metrics: Sequence[str] = ("acc", "acc_norm")) -
 
 def fill(store: Store, run_plan: RunPlan, *, content: str = "a", finish: bool = True) -> str:
     """Store a whole run of this plan and return its id."""
-    run = store.open_run(run_plan, facts={"evalstone": "0.1.0", "device": "cpu"}, command="evalstone run")
+    run = store.open_run(run_plan, facts={"assaymark": "0.1.0", "device": "cpu"}, command="assaymark run")
     for task in run_plan.tasks:
         asked = requests(task.name, task.n_samples)
         store.add_requests(run.run_id, asked, samples(task.name, task.n_samples))

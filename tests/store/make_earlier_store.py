@@ -44,7 +44,7 @@ def words_of_run(model: str, tasks: str) -> list[str]:
 
 def said_by(words: tuple[str, ...], store: Path | str) -> str:
     """Return what a command prints."""
-    from evalstone.cli.main import main
+    from assaymark.cli.main import main
 
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = main([*words, "--store", str(store)])
@@ -72,7 +72,7 @@ def make(store: Path, old: Path) -> None:
         ("rescore", "last~3", "--task", "demo_sums", "--metric", RESCORED),
         ("audit", "prompts", "fake", "demo_letters_places", "--limit", "2", "--quiet"),
     ):
-        from evalstone.cli.main import main
+        from assaymark.cli.main import main
 
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(sys.stderr):
             assert main([*words, "--store", str(store)]) in {0, 5}, words
@@ -83,7 +83,7 @@ def main() -> None:
     old = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.environ["EVALSTONE_HOME"] = str(folder / "home")
+        os.environ["ASSAYMARK_HOME"] = str(folder / "home")
         store = folder / "store.sqlite"
         make(store, old)
         said = all_said(store, folder)

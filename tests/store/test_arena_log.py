@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from evalstone.errors import UnknownName, UsageError
-from evalstone.store import Store
-from evalstone.store.arena_log import AlreadyVoted
-from evalstone.store.arena_rows import NewBattle, NewVote
-from evalstone.store.arena_schema import ARENA_TABLES
-from evalstone.store.study_log import NewAssignment
-from evalstone.store.vote_chain import FIRST, commitment, first_break, vote_hash
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store import Store
+from assaymark.store.arena_log import AlreadyVoted
+from assaymark.store.arena_rows import NewBattle, NewVote
+from assaymark.store.arena_schema import ARENA_TABLES
+from assaymark.store.study_log import NewAssignment
+from assaymark.store.vote_chain import FIRST, commitment, first_break, vote_hash
 
 BATTLE = NewBattle(
     token="t0", opened_at=1000.5, voter="v", origin="o", mode="anonymous", source="s", prompt_id="p", category=None,

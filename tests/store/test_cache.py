@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from sqlalchemy import event, text
 
-from evalstone.models.model import OutputCache
-from evalstone.records import Output, Request
-from evalstone.store import Store
+from assaymark.models.model import OutputCache
+from assaymark.records import Output, Request
+from assaymark.store import Store
 from tests.store import examples
 
 

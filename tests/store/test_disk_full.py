@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import StoreError
-from evalstone.store import Store
-from evalstone.store.database_errors import explain
+from assaymark.errors import StoreError
+from assaymark.store import Store
+from assaymark.store.database_errors import explain
 from tests.store import examples
 
 ROOT = Path(__file__).parents[2]
 
 FILLER = """
 import resource, sys
-from evalstone.errors import StoreError
-from evalstone.store import Store
+from assaymark.errors import StoreError
+from assaymark.store import Store
 from tests.store import examples
 path, limit = sys.argv[1], int(sys.argv[2])
 store = Store.open(path)

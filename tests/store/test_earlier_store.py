@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.store import Store, migrate
+from assaymark.store import Store, migrate
 from tests.store.make_earlier_store import HERE, all_said
 from tests.store.test_migrations import copy_rows
 
@@ -117,11 +117,11 @@ def test_rows_that_need_not_change_do_not(earlier: Path) -> None:
 
 def test_its_runs_can_be_exported_and_imported(earlier: Path, tmp_path: Path) -> None:
     """A run of the migrated store is exported and imported into a new store, which derives its facts."""
-    from evalstone.interop.one_file import read_run_file, write_run_file
+    from assaymark.interop.one_file import read_run_file, write_run_file
 
     with Store.open(str(earlier)) as store, Store.open(str(tmp_path / "new.sqlite")) as other:
         for row in store.runs():
-            file = write_run_file(store, row.run_id, tmp_path / f"{row.run_id}.evalstone")
+            file = write_run_file(store, row.run_id, tmp_path / f"{row.run_id}.assaymark")
             run_id, is_new = read_run_file(other, file)
             assert is_new
             assert other.estimates(run_id) == store.estimates(row.run_id)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from evalstone import settings
-from evalstone.errors import LeaseLost, RunBusy, UsageError
-from evalstone.store import Store, leases
-from evalstone.store.schema import outputs
+from assaymark import settings
+from assaymark.errors import LeaseLost, RunBusy, UsageError
+from assaymark.store import Store, leases
+from assaymark.store.schema import outputs
 from tests.store import examples
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,8 @@ N = 60
 
 WRITER = """
 import sys, time
-from evalstone.errors import StoreError
-from evalstone.store import Store
+from assaymark.errors import StoreError
+from assaymark.store import Store
 from tests.store import examples
 url, n_samples = sys.argv[1], int(sys.argv[2])
 try:
@@ -47,7 +47,7 @@ except StoreError as error:
 
 HELD_TRANSACTION = """
 import os, signal, sys
-from evalstone.store import Store, connection
+from assaymark.store import Store, connection
 from tests.store import examples
 connection.IDLE_SECONDS = 1.0
 store = Store.open(sys.argv[1])
@@ -61,7 +61,7 @@ with store._database.writing() as transaction:
 
 def start(url: str, lease_seconds: float, program: str = WRITER) -> "subprocess.Popen[str]":
     """Start a process that writes a run under a lease of this length."""
-    environment = {**os.environ, "EVALSTONE_LEASE_SECONDS": str(lease_seconds)}
+    environment = {**os.environ, "ASSAYMARK_LEASE_SECONDS": str(lease_seconds)}
     command = [sys.executable, "-c", program, url, str(N)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, env=environment)
@@ -214,7 +214,7 @@ def test_a_complete_run_is_opened_by_several(url: str) -> None:
 
 def test_a_lease_is_renewed_while_nothing_is_written(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window of the model may take minutes; the lease of its run is renewed meanwhile."""
-    monkeypatch.setenv("EVALSTONE_LEASE_SECONDS", "1")
+    monkeypatch.setenv("ASSAYMARK_LEASE_SECONDS", "1")
     with Store.open(url) as store, Store.open(url, read_only=True) as other:
         store.open_run(examples.plan(), facts={})
         deadline = time.monotonic() + 2.5
@@ -262,8 +262,8 @@ def test_a_server_ends_the_transaction_of_a_suspended_writer(postgres_url: str) 
 @pytest.mark.parametrize("value", ["0", "soon", "inf", "-5"])
 def test_an_invalid_lease_setting_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting is a number of seconds from 1; the error for anything else states what was expected."""
-    monkeypatch.setenv("EVALSTONE_LEASE_SECONDS", value)
-    with pytest.raises(UsageError, match=f"EVALSTONE_LEASE_SECONDS is '{value}'; expected a number of seconds from 1"):
+    monkeypatch.setenv("ASSAYMARK_LEASE_SECONDS", value)
+    with pytest.raises(UsageError, match=f"ASSAYMARK_LEASE_SECONDS is '{value}'; expected a number of seconds from 1"):
         settings.lease_seconds()
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.store.liveness import Owner
+from assaymark.store.liveness import Owner
 
-SAY_OWNER = "from evalstone.store.liveness import Owner; print(Owner.this_process('x').to_text(), flush=True); input()"
+SAY_OWNER = "from assaymark.store.liveness import Owner; print(Owner.this_process('x').to_text(), flush=True); input()"
 linux_only = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells when a process began")
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import StoreError
-from evalstone.store import Store
+from assaymark.errors import StoreError
+from assaymark.store import Store
 from tests.store import examples
 
 
@@ -36,7 +36,7 @@ def test_a_store_that_is_not_writable_is_opened_read_only(path: Path, monkeypatc
     """Reading another user's store needs no permission to write; writing raises a clear error."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan())
-    monkeypatch.setattr("evalstone.store.connection.os.access", lambda *_: False)
+    monkeypatch.setattr("assaymark.store.connection.os.access", lambda *_: False)
     with Store.open_to_read(str(path)) as store:
         assert store.run("last").run_id == run_id
         with pytest.raises(StoreError, match="is read-only; check its permissions"):

@@ -11,11 +11,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text
 
-from evalstone.errors import RunBusy, StoreError
-from evalstone.records import Estimate
-from evalstone.store import Store, migrate
-from evalstone.store.packing import pack_json
-from evalstone.store.schema import HEAD, VERSION_TABLE, checksum_of, metadata
+from assaymark.errors import RunBusy, StoreError
+from assaymark.records import Estimate
+from assaymark.store import Store, migrate
+from assaymark.store.packing import pack_json
+from assaymark.store.schema import HEAD, VERSION_TABLE, checksum_of, metadata
 from tests.store import examples
 
 FIRST_REVISION = Path(__file__).parent / "first_revision.sql"

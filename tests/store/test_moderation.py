@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalstone.errors import UnknownName, UsageError
-from evalstone.store import Store
-from evalstone.store.queue_schema import moderation
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store import Store
+from assaymark.store.queue_schema import moderation
 
 
 def test_a_flag_is_answered_and_settled(store: Store) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from evalstone import settings
-from evalstone.errors import MissingExtra, SchemaTooNew, StoreError
-from evalstone.store import Store
-from evalstone.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
-from evalstone.store.database_errors import is_locked
+from assaymark import settings
+from assaymark.errors import MissingExtra, SchemaTooNew, StoreError
+from assaymark.store import Store
+from assaymark.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
+from assaymark.store.database_errors import is_locked
 from tests.store import examples
 
 
@@ -47,7 +47,7 @@ def test_opening_a_current_store_imports_no_alembic(path: Path) -> None:
     """Alembic is loaded for a migration only, and closing leaves one file."""
     Store.open(str(path)).close()
     program = (
-        "import sys; from evalstone.store import Store; s = Store.open(sys.argv[1]); s.runs(); s.close();"
+        "import sys; from assaymark.store import Store; s = Store.open(sys.argv[1]); s.runs(); s.close();"
         "print('alembic' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
@@ -57,14 +57,14 @@ def test_opening_a_current_store_imports_no_alembic(path: Path) -> None:
 
 def test_importing_the_store_imports_no_sqlalchemy() -> None:
     """The names of the package are imported at their first use."""
-    program = "import sys, evalstone.store; print('sqlalchemy' in sys.modules, hasattr(evalstone.store, 'nothing'))"
+    program = "import sys, assaymark.store; print('sqlalchemy' in sys.modules, hasattr(assaymark.store, 'nothing'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"
 
 
 def test_read_only_creates_nothing(path: Path) -> None:
     """A missing store is not created read-only, and an existing one cannot be written."""
-    with pytest.raises(StoreError, match=r"no store at .* first `evalstone run`"):
+    with pytest.raises(StoreError, match=r"no store at .* first `assaymark run`"):
         Store.open(str(path), read_only=True)
     assert not path.exists()
     with Store.open(str(path)) as store:
@@ -81,7 +81,7 @@ def test_a_store_in_a_read_only_folder_is_read(path: Path, monkeypatch: pytest.M
     """Another user's store can be read although SQLite cannot create its files beside it."""
     with Store.open(str(path)) as store:
         run_id = examples.fill(store, examples.plan())
-    monkeypatch.setattr("evalstone.store.connection.can_create_in", lambda _: False)
+    monkeypatch.setattr("assaymark.store.connection.can_create_in", lambda _: False)
     before = sorted(path.parent.iterdir())
     with Store.open(str(path), read_only=True) as store:
         assert len(list(store.samples(run_id, "letters"))) == 8
@@ -162,7 +162,7 @@ def test_a_later_schema_is_refused(url: str) -> None:
     with Store.open(url) as store, store._database.writing() as connection:
         connection.execute(text("UPDATE evalstone_schema SET version_num = '9999'"))
     for read_only in (False, True):
-        with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade evalstone"):
+        with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade assaymark"):
             Store.open(url, read_only=read_only)
 
 
@@ -195,7 +195,7 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg, the error for a PostgreSQL URL has the command that installs it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"evalstone\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"assaymark\[postgres\]"):
         Store.open("postgresql://localhost/runs")
 
 
@@ -208,11 +208,11 @@ def test_file_systems_are_distinguished(tmp_path: Path) -> None:
     )
     found = {
         name: file_system_of(Path(name), str(mounts))
-        for name in ("/home/me/evalstone", "/home/me/fast disk/evalstone", "/homes", "/mnt/a", "/var")
+        for name in ("/home/me/assaymark", "/home/me/fast disk/assaymark", "/homes", "/mnt/a", "/var")
     }
     assert found == {
-        "/home/me/evalstone": "nfs4",
-        "/home/me/fast disk/evalstone": "xfs",
+        "/home/me/assaymark": "nfs4",
+        "/home/me/fast disk/assaymark": "xfs",
         "/homes": "ext4",
         "/mnt/a": "fuse.sshfs",
         "/var": "ext4",
@@ -223,7 +223,7 @@ def test_file_systems_are_distinguished(tmp_path: Path) -> None:
 
 def test_on_a_network_file_system_there_is_no_wal_and_a_notice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a network file system the older journal is used, with a notice, and everything still works."""
-    monkeypatch.setattr("evalstone.store.connection.file_system_of", lambda _: "nfs4")
+    monkeypatch.setattr("assaymark.store.connection.file_system_of", lambda _: "nfs4")
     with Store.open(str(path)) as store:
         (notice,) = store.notices
         run_id = examples.fill(store, examples.plan())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import StoreError
-from evalstone.store import Store
+from assaymark.cli.main import main
+from assaymark.errors import StoreError
+from assaymark.store import Store
 from tests.store import examples
 
 NAMES = [
@@ -38,7 +38,7 @@ def test_every_character_of_a_path_counts(tmp_path: Path) -> None:
 
 
 def test_the_command_line_means_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--store` and EVALSTONE_STORE accept a path with a question mark unchanged."""
+    """`--store` and ASSAYMARK_STORE accept a path with a question mark unchanged."""
     with Store.open(str(tmp_path / "a?1.db")) as store:
         run_id = examples.fill(store, examples.plan())
     assert main(["ls", "runs", "--store", str(tmp_path / "a?1.db")]) == 0

@@ -7,14 +7,14 @@ import sys
 import time
 from pathlib import Path
 
-from evalstone.store import Store
+from assaymark.store import Store
 from tests.store import examples
 
 ROOT = Path(__file__).parents[2]
 
 WRITER = """
 import sys, time
-from evalstone.store import Store
+from assaymark.store import Store
 from tests.store import examples
 url, content, n_samples, pause = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 plan = examples.plan(n_samples=n_samples, content=content)

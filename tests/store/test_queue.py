@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from evalstone.errors import LeaseLost, UnknownName, UsageError
-from evalstone.store import Store
-from evalstone.store.liveness import Owner
-from evalstone.store.queue_claims import MOST_ATTEMPTS
-from evalstone.store.queue_rows import NewSubmission, Progress
-from evalstone.store.queue_schema import jobs
+from assaymark.errors import LeaseLost, UnknownName, UsageError
+from assaymark.store import Store
+from assaymark.store.liveness import Owner
+from assaymark.store.queue_claims import MOST_ATTEMPTS
+from assaymark.store.queue_rows import NewSubmission, Progress
+from assaymark.store.queue_schema import jobs
 
 OTHER = Owner("elsewhere", 1, "another machine", None, "t").to_text()
 

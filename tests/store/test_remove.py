@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from evalstone.errors import StoreError
-from evalstone.store import RemovedCounts, Store
-from evalstone.store.schema import metadata
+from assaymark.errors import StoreError
+from assaymark.store import RemovedCounts, Store
+from assaymark.store.schema import metadata
 from tests.store import examples
 
 

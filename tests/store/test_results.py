@@ -1,7 +1,7 @@
 """Scores are in the order of the plan, samples in that of the data, and pages are consistent."""
 
-from evalstone.records import Score, ScoreStatus
-from evalstone.store import Store, results
+from assaymark.records import Score, ScoreStatus
+from assaymark.store import Store, results
 from tests.store import examples
 
 

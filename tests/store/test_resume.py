@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from evalstone.errors import StoreError, UsageError
-from evalstone.records import Output, Score
-from evalstone.store import Store
+from assaymark.errors import StoreError, UsageError
+from assaymark.records import Output, Score
+from assaymark.store import Store
 from tests.store import examples
 
 
@@ -34,7 +34,7 @@ def test_a_model_name_is_not_part_of_the_run(store: Store) -> None:
 
 def test_run_ids_with_the_same_beginning_are_longer(store: Store) -> None:
     """A run whose first twelve digits exist already gets a longer id, and each is found by its own."""
-    import evalstone.store.runs as module
+    import assaymark.store.runs as module
 
     run = store.open_run(examples.plan(), facts={})
     with store._database.reading() as connection:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalstone.errors import StoreError
-from evalstone.records import (
+from assaymark.errors import StoreError
+from assaymark.records import (
     CallPart,
     Estimate,
     GenerateQuery,
@@ -33,10 +33,10 @@ from evalstone.records import (
     TextPart,
     content_hash,
 )
-from evalstone.store import Store
-from evalstone.store.packing import pack_hash, pack_text, unpack_hash, unpack_text
-from evalstone.store.plan_json import plan_from_json, plan_to_json
-from evalstone.store.request_texts import join_request, split_request
+from assaymark.store import Store
+from assaymark.store.packing import pack_hash, pack_text, unpack_hash, unpack_text
+from assaymark.store.plan_json import plan_from_json, plan_to_json
+from assaymark.store.request_texts import join_request, split_request
 from tests.store import examples
 
 FRESH = count(100)  # sample indices that no example has used
@@ -232,7 +232,7 @@ def test_everything_comes_back_from_either_database(store: Store) -> None:
     """Requests of every kind, their outputs and scores are the same on SQLite and PostgreSQL."""
     asked = examples.mixed_requests()
     rows = examples.samples(n_samples=3)
-    run = store.open_run(examples.plan(), facts={"torch": "2.13", "odd": "\x00\ud800"}, command="evalstone run é\x00")
+    run = store.open_run(examples.plan(), facts={"torch": "2.13", "odd": "\x00\ud800"}, command="assaymark run é\x00")
     store.add_requests(run.run_id, asked, rows)
     answers = [output for request in asked for output in examples.outputs_for(request)]
     odd = Output("letters/1/0", 0, 0, text="NUL \x00 and \ud83d", reasoning="", error=None, tool_calls="[]")
@@ -247,7 +247,7 @@ def test_everything_comes_back_from_either_database(store: Store) -> None:
     assert [score for record in records for score in record.scores] == scores
     (attempt,) = store.attempts(run.run_id)
     assert attempt.facts == {"torch": "2.13", "odd": "\x00\ud800"}
-    assert attempt.command == "evalstone run é\x00"
+    assert attempt.command == "assaymark run é\x00"
     assert store.verify() == []
 
 

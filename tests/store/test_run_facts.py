@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from evalstone.audit.stored import audit_plan
-from evalstone.errors import StoreError
-from evalstone.records import Estimate
-from evalstone.store import Store
-from evalstone.store.run_facts import MOST_NAMED
+from assaymark.audit.stored import audit_plan
+from assaymark.errors import StoreError
+from assaymark.records import Estimate
+from assaymark.store import Store
+from assaymark.store.run_facts import MOST_NAMED
 from tests.store import examples
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from evalstone.errors import UnknownName
-from evalstone.report.console import as_text
-from evalstone.report.views.run_list import run_list_table
-from evalstone.store import Store
-from evalstone.store.run_list import _find
+from assaymark.errors import UnknownName
+from assaymark.report.console import as_text
+from assaymark.report.views.run_list import run_list_table
+from assaymark.store import Store
+from assaymark.store.run_list import _find
 from tests.store import examples
 
 
@@ -97,7 +97,7 @@ def test_an_unknown_run_offers_the_nearest(store: Store) -> None:
     with pytest.raises(UnknownName, match=f"unknown run '{mistyped}'; nearest: {run_id[:8]}"):
         store.run(mistyped)
     for name in ("last~1", "", "zzzz"):
-        with pytest.raises(UnknownName, match="evalstone ls runs"):
+        with pytest.raises(UnknownName, match="assaymark ls runs"):
             store.run(name)
 
 
@@ -116,9 +116,9 @@ def test_an_ambiguous_beginning_names_the_candidates(store: Store) -> None:
 
 def test_short_ids_are_unique(store: Store) -> None:
     """A short id is the shortest beginning that no other run has."""
-    from evalstone.store.run_list import _with_short_ids
-    from evalstone.store.runs import change_row
-    from evalstone.store.schema import runs
+    from assaymark.store.run_list import _with_short_ids
+    from assaymark.store.runs import change_row
+    from assaymark.store.schema import runs
 
     for content in "ab":
         store.open_run(examples.plan(content=content), facts={})
@@ -134,7 +134,7 @@ def test_short_ids_are_unique(store: Store) -> None:
 def test_a_killed_run_is_interrupted(url: str) -> None:
     """A run whose process was killed is shown as interrupted, although no process could store that."""
     program = (
-        "import os, sys; from evalstone.store import Store; from tests.store import examples;"
+        "import os, sys; from assaymark.store import Store; from tests.store import examples;"
         "s = Store.open(sys.argv[1]); s.open_run(examples.plan(), facts={}); os._exit(9)"
     )
     root = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from evalstone.errors import StoreError
-from evalstone.records import Estimate, Output, Sample, Score, ScoreStatus, content_hash
-from evalstone.store import SampleFacts, Store, sample_facts
-from evalstone.store.schema import fact_sets
-from evalstone.store.schema import sample_facts as facts_table
+from assaymark.errors import StoreError
+from assaymark.records import Estimate, Output, Sample, Score, ScoreStatus, content_hash
+from assaymark.store import SampleFacts, Store, sample_facts
+from assaymark.store.schema import fact_sets
+from assaymark.store.schema import sample_facts as facts_table
 from tests.store import examples
 
 
@@ -211,7 +211,7 @@ def test_filling_continues_where_it_was_ended(store: Store, monkeypatch: pytest.
 
 FILL = """
 import os, signal, sys
-from evalstone.store import Store, sample_facts
+from assaymark.store import Store, sample_facts
 sample_facts.AT_ONCE = 50
 real, calls = sample_facts._fill_some, []
 def killed(*given):

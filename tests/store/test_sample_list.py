@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from evalstone.errors import StoreError, UnknownName, UsageError
-from evalstone.records import Estimate, RunPlan, Sample, Score, ScoreStatus, content_hash
-from evalstone.store import CategoryCount, SampleFacts, Store
+from assaymark.errors import StoreError, UnknownName, UsageError
+from assaymark.records import Estimate, RunPlan, Sample, Score, ScoreStatus, content_hash
+from assaymark.store import CategoryCount, SampleFacts, Store
 from tests.store import examples
 
 CATEGORIES = ("law", "Física", None)
@@ -82,7 +82,7 @@ def test_pages_are_correct_with_and_without_facts(store: Store) -> None:
     run_id = make(store, plan)
     estimates = examples.estimates_for(plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evalstone.store.sample_facts.fill", lambda *_given, **_named: 0)
+        patch.setattr("assaymark.store.sample_facts.fill", lambda *_given, **_named: 0)
         store.save_estimates(run_id, estimates)
     every = list(store.sample_list(run_id, limit=2 * N).samples)
     assert [(one.task, one.sample_index) for one in every] == [

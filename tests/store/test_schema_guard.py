@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.importing import import_run
-from evalstone.errors import DataError, StoreError
-from evalstone.interop.one_file import write_run_file
-from evalstone.store import Store
+from assaymark.api.importing import import_run
+from assaymark.errors import DataError, StoreError
+from assaymark.interop.one_file import write_run_file
+from assaymark.store import Store
 from tests.store import examples
 
 ENDLESS = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT"
@@ -38,7 +38,7 @@ def exported(tmp_path: Path) -> Path:
     """Return an exported run."""
     with Store.open(str(tmp_path / "store.sqlite")) as store:
         run_id = examples.fill(store, examples.plan())
-        return write_run_file(store, run_id, tmp_path / "run.evalstone")
+        return write_run_file(store, run_id, tmp_path / "run.assaymark")
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_a_crafted_file_is_refused_at_once(what: str, exported: Path, tmp_path: 
     """Views, triggers and anything else that computes are refused by name; nothing is imported, nothing hangs."""
     with closing(sqlite3.connect(exported)) as connection:
         connection.executescript(CRAFTED[what])
-    program = "import sys; from evalstone.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    program = "import sys; from assaymark.cli.main import main; sys.exit(main(sys.argv[1:]))"
     target = tmp_path / "target.sqlite"
     for words in (["import", str(exported), "--store", str(target)], ["show", "last", "--store", str(exported)]):
         begun = time.monotonic()
@@ -70,6 +70,6 @@ def test_an_exported_run_passes(exported: Path, tmp_path: Path) -> None:
     """Our own files, and a store of the first revision, are accepted."""
     assert import_run(str(tmp_path / "target.sqlite"), exported).is_new
     first = Path(__file__).parent / "first_revision.sql"
-    with closing(sqlite3.connect(tmp_path / "first.evalstone")) as connection:
+    with closing(sqlite3.connect(tmp_path / "first.assaymark")) as connection:
         connection.executescript(first.read_text(encoding="utf-8"))
-    assert import_run(str(tmp_path / "target.sqlite"), tmp_path / "first.evalstone").is_new
+    assert import_run(str(tmp_path / "target.sqlite"), tmp_path / "first.assaymark").is_new

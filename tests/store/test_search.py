@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import RunBusy, StoreError, UsageError
-from evalstone.records import GenerateQuery, GenerationSettings, Output, Sample, content_hash
-from evalstone.store import Store, search
+from assaymark.errors import RunBusy, StoreError, UsageError
+from assaymark.records import GenerateQuery, GenerationSettings, Output, Sample, content_hash
+from assaymark.store import Store, search
 from tests.store import examples
 
 QUESTIONS = (

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import HashMismatch, StoreError
-from evalstone.interop.one_file import write_run_file
-from evalstone.store import Store, packing, text_table
-from evalstone.store.packing import pack_text, unpack_json, unpack_text
-from evalstone.store.schema import metadata, row_checksum
+from assaymark.errors import HashMismatch, StoreError
+from assaymark.interop.one_file import write_run_file
+from assaymark.store import Store, packing, text_table
+from assaymark.store.packing import pack_text, unpack_json, unpack_text
+from assaymark.store.schema import metadata, row_checksum
 from tests.store import examples
 
 BLOCK = b" " * 2**20
@@ -34,7 +34,7 @@ def exported(tmp_path: Path) -> Path:
     """Return an exported run."""
     with Store.open(str(tmp_path / "store.sqlite")) as store:
         run_id = examples.summarised(store, examples.plan())
-        return write_run_file(store, run_id, tmp_path / "run.evalstone")
+        return write_run_file(store, run_id, tmp_path / "run.assaymark")
 
 
 def plant(path: Path, table: str, column: str, value: bytes) -> None:
@@ -65,7 +65,7 @@ def test_a_text_that_unpacks_to_gigabytes_is_refused(table: str, column: str, ex
     assert exported.stat().st_size < 8 * 2**20
     program = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}));"
-        "from evalstone.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        "from assaymark.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     target = tmp_path / "target.sqlite"
     done = subprocess.run(

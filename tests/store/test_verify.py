@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from evalstone.audit.stored import audit_plan
-from evalstone.errors import EvalstoneError
-from evalstone.records import Estimate, Output, Sample, content_hash
-from evalstone.store import Store
-from evalstone.store.arena_schema import ARENA_TABLES
-from evalstone.store.packing import to_json
-from evalstone.store.plan_json import plan_from_json
-from evalstone.store.queue_schema import QUEUE_TABLES
-from evalstone.store.schema import metadata
+from assaymark.audit.stored import audit_plan
+from assaymark.errors import AssaymarkError
+from assaymark.records import Estimate, Output, Sample, content_hash
+from assaymark.store import Store
+from assaymark.store.arena_schema import ARENA_TABLES
+from assaymark.store.packing import to_json
+from assaymark.store.plan_json import plan_from_json
+from assaymark.store.queue_schema import QUEUE_TABLES
+from assaymark.store.schema import metadata
 from tests.store import examples
 
 # those of the arena are in test_arena_log; the queue's change while it works and have no checksums
@@ -50,7 +50,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         odd = audit_plan(replace(odd, model=replace(odd.model, revision="main")), "contamination", {})
         store.close_run(store.open_run(odd, facts={}).run_id, 1, "incomplete")
         examples.fill(store, examples.plan(("words",), n_samples=2), content="b")
-        run = store.open_run(examples.plan(n_samples=3), facts={"torch": "2.13"}, command="evalstone run")
+        run = store.open_run(examples.plan(n_samples=3), facts={"torch": "2.13"}, command="assaymark run")
         asked = examples.mixed_requests()
         rows = [examples.sample("letters", 0), *(_with_category(index) for index in (1, 2))]
         asked = [replace(one, sample_sha256=row.sha256) for one, row in zip(asked, rows, strict=True)]
@@ -109,7 +109,7 @@ def problems_of(path: Path) -> list[str]:
     try:
         with Store.open(str(path)) as store:
             return [str(problem) for problem in store.verify()]
-    except EvalstoneError as error:
+    except AssaymarkError as error:
         return [str(error)]
 
 
@@ -226,8 +226,8 @@ def test_damage_is_found_on_postgresql_too(postgres_url: str) -> None:
 
 
 def test_a_damaged_value_is_an_error_where_it_is_read(damaged: Path) -> None:
-    """Reading a damaged value raises an EvalstoneError with a remedy."""
+    """Reading a damaged value raises an AssaymarkError with a remedy."""
     with closing(sqlite3.connect(damaged)) as connection, connection:
         connection.execute("UPDATE runs SET plan = x'007b' WHERE id = 1")
-    with Store.open(str(damaged)) as store, pytest.raises(EvalstoneError, match="verify"):
+    with Store.open(str(damaged)) as store, pytest.raises(AssaymarkError, match="verify"):
         store.runs()

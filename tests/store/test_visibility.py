@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
-from evalstone.errors import EvalstoneError, StoreError, UsageError
-from evalstone.store import Store
-from evalstone.store.reading import StoredResults
+from assaymark.errors import AssaymarkError, StoreError, UsageError
+from assaymark.store import Store
+from assaymark.store.reading import StoredResults
 from tests.store import examples
 
 
@@ -24,9 +24,9 @@ def test_every_read_of_a_hidden_run_is_refused(url: str) -> None:
             method = getattr(store, name)
             extra = {"task": "t", "query": "q", "by": ("f", "m")}
             names = [one for one in inspect.signature(method).parameters if one in extra]
-            with pytest.raises(EvalstoneError, match="not in the store"):
+            with pytest.raises(AssaymarkError, match="not in the store"):
                 list(method(run_id, **{one: extra[one] for one in names}))
-        with pytest.raises(EvalstoneError):
+        with pytest.raises(AssaymarkError):
             store.run(run_id)
         with pytest.raises(StoreError):
             store.estimates_of_runs([run_id])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from evalstone.errors import StoreError
-from evalstone.store import Store, write
-from evalstone.store.schema import outputs
+from assaymark.errors import StoreError
+from assaymark.store import Store, write
+from assaymark.store.schema import outputs
 from tests.store import examples
 
 
@@ -66,7 +66,7 @@ def test_closing_writes_what_is_collected(url: str) -> None:
 
 def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another process locks the file the batch fails with a remedy; afterwards the same rows are written."""
-    monkeypatch.setattr("evalstone.store.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("assaymark.store.connection.BUSY_SECONDS", 0.05)
     with Store.open(str(path)) as store:
         run_id = begin(store)
         request = examples.requests()[0]
@@ -89,7 +89,7 @@ def test_a_batch_that_cannot_be_written_is_kept_and_written_later(path: Path, mo
 
 def test_a_failure_in_the_timer_is_raised_by_the_next_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that fails in the timer is tried again, and reported, by the next call."""
-    monkeypatch.setattr("evalstone.store.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("assaymark.store.connection.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(write, "BATCH_SECONDS", 0.01)
     store = Store.open(str(path))
     run_id = begin(store)

@@ -1,1 +1,1 @@
-"""Tests of evalstone.tasks."""
+"""Tests of assaymark.tasks."""

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.tasks.catalog import Catalog
+from assaymark.tasks.catalog import Catalog
 
 
 @pytest.fixture(scope="session")
 def catalog(made_once: Path) -> Catalog:
     """Return the whole catalogue, opened once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         return Catalog.open()
 
 

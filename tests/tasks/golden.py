@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalstone.records import GenerateQuery, LoglikelihoodQuery, Request, RollingQuery
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, Request, RollingQuery
 
 FOLDER = Path(__file__).parent / "goldens"
 N_SAMPLES = 100

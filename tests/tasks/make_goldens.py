@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from evalstone.errors import EvalstoneError
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.task import Task
+from assaymark.errors import AssaymarkError
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.task import Task
 from tests.tasks import golden, oracle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ def main(families: list[str]) -> None:
         try:
             for task in lm_eval_tasks(catalog, golden.FAMILIES[family]):
                 content["tasks"][task.name] = made(task, render)
-        except (FileNotFoundError, EvalstoneError) as error:
+        except (FileNotFoundError, AssaymarkError) as error:
             sys.stdout.write(f"{family}: {error}\n")
             continue
         text = json.dumps(content, indent=1, ensure_ascii=False)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import xxhash
 
-from evalstone.records import LoglikelihoodQuery
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.profiles import find_profile
-from evalstone.tasks.suite_files import read_suite
+from assaymark.records import LoglikelihoodQuery
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.profiles import find_profile
+from assaymark.tasks.suite_files import read_suite
 from tests.library.test_with_own_reader import NOUS
 from tests.tasks import golden
 from tests.tasks.test_golden_prompts import FIXTURES, rows_of
@@ -27,12 +27,12 @@ BOARDS = {  # a file has a profile's tasks and its name, or names the profile of
     path.stem: json.loads(path.read_text(encoding="utf-8"))
     for path in sorted((golden.FOLDER / "boards").glob("*.json"))
 }
-SUITES = Path(__file__).resolve().parents[2] / "src" / "evalstone" / "library" / "suites"
+SUITES = Path(__file__).resolve().parents[2] / "src" / "assaymark" / "library" / "suites"
 
 
 def asked(catalog: Catalog, name: str, profile: str, kept: dict[str, Any], shared_dir: Path) -> list[golden.Requests]:
     """Return our requests for a task's first samples under a leaderboard's rules."""
-    (task,) = catalog.select([f"evalstone:{name}"]).tasks
+    (task,) = catalog.select([f"assaymark:{name}"]).tasks
     options = BindOptions(
         num_fewshot=kept["shots"],
         limit=golden.N_SAMPLES,
@@ -96,7 +96,7 @@ def test_all_prompts_have_the_hash_that_the_leaderboard_published(
 ) -> None:
     """XXH64 over the sorted hashes of all samples' prompts; of WinoGrande's two contexts, that of the right answer."""
     shots, published = HASHES[name]
-    (task,) = catalog.select([f"evalstone:{name}"]).tasks
+    (task,) = catalog.select([f"assaymark:{name}"]).tasks
     options = BindOptions(num_fewshot=shots, data_dir=shared_dir / "data", profile=find_profile("open-llm-v1"))
     bound = bind(task, options)
     hashes = []

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError, MalformedSample, PlanError
-from evalstone.records import GenerateQuery, LoglikelihoodQuery, Message, Request, RollingQuery
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.profiles import PROFILES
+from assaymark.errors import DataError, MalformedSample, PlanError
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, Message, Request, RollingQuery
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.profiles import PROFILES
 from tests.tasks.folders import ROWS, SHOTS, bound, write_rows
 
 
@@ -87,7 +87,7 @@ def test_leaks_are_counted_or_forbidden(tmp_path: Path) -> None:
     options = BindOptions(num_fewshot=4)
     leaky = list(bound(tmp_path, options, training_split=...).requests())
     assert sum(request.n_leaked_shots for request in leaky) > 0
-    own = BindOptions(num_fewshot=4, profile=PROFILES["evalstone"])
+    own = BindOptions(num_fewshot=4, profile=PROFILES["assaymark"])
     clean = list(bound(tmp_path, own, training_split=...).requests())
     assert sum(request.n_leaked_shots for request in clean) == 0
     assert all(request.segments[-1][:-1] not in "".join(request.segments[:-1]) for request in clean)
@@ -121,7 +121,7 @@ def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dic
     write_rows(tmp_path, [{"id": 0, **row} for row in ROWS], near + [{"id": 0, **row} for row in SHOTS])
     leaky, clean = (
         list(bound(tmp_path, BindOptions(num_fewshot=10, profile=profile), **changes).requests())
-        for profile in (PROFILES["lm-eval-0.4.13"], PROFILES["evalstone"])
+        for profile in (PROFILES["lm-eval-0.4.13"], PROFILES["assaymark"])
     )
 
     def shown(request: Request) -> str:
@@ -143,7 +143,7 @@ def test_shots_come_from_the_named_split(tmp_path: Path) -> None:
     (tmp_path / "rows" / "dev.jsonl").write_text("".join(json.dumps({**row, "text": "dev"}) + "\n" for row in SHOTS))
     files = {split: f"rows/{split}.jsonl" for split in ("test", "train", "dev")}
     changes = {"dataset_kwargs": {"data_files": files}, "fewshot_split": "dev", "doc_to_text": "{{text}}: {{question}}"}
-    for name in ("lm-eval-0.4.13", "open-llm-v2", "evalstone"):
+    for name in ("lm-eval-0.4.13", "open-llm-v2", "assaymark"):
         task = bound(tmp_path, BindOptions(num_fewshot=4, profile=PROFILES[name]), **changes)
         for request in task.requests():
             assert [shot.partition(":")[0] for shot in request.segments[:-1]] == ["dev"] * 4

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evalstone import settings
-from evalstone.errors import DataError, MissingExtra, UnknownName, UsageError
-from evalstone.tasks import lm_eval_names
-from evalstone.tasks.catalog import Catalog
+from assaymark import settings
+from assaymark.errors import DataError, MissingExtra, UnknownName, UsageError
+from assaymark.tasks import lm_eval_names
+from assaymark.tasks.catalog import Catalog
 from tests.tasks.folders import task_spec, write_task
 
 
@@ -124,7 +124,7 @@ def test_old_names_still_work() -> None:
 )
 def test_short_names_of_lm_evals_benchmarks(name: str, meant: str) -> None:
     """A short name is lm-eval's longer one; without lm-eval the error names the extra."""
-    with pytest.raises(MissingExtra, match=f"'{meant}'.*evalstone\\[lm-eval\\]"):
+    with pytest.raises(MissingExtra, match=f"'{meant}'.*assaymark\\[lm-eval\\]"):
         Catalog.open(lm_eval=False).select([name])
 
 
@@ -160,7 +160,7 @@ def test_a_users_task_wins_and_prefixes_choose(folder: Path) -> None:
     write_task(folder, task_spec("arc_easy"))
     catalog = open_with(folder)
     assert catalog.select(["arc_easy"]).tasks[0].origin == "user"
-    assert catalog.select(["evalstone:arc_easy"]).tasks[0].origin == "evalstone"
+    assert catalog.select(["assaymark:arc_easy"]).tasks[0].origin == "assaymark"
 
 
 def test_broken_files_are_listed_with_their_error(folder: Path) -> None:
@@ -226,7 +226,7 @@ def test_without_lm_eval_its_names_are_known() -> None:
     assert len(entries) > 14_000
     assert not entries["asdiv"].runnable_here
     assert "pip install" in (entries["asdiv"].reason or "")
-    with pytest.raises(MissingExtra, match=r"evalstone\[lm-eval\]"):
+    with pytest.raises(MissingExtra, match=r"assaymark\[lm-eval\]"):
         catalog.select(["asdiv"])
     with pytest.raises(MissingExtra):
         catalog.select(["asdiv*"])
@@ -257,10 +257,10 @@ def test_every_task_of_lm_eval_can_be_named(lm_files: Catalog) -> None:
     """With lm_eval installed all of its tasks, groups and tags are in the catalogue, and ours come first."""
     entries = {entry.name: entry for entry in lm_files.entries()}
     assert set(lm_eval_names.known_names()) <= set(entries)
-    assert entries["arc_easy"].origin == "evalstone"
+    assert entries["arc_easy"].origin == "assaymark"
     assert entries["asdiv"].origin == "lm-eval"
     assert entries["asdiv"].runnable_here
-    assert entries["mmmu_val_accounting"].origin == "evalstone"
+    assert entries["mmmu_val_accounting"].origin == "assaymark"
     assert entries["chartqa"].runnable_here
     assert lm_files.select(["lm-eval:arc_easy"]).tasks[0].origin == "lm-eval"
 

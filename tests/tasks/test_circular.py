@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.prompts.rotations import rotated
-from evalstone.records import LoglikelihoodQuery, Request, Sample, rotations_of
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.prompt_styles import styled_task
+from assaymark.prompts.rotations import rotated
+from assaymark.records import LoglikelihoodQuery, Request, Sample, rotations_of
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.prompt_styles import styled_task
 
 
 def bound(name: str, data: Path, *, shots: int = 0, style: bool = False, circular: bool = True) -> BoundTask:
@@ -72,7 +72,7 @@ def test_lettered_tasks_can_be_rotated(shared_dir: Path) -> None:
 
 def test_a_scored_rotation_uses_the_gold_answer_where_it_stands(shared_dir: Path) -> None:
     """A model that knows the gold option's text is right in every rotation of every sample."""
-    from evalstone.models.fake import FakeModel
+    from assaymark.models.fake import FakeModel
 
     one = bound("mmlu_anatomy", shared_dir / "data")
     samples: dict[int, Sample] = {sample.index: sample for sample in one.samples()}

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalstone.errors import DataError, UnknownName, UsageError
-from evalstone.records import LoglikelihoodQuery
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.dataset_tasks import dataset_name
-from evalstone.tasks.own_rows import OwnData
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.records import LoglikelihoodQuery
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.dataset_tasks import dataset_name
+from assaymark.tasks.own_rows import OwnData
 
 MUSIC = [
     {
@@ -72,7 +72,7 @@ def test_a_repositorys_folder_is_a_task(music: Path) -> None:
     assert "split 'test' (of dev, test), shots from 'dev'" in note
     assert "'stem', choices 'options' by letter, 'answer' is a letter" in note
     assert "ignored columns: id, instruction" in note
-    assert f"evalstone task init {music}" in note
+    assert f"assaymark task init {music}" in note
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_names_that_are_no_data_sets() -> None:
 def test_published_tasks_on_the_same_data_are_named(shared_dir: Path) -> None:
     """The note says that the library has tasks with published prompts on a data set."""
     selection = Catalog.open(lm_eval=False).select(["cais/mmlu:anatomy"], own=OwnData(shared_dir / "data"))
-    assert "published prompts on cais/mmlu: see `evalstone ls tasks mmlu`" in selection.notes[1]
+    assert "published prompts on cais/mmlu: see `assaymark ls tasks mmlu`" in selection.notes[1]
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def run_on(address: str, tmp_path: Path, *words: str) -> subprocess.CompletedPro
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
     }
-    command = [sys.executable, "-m", "evalstone", *words]
+    command = [sys.executable, "-m", "assaymark", *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
@@ -230,9 +230,9 @@ def test_a_data_set_of_the_hub_is_evaluated(hub: tuple[str, Path], tmp_path: Pat
 
 def test_a_run_of_a_data_set_is_reproduced(music: Path) -> None:
     """The name of a data set is stored as the file of a task is, so the run can be repeated from the store alone."""
-    import evalstone
-    from evalstone.api.reproduce import reproduce
+    import assaymark
+    from assaymark.api.reproduce import reproduce
 
-    run = evalstone.evaluate("fake", f"{music}::dev")
+    run = assaymark.evaluate("fake", f"{music}::dev")
     assert run.estimates[0].n == 1
     assert reproduce(run).is_reproduced

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.records import RollingQuery
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.describe import made_up_outputs, outline_task, work_sample
+from assaymark.errors import DataError
+from assaymark.records import RollingQuery
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.describe import made_up_outputs, outline_task, work_sample
 from tests.tasks.folders import task_spec, write_task
 
 

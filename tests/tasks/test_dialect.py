@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.tasks.dialect import task_from_spec
-from evalstone.tasks.task import FilterStep, FunctionRef, Task
+from assaymark.errors import DataError
+from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.task import FilterStep, FunctionRef, Task
 from tests.tasks.folders import bound, task_spec
 
 HERE = Path("/tasks/sums.yaml")

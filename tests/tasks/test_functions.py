@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError, MissingExtra, PlanError, UsageError
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.errors import DataError, MissingExtra, PlanError, UsageError
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.tasks.folders import ROWS, bound, task_spec, write_task
 
 

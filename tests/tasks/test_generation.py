@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import DataError, PlanError
-from evalstone.records import GenerationSettings
-from evalstone.tasks.dialect import task_from_spec
-from evalstone.tasks.generation import AnswerSettings, answer_settings, check_gen_kwargs
+from assaymark.errors import DataError, PlanError
+from assaymark.records import GenerationSettings
+from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.generation import AnswerSettings, answer_settings, check_gen_kwargs
 from tests.tasks.folders import task_spec
 
 

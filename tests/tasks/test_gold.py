@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.scoring.metrics import accuracies_over_choices
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.gold import gold_choices
+from assaymark.scoring.metrics import accuracies_over_choices
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.gold import gold_choices
 from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 

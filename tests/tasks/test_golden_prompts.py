@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import Message, Render
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.task import Task
+from assaymark.records import Message, Render
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.task import Task
 from tests.tasks import golden
 
 pytestmark = pytest.mark.slow  # some thousand prompts of real data
@@ -71,7 +71,7 @@ def check(task: Task, kept: dict[str, Any], shared_dir: Path) -> list[str]:
     """Return a line for each setup in which a task's prompts differ from the golden ones."""
     root = rows_of(kept, shared_dir)
     wrong = []
-    for setup in golden.SETUPS if task.origin == "evalstone" else golden.SETUPS[:4]:
+    for setup in golden.SETUPS if task.origin == "assaymark" else golden.SETUPS[:4]:
         expected = kept["ways"][setup.name]
         if "refused" in expected:
             continue
@@ -83,7 +83,7 @@ def check(task: Task, kept: dict[str, Any], shared_dir: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("origin", ["evalstone", "lm-eval"])
+@pytest.mark.parametrize("origin", ["assaymark", "lm-eval"])
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_prompts_equal_lm_evals(
     path: Path, origin: str, shared_dir: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch

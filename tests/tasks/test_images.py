@@ -15,25 +15,25 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
-from evalstone.api.auditing import audit_contamination, audit_prompts
-from evalstone.api.evaluate import evaluate
-from evalstone.api.rescoring import RescoreOptions, rescore_run
-from evalstone.cli.main import main
-from evalstone.errors import DataError, HashMismatch, MalformedSample, PlanError
-from evalstone.interop.export_samples import wrong_rows
-from evalstone.records import ImagePart, Message, Request
-from evalstone.report.console import as_text
-from evalstone.report.views.samples import sample_to_json, sample_view
-from evalstone.store import Store
-from evalstone.store.packing import pack_text, unpack_text
-from evalstone.store.request_texts import join_request, split_request
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.dialect import task_from_spec
-from evalstone.tasks.own_rows import task_from_rows
+from assaymark.api.auditing import audit_contamination, audit_prompts
+from assaymark.api.evaluate import evaluate
+from assaymark.api.rescoring import RescoreOptions, rescore_run
+from assaymark.cli.main import main
+from assaymark.errors import DataError, HashMismatch, MalformedSample, PlanError
+from assaymark.interop.export_samples import wrong_rows
+from assaymark.records import ImagePart, Message, Request
+from assaymark.report.console import as_text
+from assaymark.report.views.samples import sample_to_json, sample_view
+from assaymark.store import Store
+from assaymark.store.packing import pack_text, unpack_text
+from assaymark.store.request_texts import join_request, split_request
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.own_rows import task_from_rows
 from tests.pictures import data_url, digit, write_digits
 
-DEMO = Path(__file__).parents[2] / "src" / "evalstone" / "library" / "demo_models" / "small"
+DEMO = Path(__file__).parents[2] / "src" / "assaymark" / "library" / "demo_models" / "small"
 
 
 def bound(path: Path, **options: Any) -> BoundTask:
@@ -250,13 +250,13 @@ def test_stored_once_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFi
     ]
     assert len(json.dumps(content, default=str)) < 5000
     assert all(len(str(row)) < 5000 for row in wrong_rows(first.store, first.id))
-    for target in ("run.json", "run.evalstone", "out", "wrong.jsonl"):
+    for target in ("run.json", "run.assaymark", "out", "wrong.jsonl"):
         more = ["--wrong"] if target == "wrong.jsonl" else []
         assert main(["export", first.id, *more, "-o", str(tmp_path / target), "--store", place]) == 0
     samples = next((tmp_path / "out").rglob("samples_*.jsonl"))
     assert samples.stat().st_size < 20_000
     other = str(tmp_path / "other.sqlite")
-    assert main(["import", str(tmp_path / "run.evalstone"), "--store", other]) == 0
+    assert main(["import", str(tmp_path / "run.assaymark"), "--store", other]) == 0
     copied = [record.request for record in Store.open(other).samples(first.id, "rows")]
     assert copied == requests
     assert [image.data for request in copied for image in request.images] == [

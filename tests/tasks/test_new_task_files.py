@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.task_init import InitOptions, init_task
-from evalstone.errors import DataError, UnknownName, UsageError
-from evalstone.records import LoglikelihoodQuery, Request
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
+import assaymark
+from assaymark.api.task_init import InitOptions, init_task
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.records import LoglikelihoodQuery, Request
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 CAPITALS = [
@@ -146,9 +146,9 @@ def test_a_subject_joins_a_group_of_its_own(tmp_path: Path, towns: Path) -> None
     written = init_task(str(path), InitOptions(like="towns", include_path=[towns]))
     assert written.group == "towns_plus_capitals"
     options: Any = {"model_args": {"accuracy": 0.5}, "limit": 10, "include_path": [towns]}
-    run = evalstone.evaluate("fake", str(written.group_file), **options)
+    run = assaymark.evaluate("fake", str(written.group_file), **options)
     groups = {one.task: one for one in run.estimates if one.details["kind"] == "group"}
-    alone = evalstone.evaluate("fake", "towns", **options).estimate("towns")
+    alone = assaymark.evaluate("fake", "towns", **options).estimate("towns")
     joined, known = groups["towns_plus_capitals"], groups["towns"]
     assert (known.value, known.n) == (alone.value, 20)
     own = run.estimate("capitals").value or 0.0
@@ -199,7 +199,7 @@ def test_the_command_line(
     tmp_path: Path, towns: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`task init` prints what it guessed and wrote; what it wrote passes `task check` and runs."""
-    from evalstone.cli.main import main
+    from assaymark.cli.main import main
 
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "capitals.csv", CAPITALS)

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.datasets import DatasetSpec
-from evalstone.datasets.load import load_dataset
-from evalstone.errors import UsageError
-from evalstone.scoring.instructions.ifeval import agg_inst_level_acc, process_results
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.functions import load_function, loader_of
-from evalstone.tasks.task import FunctionRef
+from assaymark.datasets import DatasetSpec
+from assaymark.datasets.load import load_dataset
+from assaymark.errors import UsageError
+from assaymark.scoring.instructions.ifeval import agg_inst_level_acc, process_results
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.functions import load_function, loader_of
+from assaymark.tasks.task import FunctionRef
 from tests.conftest import ROOT
 
-IFEVAL = FunctionRef("evalstone.scoring.instructions.ifeval.process_results", None)
+IFEVAL = FunctionRef("assaymark.scoring.instructions.ifeval.process_results", None)
 
 
 def test_the_library_may_name_our_scoring() -> None:
     """A task of the library gets the function; its file is part of the task's hash."""
     (task,) = Catalog.open(lm_eval=False).select(["ifeval"]).tasks
     assert loader_of(task)(task.process_results) is process_results
-    for path in ("evalstone.store.remove.remove_run", "evalstone.settings.read", "subprocess.run"):
+    for path in ("assaymark.store.remove.remove_run", "assaymark.settings.read", "subprocess.run"):
         with pytest.raises(UsageError, match="names an installed module"):
             load_function(FunctionRef(path, None), task.trusted)
 

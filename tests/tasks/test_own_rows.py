@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
+from assaymark.errors import DataError
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
 
 
 def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:

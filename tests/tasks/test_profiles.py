@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalstone.errors import UnknownName
-from evalstone.tasks.profiles import DEFAULT_PROFILE, PROFILES, find_profile
+from assaymark.errors import UnknownName
+from assaymark.tasks.profiles import DEFAULT_PROFILE, PROFILES, find_profile
 
 
 def test_the_default_is_lm_eval_0_4_13() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.comparison import compare_runs
-from evalstone.api.reproduce import reproduce
-from evalstone.errors import DataError, UnknownName, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.records import PresetPlan
-from evalstone.tasks.prompt_presets import (
+import assaymark
+from assaymark.api.comparison import compare_runs
+from assaymark.api.reproduce import reproduce
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.records import PresetPlan
+from assaymark.tasks.prompt_presets import (
     find_preset,
     find_system_prompt,
     preset_from,
@@ -61,7 +61,7 @@ def test_a_preset_formats_the_prompt_and_stops_the_answer(tmp_path: Path) -> Non
     """Shots become turns, the delimiter is the preset's, and its end-of-turn text stops generation."""
     path = tmp_path / "own.yaml"
     path.write_text(OWN)
-    run = evalstone.evaluate(FakeModel(), "demo_yesno", limit=1, num_fewshot=1, prompt_preset=str(path))
+    run = assaymark.evaluate(FakeModel(), "demo_yesno", limit=1, num_fewshot=1, prompt_preset=str(path))
     request = run.samples("demo_yesno")[0].request
     assert request.prompt.startswith("Q:")
     assert request.prompt.endswith(";A:")
@@ -71,8 +71,8 @@ def test_a_preset_formats_the_prompt_and_stops_the_answer(tmp_path: Path) -> Non
 
 def test_preset_and_template_hash_are_part_of_the_run() -> None:
     """Another preset is another run, and the plan, the heading and a comparison name it; `none` is the default."""
-    runs = [evalstone.evaluate(FakeModel(), "demo_yesno", limit=8, prompt_preset=name) for name in ("none", "chatml")]
-    plain = evalstone.evaluate(FakeModel(), "demo_yesno", limit=8)
+    runs = [assaymark.evaluate(FakeModel(), "demo_yesno", limit=8, prompt_preset=name) for name in ("none", "chatml")]
+    plain = assaymark.evaluate(FakeModel(), "demo_yesno", limit=8)
     assert plain.id == runs[0].id != runs[1].id
     preset = find_preset("chatml")
     assert preset is not None
@@ -84,7 +84,7 @@ def test_preset_and_template_hash_are_part_of_the_run() -> None:
 
 def test_a_run_with_a_preset_is_reproduced() -> None:
     """The stored plan recreates the same prompts."""
-    run = evalstone.evaluate(FakeModel(), "demo_yesno", limit=4, prompt_preset="zephyr", system_prompt="helpful")
+    run = assaymark.evaluate(FakeModel(), "demo_yesno", limit=4, prompt_preset="zephyr", system_prompt="helpful")
     assert run.row.plan.system_instruction == system_prompts()["helpful"]
     assert "system prompt helpful" in str(run)
     assert reproduce(run).is_reproduced
@@ -96,10 +96,10 @@ def test_a_run_with_a_preset_and_a_system_text_of_files_is_reproduced_without_th
     preset.write_text(OWN)
     system.write_text("Be brief.\n")
     options: dict[str, Any] = {"limit": 4, "prompt_preset": str(preset), "system_prompt": str(system)}
-    run = evalstone.evaluate(FakeModel(), "demo_yesno", **options)
+    run = assaymark.evaluate(FakeModel(), "demo_yesno", **options)
     assert run.row.plan.system_instruction == "Be brief."
     preset.write_text(OWN.replace("Q:", "Question:"))
-    assert evalstone.evaluate(FakeModel(), "demo_yesno", **options).id != run.id
+    assert assaymark.evaluate(FakeModel(), "demo_yesno", **options).id != run.id
     preset.unlink()
     system.unlink()
     found = reproduce(run)
@@ -131,6 +131,6 @@ def test_a_faulty_system_prompt_file_is_an_error(tmp_path: Path, content: bytes 
 def test_two_prompt_formats_exclude_each_other() -> None:
     """A preset with the model's template, or a named system prompt with a text, is refused."""
     with pytest.raises(UsageError, match="both set the prompt's format"):
-        evalstone.evaluate(FakeModel(), "demo_yesno", prompt_preset="chatml", apply_chat_template=True)
+        assaymark.evaluate(FakeModel(), "demo_yesno", prompt_preset="chatml", apply_chat_template=True)
     with pytest.raises(UsageError, match="both give the system text"):
-        evalstone.evaluate(FakeModel(), "demo_yesno", system_prompt="helpful", system_instruction="Be brief.")
+        assaymark.evaluate(FakeModel(), "demo_yesno", system_prompt="helpful", system_instruction="Be brief.")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.prompts.prompt_styles import PROMPT_STYLES, PromptStyle
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.prompt_styles import styled_selection, styled_task
-from evalstone.tasks.task import Task
+from assaymark.prompts.prompt_styles import PROMPT_STYLES, PromptStyle
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.prompt_styles import styled_selection, styled_task
+from assaymark.tasks.task import Task
 
 
 def bound(task: Task, data: Path, shots: int = 0, limit: float | None = None) -> BoundTask:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError, MissingExtra, PlanError
-from evalstone.records import GenerateQuery, LoglikelihoodQuery, Output, ScoreStatus
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.task import Task
+from assaymark.errors import DataError, MissingExtra, PlanError
+from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, ScoreStatus
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.task import Task
 
 CODE = """
 import datasets
@@ -101,7 +101,7 @@ def test_a_class_is_evaluated_and_scored_through_the_adapter(tmp_path: Path) -> 
 def test_without_lm_eval_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A class cannot run without lm_eval."""
     task = capitals(tmp_path)
-    monkeypatch.setattr("evalstone.tasks.python_tasks.find_spec", lambda _: None)
+    monkeypatch.setattr("assaymark.tasks.python_tasks.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match="lm-eval"):
         bind(task, BindOptions())
 

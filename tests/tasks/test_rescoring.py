@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import PlanError, UnknownName, UsageError
-from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Request
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.rescoring import read_item, refuse_inapplicable, with_scoring
-from evalstone.tasks.task import FunctionRef, Task
+from assaymark.errors import PlanError, UnknownName, UsageError
+from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Request
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.rescoring import read_item, refuse_inapplicable, with_scoring
+from assaymark.tasks.task import FunctionRef, Task
 
 WRITTEN = GenerateQuery(0, GenerationSettings())
 LAST = {"name": "last", "filter": [{"function": "take_first"}]}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import MalformedSample
-from evalstone.records import Output, Request, ScoreStatus
+from assaymark.errors import MalformedSample
+from assaymark.records import Output, Request, ScoreStatus
 from tests.tasks.folders import ROWS, bound, write_rows
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import GenerateQuery, Output, Request, Score
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.records import GenerateQuery, Output, Request, Score
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 from tests.tasks import oracle
 
 pytestmark = pytest.mark.slow  # lm-eval itself scores real rows beside ours

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import MissingExtra
-from evalstone.models.fake import FakeModel
-from evalstone.runner.plan import RunOptions, prepare
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.scoring_packages import refuse_missing_packages
+from assaymark.errors import MissingExtra
+from assaymark.models.fake import FakeModel
+from assaymark.runner.plan import RunOptions, prepare
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.scoring_packages import refuse_missing_packages
 from tests.tasks.folders import task_spec, write_task
 
 
@@ -29,7 +29,7 @@ def test_a_library_task_names_the_package_it_lacks(name: str, package: str, monk
     """Each task whose scoring needs a package is refused without it, with the install command."""
     monkeypatch.setitem(sys.modules, package, None)
     (task,) = Catalog.open(lm_eval=False).select([name]).tasks
-    with pytest.raises(MissingExtra, match=rf"{name} \(.*{package}\).*pip install 'evalstone\[metrics\]'"):
+    with pytest.raises(MissingExtra, match=rf"{name} \(.*{package}\).*pip install 'assaymark\[metrics\]'"):
         refuse_missing_packages(task)
 
 

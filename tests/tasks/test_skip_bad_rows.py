@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.errors import DataError
-from evalstone.options.plans import options_of
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.own_rows import OwnData
+import assaymark
+from assaymark.errors import DataError
+from assaymark.options.plans import options_of
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.own_rows import OwnData
 from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 HEADER = "question,A,B,C,answer"
@@ -112,9 +112,9 @@ def test_a_column_that_may_be_empty_is_no_fault(tmp_path: Path) -> None:
     assert bind(task, BindOptions()).skipped.n == 0
 
 
-def run_of(path: Path, **options: Any) -> evalstone.Run:
+def run_of(path: Path, **options: Any) -> assaymark.Run:
     """Return a stored run of the fake model."""
-    return evalstone.evaluate("fake", str(path), model_args={"mode": "random"}, **options)
+    return assaymark.evaluate("fake", str(path), model_args={"mode": "random"}, **options)
 
 
 def test_the_count_is_stored_and_shown(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_without_bad_rows_nothing_is_shown(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_such_a_run_is_scored_again_and_compared(tmp_path: Path) -> None:
     """`rescore` reads the same file with the option of the run; a comparison notes the skipped rows."""
-    from evalstone.api.comparison import compare_runs
-    from evalstone.api.rescoring import RescoreOptions, rescore_run
+    from assaymark.api.comparison import compare_runs
+    from assaymark.api.rescoring import RescoreOptions, rescore_run
 
     path = write(tmp_path / "my.csv", faulty())
     run, other = run_of(path, skip_bad_rows=True), run_of(path, skip_bad_rows=True, num_fewshot=1)

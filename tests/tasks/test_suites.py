@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from evalstone.errors import DataError, PlanError, UnknownName, UsageError
-from evalstone.statistics.board_scores import Part
-from evalstone.tasks.catalog import LIBRARY, Catalog
-from evalstone.tasks.suite_files import read_suite
-from evalstone.tasks.suite_scores import MemberScore, column_parts, combine_columns, score_suite
-from evalstone.tasks.suites import Suite, suite_from
+from assaymark.errors import DataError, PlanError, UnknownName, UsageError
+from assaymark.statistics.board_scores import Part
+from assaymark.tasks.catalog import LIBRARY, Catalog
+from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.suite_scores import MemberScore, column_parts, combine_columns, score_suite
+from assaymark.tasks.suites import Suite, suite_from
 from tests.tasks.folders import task_spec, write_task
 
 
@@ -194,7 +194,7 @@ def test_the_aggregates_by_hand() -> None:
         assert found.value == pytest.approx(expected)
     rates = suite_from(own_suite(aggregate="winrate"))
     why = score_suite(rates, scores(rates, values)).why
-    assert why == "a win rate is among several runs: evalstone compare RUN RUN"
+    assert why == "a win rate is among several runs: assaymark compare RUN RUN"
 
 
 def test_minmax_uses_the_members_range() -> None:

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from evalstone.errors import DataError, MalformedSample, PlanError
-from evalstone.models.fake import FakeModel
-from evalstone.prompts.tools import tools_prompt
-from evalstone.records import Output, Request, Score
-from evalstone.runner.plan import render_of
-from evalstone.scoring.call_match import ExpectedCall
-from evalstone.store.request_texts import join_request, split_request
-from evalstone.tasks.bind import bind
-from evalstone.tasks.bound import BindOptions, BoundTask
-from evalstone.tasks.catalog import Catalog
-from evalstone.tasks.tool_use import expected_calls
+from assaymark.errors import DataError, MalformedSample, PlanError
+from assaymark.models.fake import FakeModel
+from assaymark.prompts.tools import tools_prompt
+from assaymark.records import Output, Request, Score
+from assaymark.runner.plan import render_of
+from assaymark.scoring.call_match import ExpectedCall
+from assaymark.store.request_texts import join_request, split_request
+from assaymark.tasks.bind import bind
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.tool_use import expected_calls
 
 ADD = {
     "name": "math.add",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import DataError
-from evalstone.tasks.task import FunctionRef
-from evalstone.tasks.yaml_files import parse_yaml, read_task_file, repeated_keys
+from assaymark.errors import DataError
+from assaymark.tasks.task import FunctionRef
+from assaymark.tasks.yaml_files import parse_yaml, read_task_file, repeated_keys
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -12,16 +12,16 @@ import httpx
 import pytest
 import uvicorn
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.columns import MODEL_TYPES
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.report.documents.print_pdf import find_browser
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.connections import Limits
-from evalstone.web.serve import configured, listen
+from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.columns import MODEL_TYPES
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.report.documents.print_pdf import find_browser
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.connections import Limits
+from assaymark.web.serve import configured, listen
 from tests.cli.test_hostile_text import CORPUS
 
 N_PLAIN = 60  # questions of the plain task
@@ -74,8 +74,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Iterato
     place = str(folder / "runs.sqlite")
     tasks = f"{folder}/plain.csv,{folder}/hostile.csv"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         for words in (["seed=1"], ["seed=2"], ["seed=1", "--limit", "10"]):
             assert main(["run", "--model", "fake", "--model_args", *words, "--tasks", tasks, "--store", place]) == 0
     write_wide(folder)

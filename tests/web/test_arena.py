@@ -15,14 +15,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.arena.answer_files import answers_of_files
-from evalstone.arena.battles import Arena, Publishing
-from evalstone.arena.rating_boards import Ratings
-from evalstone.leaderboard.site import Site
-from evalstone.randomness import generator_for
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.routes.arena import arena_part
+from assaymark.arena.answer_files import answers_of_files
+from assaymark.arena.battles import Arena, Publishing
+from assaymark.arena.rating_boards import Ratings
+from assaymark.leaderboard.site import Site
+from assaymark.randomness import generator_for
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.routes.arena import arena_part
 from tests.arena.stored_votes import NO_LIMITS, answers
 from tests.web.arena_voters import ApiVoter, cast_votes
 from tests.web.conftest import running
@@ -33,7 +33,7 @@ ALPACA = Path(__file__).resolve().parents[3] / "shared/data/tatsu-lab/alpaca_eva
 @pytest.fixture
 def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
     """Return an arena over made-up answers."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         yield Arena(store, answers(), NO_LIMITS, Publishing(10, 1e9, 5), seed=1)
 
@@ -175,12 +175,12 @@ def test_votes_from_other_sites_are_refused(arena: Arena, url: str) -> None:
 
 @contextmanager
 def served_by_a_process(folder: Path, port: int, answers_file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run `evalstone arena serve` as a process of its own until the block ends."""
+    """Run `assaymark arena serve` as a process of its own until the block ends."""
     words = ["arena", "serve", "--answers", str(answers_file), "--store", str(folder / "s.sqlite"), "--port", str(port)]
     limits = ["--cooldown", "0", "--address_votes_per_day", "1000000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "evalstone", *words, *limits],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "EVALSTONE_HOME": str(folder)},
+        [sys.executable, "-m", "assaymark", *words, *limits],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "ASSAYMARK_HOME": str(folder)},
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -272,7 +272,7 @@ def test_200_votes_over_ten_real_models(tmp_path: Path, monkeypatch: pytest.Monk
     """Through the pages, by voters who prefer the longer answer: all votes are stored, and every model is rated."""
     if not ALPACA.is_dir():
         pytest.skip("the answers of AlpacaEval are not on this machine")
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     source, n_named = answers_of_files([ALPACA])
     assert (len(source.models), n_named > 0) == (10, True)
     with Store.open(str(tmp_path / "s.sqlite")) as store:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.studies import export_study
-from evalstone.arena.battles import Arena, Publishing
-from evalstone.arena.rating_boards import Ratings
-from evalstone.arena.studies.example import write_example
-from evalstone.arena.studies.sessions import Session, invitations, store_study
-from evalstone.arena.studies.study_file import read_study
-from evalstone.leaderboard.site import Site
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.routes.arena import arena_part
-from evalstone.web.routes.studies import studies_part
-from evalstone.web.secret import server_secret
+from assaymark.api.studies import export_study
+from assaymark.arena.battles import Arena, Publishing
+from assaymark.arena.rating_boards import Ratings
+from assaymark.arena.studies.example import write_example
+from assaymark.arena.studies.sessions import Session, invitations, store_study
+from assaymark.arena.studies.study_file import read_study
+from assaymark.leaderboard.site import Site
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.routes.arena import arena_part
+from assaymark.web.routes.studies import studies_part
+from assaymark.web.secret import server_secret
 from tests.arena.stored_votes import NO_LIMITS, answers, cast
 from tests.web.conftest import running
 from tests.web.test_browser import AXE, FINDINGS
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
     """Return an arena with 150 votes."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         found = Arena(store, answers(), NO_LIMITS, Publishing(50, 1e9, 10), seed=1)
         cast(found, 150)
@@ -118,7 +118,7 @@ def test_pages_are_accessible(browser: Any, url: str) -> None:
 
 def test_a_study_from_invitation_to_export(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three raters with the keyboard alone, one of them 320 px wide; the export has all their choices."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     study = read_study(write_example(tmp_path))
     place = str(tmp_path / "s.sqlite")
     with Store.open(place) as store:

@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.leaderboard.site import Site
-from evalstone.web.app import create_app
-from evalstone.web.connections import Limits
-from evalstone.web.endpoints import read_endpoints
-from evalstone.web.routes.chat import chat_part
+from assaymark.errors import UsageError
+from assaymark.leaderboard.site import Site
+from assaymark.web.app import create_app
+from assaymark.web.connections import Limits
+from assaymark.web.endpoints import read_endpoints
+from assaymark.web.routes.chat import chat_part
 from tests import http_servers
 from tests.http_servers import JsonHandler, LoopbackServer
 from tests.web.conftest import running

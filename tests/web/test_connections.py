@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.leaderboard.site import Site
-from evalstone.web.app import create_app
-from evalstone.web.connections import AtMost, Limits
+from assaymark.leaderboard.site import Site
+from assaymark.web.app import create_app
+from assaymark.web.connections import AtMost, Limits
 from tests.web.conftest import running
 
 HEAD_PART = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX"

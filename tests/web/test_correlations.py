@@ -6,10 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.site import Site
-from evalstone.web.app import create_app
+from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.site import Site
+from assaymark.web.app import create_app
 from tests.leaderboard.test_rating_columns import RATINGS, SCORES
 from tests.web.conftest import running
 
@@ -59,7 +59,7 @@ def test_a_board_without_ratings_says_how_to_add_them(board: Path, capsys: pytes
 
 def test_the_static_site_has_the_page(board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exported board has the correlations, linked from its table."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(["board", "export", str(board), "-o", str(tmp_path / "site")]) == 0
     pages = list((tmp_path / "site").rglob("correlations.html"))
     assert len(pages) == 1

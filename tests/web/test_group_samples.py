@@ -5,18 +5,18 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
-from evalstone.web.app import create_app
+from assaymark.cli.main import main
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
+from assaymark.web.app import create_app
 from tests.web.conftest import running
 
 
 def test_a_group_lists_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each listed task leads to its samples; a name that the run does not have is not found."""
     store = str(tmp_path / "runs.sqlite")
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     assert main(["run", "--model", "fake", "--tasks", "demo", "--limit", "3", "--store", store]) == 0
     runs = StoredRuns(Store.open_to_read(store))
     run = runs.runs()[0]

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("PIL")
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.records import ImagePart
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.static_files import image_response
+from assaymark.cli.main import main
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.records import ImagePart
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.static_files import image_response
 from tests.pictures import digit, write_digits
 from tests.web.conftest import running
 
@@ -22,7 +22,7 @@ from tests.web.conftest import running
 def test_a_sample_shows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page names each image; its address gives the file with its type, nosniff and a locked policy."""
     store = str(tmp_path / "runs.sqlite")
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     rows = str(write_digits(tmp_path, 2))
     assert main(["run", "--model", "fake", "--tasks", rows, "--store", store]) == 0
     runs = StoredRuns(Store.open_to_read(store))

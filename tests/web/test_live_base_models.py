@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.chat import PLAIN, message_of
-from evalstone.arena.ballots import Publishing
-from evalstone.arena.live_battles import LiveArena, LiveLimits
-from evalstone.arena.pacing import Cadence
-from evalstone.arena.plain_prompts import transcript
-from evalstone.arena.rating_boards import Ratings
-from evalstone.errors import UsageError
-from evalstone.leaderboard.site import Site
-from evalstone.records import GenerateQuery
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.endpoints import read_endpoints
-from evalstone.web.routes.live_battles import live_part
-from evalstone.web.secret import server_secret
+from assaymark.api.chat import PLAIN, message_of
+from assaymark.arena.ballots import Publishing
+from assaymark.arena.live_battles import LiveArena, LiveLimits
+from assaymark.arena.pacing import Cadence
+from assaymark.arena.plain_prompts import transcript
+from assaymark.arena.rating_boards import Ratings
+from assaymark.errors import UsageError
+from assaymark.leaderboard.site import Site
+from assaymark.records import GenerateQuery
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.endpoints import read_endpoints
+from assaymark.web.routes.live_battles import live_part
+from assaymark.web.secret import server_secret
 from tests.arena.stored_votes import NO_LIMITS
 from tests.web.arena_voters import ApiVoter
 from tests.web.conftest import running
@@ -36,7 +36,7 @@ def test_the_address_says_what_a_model_is() -> None:
 
 
 def test_a_transcript_is_that_of_a_chat() -> None:
-    """The same text as `evalstone chat` sends to a model without template, system message included."""
+    """The same text as `assaymark chat` sends to a model without template, system message included."""
     said = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Yes?"), ("user", "Why?")]
     expected = PLAIN.render([message_of(role, text) for role, text in said])  # type: ignore[arg-type]
     assert transcript([{"role": role, "content": text} for role, text in said]) == expected
@@ -45,10 +45,10 @@ def test_a_transcript_is_that_of_a_chat() -> None:
 def test_a_base_model_fights_a_chat_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two turns with a real host as both endpoints; both answer, the base model to transcripts."""
     pytest.importorskip("torch")
-    from evalstone.host.app import HostSettings
+    from assaymark.host.app import HostSettings
     from tests.host.running import NAME, hosting, local_model
 
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with (
         hosting(local_model(n_slots=4), HostSettings()) as upstream,
         Store.open(str(tmp_path / "s.sqlite"), hidden_for="a test") as store,

@@ -12,20 +12,20 @@ from typing import Any
 import httpx
 import pytest
 
-from evalstone.arena.ballots import Publishing
-from evalstone.arena.conversations import erase_battle
-from evalstone.arena.live_battles import LiveArena, LiveLimits
-from evalstone.arena.pacing import Cadence
-from evalstone.arena.rating_boards import Ratings
-from evalstone.arena.vote_files import votes_in
-from evalstone.arena.vote_rows import published_row
-from evalstone.datasets.rows import Rows
-from evalstone.leaderboard.site import Site
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.endpoints import read_endpoints
-from evalstone.web.routes.live_battles import live_part
-from evalstone.web.secret import server_secret
+from assaymark.arena.ballots import Publishing
+from assaymark.arena.conversations import erase_battle
+from assaymark.arena.live_battles import LiveArena, LiveLimits
+from assaymark.arena.pacing import Cadence
+from assaymark.arena.rating_boards import Ratings
+from assaymark.arena.vote_files import votes_in
+from assaymark.arena.vote_rows import published_row
+from assaymark.datasets.rows import Rows
+from assaymark.leaderboard.site import Site
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.endpoints import read_endpoints
+from assaymark.web.routes.live_battles import live_part
+from assaymark.web.secret import server_secret
 from tests.arena.stored_votes import NO_LIMITS
 from tests.web.arena_voters import ApiVoter
 from tests.web.conftest import running
@@ -63,7 +63,7 @@ def live_arena(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder that is the home too."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     return tmp_path
 
 

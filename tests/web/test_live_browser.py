@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.store import Store
+from assaymark.store import Store
 from tests.web.test_arena_browser import is_within
 from tests.web.test_browser import AXE, FINDINGS
 from tests.web.test_live_battles import live_arena
@@ -22,14 +22,14 @@ NAMED = re.compile(r"\b(small|large)\b")
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Run `evalstone arena serve --demo` as a user does; return its address and its store."""
+    """Run `assaymark arena serve --demo` as a user does; return its address and its store."""
     for package in ("torch", "transformers"):
         pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("demo")
     words = ["arena", "serve", "--demo", "--store", str(folder / "s.sqlite"), "--port", "0", "--cooldown", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "evalstone", *words, "--cadence", "60"], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "EVALSTONE_HOME": str(folder / "home"), "EVALSTONE_THREADS": "1"},
+        [sys.executable, "-m", "assaymark", *words, "--cadence", "60"], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "ASSAYMARK_HOME": str(folder / "home"), "ASSAYMARK_THREADS": "1"},
     )  # fmt: skip
     assert process.stdout is not None
     found = re.search(r"http://[\d.:]+/", process.stdout.readline())
@@ -101,7 +101,7 @@ def test_two_tabs_give_one_vote(browser: Any, demo: tuple[str, Path]) -> None:
 
 def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both sides grow together, as text; a reloaded page goes on with them; a failure is said without names."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with live_arena(tmp_path) as (url, _):
         page = browser.new_page()
         page.goto(url)
@@ -123,7 +123,7 @@ def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path, monkeypatch
 
 def test_forms_and_accessibility(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without JavaScript the answers come whole; axe-core has no serious finding on the battle's pages."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with live_arena(tmp_path) as (url, _):
         for scripts in (False, True):
             context = browser.new_context(java_script_enabled=scripts, bypass_csp=True)

@@ -10,7 +10,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from evalstone.cli.main import main
+from assaymark.cli.main import main
 from tests.web.conftest import N_PLAIN, Served
 
 
@@ -177,7 +177,7 @@ def test_a_sample_shows_choices_answers_and_other_models(client: httpx.Client, s
 def test_a_comparison_has_the_paired_difference_of_the_command(
     client: httpx.Client, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The page's numbers are those of `evalstone compare`, flips first."""
+    """The page's numbers are those of `assaymark compare`, flips first."""
     two = list(served.run_ids[1:])
     capsys.readouterr()
     assert main(["compare", *two, "--json", "--store", served.store]) == 0

@@ -11,13 +11,13 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from evalstone.errors import UsageError
-from evalstone.leaderboard.site import Site
-from evalstone.web.app import Part, create_app
-from evalstone.web.clients import network_of
-from evalstone.web.posts import Form
-from evalstone.web.rates import Rate
-from evalstone.web.secret import Signer, server_secret
+from assaymark.errors import UsageError
+from assaymark.leaderboard.site import Site
+from assaymark.web.app import Part, create_app
+from assaymark.web.clients import network_of
+from assaymark.web.posts import Form
+from assaymark.web.rates import Rate
+from assaymark.web.secret import Signer, server_secret
 from tests.web.conftest import running
 
 
@@ -45,7 +45,7 @@ def add_notes(app: FastAPI) -> None:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with that part."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("ASSAYMARK_HOME", str(tmp_path_factory.mktemp("home")))
         app = create_app(Site([]), parts=[Part(add_notes, [("/note", "Notes")], {"/large": 1 << 20})])
     with running(app) as found:
         yield found
@@ -150,8 +150,8 @@ def test_addresses() -> None:
 
 def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One for all processes of a home, readable by its owner alone; purposes do not share signatures."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("EVALSTONE_SECRET", raising=False)
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ASSAYMARK_SECRET", raising=False)
     found: list[bytes] = []
     threads = [threading.Thread(target=lambda: found.append(server_secret())) for _ in range(8)]
     for thread in threads:
@@ -165,7 +165,7 @@ def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ]
     assert Signer(found[0], "a").is_signed("x", Signer(found[0], "a").sign("x"))
     assert not Signer(found[0], "b").is_signed("x", Signer(found[0], "a").sign("x"))
-    monkeypatch.setenv("EVALSTONE_SECRET", "short")
+    monkeypatch.setenv("ASSAYMARK_SECRET", "short")
     with pytest.raises(UsageError, match="5 characters"):
         server_secret()
 

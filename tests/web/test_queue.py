@@ -13,23 +13,23 @@ from typing import Any
 import httpx
 import pytest
 
-import evalstone
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.leaderboard.submission.checks import Policy
-from evalstone.leaderboard.submission.sources import FolderModels
-from evalstone.store import Store
-from evalstone.store.queue_rows import Progress
-from evalstone.web.accounts import Tokens
-from evalstone.web.app import create_app
-from evalstone.web.routes.queue import queue_part
-from evalstone.web.secret import server_secret
+import assaymark
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard.submission.checks import Policy
+from assaymark.leaderboard.submission.sources import FolderModels
+from assaymark.store import Store
+from assaymark.store.queue_rows import Progress
+from assaymark.web.accounts import Tokens
+from assaymark.web.app import create_app
+from assaymark.web.routes.queue import queue_part
+from assaymark.web.secret import server_secret
 from tests.cli.test_hostile_text import CORPUS
 from tests.web.conftest import running
 from tests.web.test_pages import Page
 
-MODELS = Path(evalstone.__file__).parent / "library" / "demo_models"
+MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
 PROXY = "127.0.0.1"  # where the tests' own requests come from
 JSON_TYPE = {"content-type": "application/json"}
 CHANGES = ("/submit", "/submission/{id}/vote", "/submission/{id}/cancel", "/submission/{id}/relaunch",

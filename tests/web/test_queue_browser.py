@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.store import Store
+import assaymark
+from assaymark.store import Store
 
 pytestmark = pytest.mark.slow
-MODELS = Path(evalstone.__file__).parent / "library" / "demo_models"
+MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
 BOARD = "title: Demo queue\nname: demo\ntasks: [demo_letters, demo_facts, demo_sums]\n"
 PATIENCE_MS = 240_000
 
@@ -29,18 +29,18 @@ class Host:
         (folder / "demo.yaml").write_text(BOARD)
         self.environment = {
             **os.environ,
-            "EVALSTONE_HOME": str(folder / "home"),
-            "EVALSTONE_THREADS": "1",
-            "EVALSTONE_LEASE_SECONDS": "6",
+            "ASSAYMARK_HOME": str(folder / "home"),
+            "ASSAYMARK_THREADS": "1",
+            "ASSAYMARK_LEASE_SECONDS": "6",
             "HF_TOKEN": "hf_thehostsowntoken",
         }
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Start a command of evalstone; its log goes to a file."""
+        """Start a command of assaymark; its log goes to a file."""
         log = (self.folder / f"{words[0]}{len(self.processes)}.log").open("w")
         process = subprocess.Popen(
-            [sys.executable, "-m", "evalstone", *words, "--store", self.store],
+            [sys.executable, "-m", "assaymark", *words, "--store", self.store],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -63,7 +63,7 @@ class Host:
 
     def token(self, name: str, role: str = "submitter") -> str:
         """Return a token."""
-        words = [sys.executable, "-m", "evalstone", "board", "token", name, "--role", role]
+        words = [sys.executable, "-m", "assaymark", "board", "token", name, "--role", role]
         return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
-from evalstone.web.app import create_app
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
+from assaymark.web.app import create_app
 from tests.web.conftest import Served, running
 
 

@@ -7,9 +7,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.web.security import markdown
-from evalstone.web.serve import hosts_for
+from assaymark.errors import UsageError
+from assaymark.web.security import markdown
+from assaymark.web.serve import hosts_for
 from tests.cli.test_hostile_text import CORPUS, NOT_PRINTABLE
 from tests.web.conftest import Served
 from tests.web.test_pages import Page

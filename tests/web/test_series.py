@@ -7,13 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.series import find_series, series_names
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
-from evalstone.tasks.catalog import LIBRARY
-from evalstone.web.app import create_app
+from assaymark.cli.main import main
+from assaymark.leaderboard.series import find_series, series_names
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
+from assaymark.tasks.catalog import LIBRARY
+from assaymark.web.app import create_app
 from tests.web.conftest import running
 
 
@@ -24,8 +24,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Site:
     folder = tmp_path_factory.mktemp("series")
     place = str(folder / "store.sqlite")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         for name, step in (("small", 900), ("large", 1000)):
             model = folder / "train" / f"checkpoint-{step}"
             shutil.copytree(LIBRARY / "demo_models" / name, model)

@@ -7,15 +7,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.store import Store
-from evalstone.web.shown_paths import without_folders
+from assaymark.store import Store
+from assaymark.web.shown_paths import without_folders
 from tests.web.conftest import Served
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("evalstone run --tasks /tmp/a/h.csv,/tmp/b/i.csv --limit 3", "evalstone run --tasks h.csv,i.csv --limit 3"),
+        ("assaymark run --tasks /tmp/a/h.csv,/tmp/b/i.csv --limit 3", "assaymark run --tasks h.csv,i.csv --limit 3"),
         ("--store=~/runs/x.sqlite --model_args path=/data/models/m", "--store=x.sqlite --model_args path=m"),
         ("--tasks 'data/of me/h.csv' '/my own/h.csv' '/tmp/with space/i.csv'", None),
         ("sqlite:////home/me/runs.sqlite", "sqlite:runs.sqlite"),

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.query_table import found_rows
-from evalstone.leaderboard.site import Site
-from evalstone.web.static_export import export_site
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.query_table import found_rows
+from assaymark.leaderboard.site import Site
+from assaymark.web.static_export import export_site
 from tests.web.test_static_export import serving
 
 pytestmark = pytest.mark.slow

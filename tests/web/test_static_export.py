@@ -19,10 +19,10 @@ from urllib.parse import unquote, urldefrag, urljoin
 import httpx
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.store import Store
-from evalstone.web.static_folder import JOURNAL, MANIFEST
-from evalstone.web.static_links import Paths, rewritten
+from assaymark.cli.main import main
+from assaymark.store import Store
+from assaymark.web.static_folder import JOURNAL, MANIFEST
+from assaymark.web.static_links import Paths, rewritten
 from tests import http_servers
 from tests.http_servers import LoopbackServer, QuietRequests
 from tests.web.conftest import BOARD, N_PLAIN, write_questions
@@ -57,8 +57,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Itera
     (folder / "exam.yaml").write_text(text)
     (folder / "secret.csv").write_text("question,A,B,answer\nUnpublished?,yes,no,A\nAgain?,yes,no,B\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         tasks = f"{folder}/plain.csv,{folder}/hostile.csv"
         for words in (["seed=1"], ["seed=2"], ["seed=1", "--limit", "10"]):
             assert main(["run", "--model", "fake", "--model_args", *words, "--tasks", tasks, "--store",
@@ -239,18 +239,18 @@ def test_an_export_that_is_killed_leaves_the_earlier_one_complete(exported: Path
     (folder / "exam.yaml").write_text((folder / "exam.yaml").read_text().replace("Exam <b>", "New <b>"))
     before = files_of(site)
     words = ["board", "export", str(folder / "exam.yaml"), "-o", str(site), "--store", str(folder / "runs.sqlite")]
-    process = subprocess.Popen([sys.executable, "-m", "evalstone", *words], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "assaymark", *words], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while not [path for path in site.glob(".evalstone-draft-*/**/*") if path.is_file()]:
+    while not [path for path in site.glob(".assaymark-draft-*/**/*") if path.is_file()]:
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait(10) == -signal.SIGKILL
-    assert list(site.glob(".evalstone-draft-*"))
+    assert list(site.glob(".assaymark-draft-*"))
     assert {path: found for path, found in files_of(site).items() if not path.startswith(".")} == before
     assert export(folder, site) == 0
-    assert not list(site.glob(".evalstone-draft-*"))
+    assert not list(site.glob(".assaymark-draft-*"))
     assert "New &lt;b&gt;board" in (site / "index.html").read_text()
     assert {path: digest for path, (_, digest) in files_of(site).items() if path != MANIFEST} == manifest(site)
 

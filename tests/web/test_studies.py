@@ -7,21 +7,21 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.arena.studies.example import write_example
-from evalstone.arena.studies.sessions import Session, invitations, store_study
-from evalstone.arena.studies.study_file import read_study
-from evalstone.leaderboard.site import Site
-from evalstone.store import Store
-from evalstone.web.app import create_app
-from evalstone.web.routes.studies import studies_part
-from evalstone.web.secret import server_secret
+from assaymark.arena.studies.example import write_example
+from assaymark.arena.studies.sessions import Session, invitations, store_study
+from assaymark.arena.studies.study_file import read_study
+from assaymark.leaderboard.site import Site
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from assaymark.web.routes.studies import studies_part
+from assaymark.web.secret import server_secret
 from tests.web.conftest import running
 
 
 @pytest.fixture
 def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str], Store]]:
     """Serve the example; return its address, the paths of the invitations, and the store."""
-    monkeypatch.setenv("EVALSTONE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     study = read_study(write_example(tmp_path))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         store_study(store, study, server_secret(), 0.0)

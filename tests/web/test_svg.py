@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from evalstone.web.svg import NAME_WIDTH, PLOT_WIDTH, Span, heatmap, spans
+from assaymark.web.svg import NAME_WIDTH, PLOT_WIDTH, Span, heatmap, spans
 
 
 def test_differences_have_a_line_at_zero_and_a_band() -> None:

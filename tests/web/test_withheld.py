@@ -7,12 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.leaderboard.board_files import read_board
-from evalstone.leaderboard.site import Site
-from evalstone.leaderboard.stored import StoredRuns
-from evalstone.store import Store
-from evalstone.web.app import create_app
+from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
+from assaymark.web.app import create_app
 from tests.web.conftest import running
 
 SECRET = "Zanzibarite"
@@ -39,8 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Path:
     (folder / "gpqa.yaml").write_text(TASK)
     (folder / "board.yaml").write_text("title: Gated\ntasks: [gpqa.yaml]\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALSTONE_HOME", str(folder / "home"))
-        patch.setenv("EVALSTONE_CACHE", str(made_once))
+        patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
+        patch.setenv("ASSAYMARK_CACHE", str(made_once))
         for seed in (1, 2):
             words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", str(folder / "gpqa.yaml")]
             assert main(["run", *words, "--store", str(folder / "runs.sqlite"), "--quiet"]) == 0

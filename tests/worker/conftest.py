@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
-from evalstone.leaderboard.submission.checks import Policy, check_submission
-from evalstone.leaderboard.submission.choices import read_choices
-from evalstone.leaderboard.submission.host import boards_of
-from evalstone.leaderboard.submission.sources import FolderModels
-from evalstone.store import Store
-from evalstone.worker.work import Host
+import assaymark
+from assaymark.leaderboard.submission.checks import Policy, check_submission
+from assaymark.leaderboard.submission.choices import read_choices
+from assaymark.leaderboard.submission.host import boards_of
+from assaymark.leaderboard.submission.sources import FolderModels
+from assaymark.store import Store
+from assaymark.worker.work import Host
 
-MODELS = Path(evalstone.__file__).parent / "library" / "demo_models"
+MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """Return a host with one board and a folder of models, one of them damaged."""
-    monkeypatch.setenv("EVALSTONE_THREADS", "1")
+    monkeypatch.setenv("ASSAYMARK_THREADS", "1")
     models = tmp_path / "models"
     for name in ("small", "large"):
         shutil.copytree(MODELS / name, models / "demo" / name)

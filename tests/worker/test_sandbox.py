@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evalstone import settings
-from evalstone.worker.redact import log_tail
-from evalstone.worker.sandbox import command_in_sandbox, find_bubblewrap
+from assaymark import settings
+from assaymark.worker.redact import log_tail
+from assaymark.worker.sandbox import command_in_sandbox, find_bubblewrap
 
 INSIDE = """
 import json, os, socket, sys
@@ -29,7 +29,7 @@ for name in ("own", "other"):
         found[name] = False
 found["model"] = open(sys.argv[5]).read()
 found["processes"] = len([one for one in os.listdir("/proc") if one.isdigit()])
-import evalstone, numpy
+import assaymark, numpy
 print(json.dumps(found))
 """
 
@@ -40,7 +40,7 @@ def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, mon
     if bubblewrap is None:
         pytest.skip("bubblewrap is not installed, or cannot start a process here")
     monkeypatch.setenv("HF_TOKEN", "hf_secretofthehost")
-    monkeypatch.setenv("EVALSTONE_STORE", "postgresql://me:secret@db/x")
+    monkeypatch.setenv("ASSAYMARK_STORE", "postgresql://me:secret@db/x")
     secret, model, job = tmp_path / "secret", tmp_path / "models" / "m", tmp_path / "job"
     secret.write_text("secret")
     model.parent.mkdir()
@@ -65,7 +65,7 @@ def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, mon
 
 def test_a_jobs_variables_are_a_list_of_harmless_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither step gets a token, a key or the store's address; only the one that fetches gets a proxy."""
-    for name in ("HF_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "EVALSTONE_SECRET", "EVALSTONE_STORE"):
+    for name in ("HF_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "ASSAYMARK_SECRET", "ASSAYMARK_STORE"):
         monkeypatch.setenv(name, "secret-value")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
     for network in (True, False):
@@ -73,7 +73,7 @@ def test_a_jobs_variables_are_a_list_of_harmless_ones(tmp_path: Path, monkeypatc
         assert "secret-value" not in found.values()
         assert ("HTTPS_PROXY" in found) is network
         assert set(found) < set(os.environ) | {"HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TMPDIR",
-                                               "HF_HUB_DISABLE_TELEMETRY", "EVALSTONE_LEASE_SECONDS"}  # fmt: skip
+                                               "HF_HUB_DISABLE_TELEMETRY", "ASSAYMARK_LEASE_SECONDS"}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.leaderboard.submission.reproduced import verdict_of
-from evalstone.store import Store
-from evalstone.store.queue_rows import JobRow
-from evalstone.worker.work import Host, Worker
+from assaymark.leaderboard.submission.reproduced import verdict_of
+from assaymark.store import Store
+from assaymark.store.queue_rows import JobRow
+from assaymark.worker.work import Host, Worker
 
 pytestmark = pytest.mark.slow
 
@@ -79,9 +79,9 @@ def test_a_changed_model_is_not_evaluated(store: Store, host: Host, submit: Call
 WHOLE = """
 import sys
 from pathlib import Path
-from evalstone.leaderboard.submission.host import boards_of
-from evalstone.store import Store
-from evalstone.worker.work import Host, Worker
+from assaymark.leaderboard.submission.host import boards_of
+from assaymark.store import Store
+from assaymark.worker.work import Host, Worker
 folder = Path(sys.argv[1])
 host = Host(boards_of([str(folder / "board.yaml")]), [folder / "models"], folder / "work", lease_seconds=20)
 with Store.open(str(folder / "store.sqlite")) as store:

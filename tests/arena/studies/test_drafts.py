@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from evalstone.api.chat import PLAIN, message_of
-from evalstone.api.study_prompts import ask_study, draft_study
-from evalstone.arena.plain_prompts import PLAIN_FORM, STOP, PromptWriter
-from evalstone.arena.studies.design import design_study
-from evalstone.arena.studies.drafts import Candidate, cleaned, draft_prompts, read_drafts, write_drafts
-from evalstone.arena.studies.example import write_example
-from evalstone.arena.studies.study_file import read_study
-from evalstone.cli.main import main
-from evalstone.errors import DataError, UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.records import Output, Request
+from assaymark.api.chat import PLAIN, message_of
+from assaymark.api.study_prompts import ask_study, draft_study
+from assaymark.arena.plain_prompts import PLAIN_FORM, STOP, PromptWriter
+from assaymark.arena.studies.design import design_study
+from assaymark.arena.studies.drafts import Candidate, cleaned, draft_prompts, read_drafts, write_drafts
+from assaymark.arena.studies.example import write_example
+from assaymark.arena.studies.study_file import read_study
+from assaymark.cli.main import main
+from assaymark.errors import DataError, UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.records import Output, Request
 
 SAID = ["Tell me about owls.", "1. Tell me about OWLS!", "  ", "“Write a poem.”", "x" * 3000, "Sum 2 and 3 please now."]
 
@@ -122,7 +122,7 @@ def test_a_study_compares_what_was_accepted(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_base_models_are_asked_plainly_and_what_was_sent_is_stored(tmp_path: Path) -> None:
-    """A transcript without template, ended at the next `User:`, as in `evalstone chat`; another by its template."""
+    """A transcript without template, ended at the next `User:`, as in `assaymark chat`; another by its template."""
     prompts, answers = tmp_path / "p.yaml", tmp_path / "a.jsonl"
     write_drafts(prompts, draft_prompts(PromptWriter(Drafter(["Why is the sky blue?"])), {"generic": 1}))
     accept(prompts, 0)
@@ -236,7 +236,7 @@ def test_a_file_that_holds_no_answers_is_refused(content: bytes, tmp_path: Path)
 def test_a_small_local_model_drafts_and_answers(tmp_path: Path) -> None:
     """The demo model by its template, and marked as a base model as a plain text; both with what was sent."""
     pytest.importorskip("torch")
-    from evalstone.api.demo import demo_model
+    from assaymark.api.demo import demo_model
 
     study, answers = write_example(tmp_path / "s"), tmp_path / "a.jsonl"
     path, found = draft_study(study, demo_model("small"), count=1)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from evalstone.api.studies import export_study, results_of
-from evalstone.arena.studies.design import design_study
-from evalstone.arena.studies.example import write_example
-from evalstone.arena.studies.sessions import Session, invitations, store_study
-from evalstone.arena.studies.study_file import Check, Question, StudyFile, read_study
-from evalstone.arena.vote_files import read_votes
-from evalstone.errors import DataError, EvalstoneError, StoreError, UnknownName, UsageError
-from evalstone.store import Store
+from assaymark.api.studies import export_study, results_of
+from assaymark.arena.studies.design import design_study
+from assaymark.arena.studies.example import write_example
+from assaymark.arena.studies.sessions import Session, invitations, store_study
+from assaymark.arena.studies.study_file import Check, Question, StudyFile, read_study
+from assaymark.arena.vote_files import read_votes
+from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
+from assaymark.store import Store
 
 MODELS = ("owl", "fox", "hen")
 SECRET = b"s" * 32
@@ -72,7 +72,7 @@ def test_the_design_is_balanced(study: StudyFile) -> None:
 )  # fmt: skip
 def test_a_study_that_cannot_be_done_is_refused(study: StudyFile, change: dict[str, object], said: str) -> None:
     """With what is missing, in one line."""
-    with pytest.raises(EvalstoneError, match=said) as caught:
+    with pytest.raises(AssaymarkError, match=said) as caught:
         design_study(replace(study, **change))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 

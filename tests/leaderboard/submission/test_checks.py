@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.leaderboard.board_files import board_of_suite, library_suites
-from evalstone.leaderboard.submission.checks import Checked, Policy, check_submission
-from evalstone.leaderboard.submission.choices import is_model_name, read_choices
-from evalstone.leaderboard.submission.sources import FolderModels, ModelMissing
+import assaymark
+from assaymark.leaderboard.board_files import board_of_suite, library_suites
+from assaymark.leaderboard.submission.checks import Checked, Policy, check_submission
+from assaymark.leaderboard.submission.choices import is_model_name, read_choices
+from assaymark.leaderboard.submission.sources import FolderModels, ModelMissing
 
-MODELS = Path(evalstone.__file__).parent / "library" / "demo_models"
+MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
 BOARDS = {"gpt4all": board_of_suite(library_suites()["gpt4all"])}
 
 

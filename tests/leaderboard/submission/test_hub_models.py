@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-import evalstone
-from evalstone.errors import Unreachable
-from evalstone.leaderboard.board_files import board_of_suite, library_suites
-from evalstone.leaderboard.submission.checks import Policy, check_submission
-from evalstone.leaderboard.submission.choices import read_choices
-from evalstone.leaderboard.submission.hub_models import HubModels
-from evalstone.leaderboard.submission.sources import ModelMissing
+import assaymark
+from assaymark.errors import Unreachable
+from assaymark.leaderboard.board_files import board_of_suite, library_suites
+from assaymark.leaderboard.submission.checks import Policy, check_submission
+from assaymark.leaderboard.submission.choices import read_choices
+from assaymark.leaderboard.submission.hub_models import HubModels
+from assaymark.leaderboard.submission.sources import ModelMissing
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
-MODEL = Path(evalstone.__file__).parent / "library" / "demo_models" / "small"
+MODEL = Path(assaymark.__file__).parent / "library" / "demo_models" / "small"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BOARDS = {"gpt4all": board_of_suite(library_suites()["gpt4all"])}
 

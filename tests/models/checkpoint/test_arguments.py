@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import UnknownName, UsageError
-from evalstone.models.checkpoint.arguments import local_arguments, parse_arguments
+from assaymark.errors import UnknownName, UsageError
+from assaymark.models.checkpoint.arguments import local_arguments, parse_arguments
 
 
 @pytest.mark.parametrize(

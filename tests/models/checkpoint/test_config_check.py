@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import ModelUnavailable
-from evalstone.models.checkpoint.config_check import check_config, whole_number
-from evalstone.models.checkpoint.files import safetensors_header, weight_files
+from assaymark.errors import ModelUnavailable
+from assaymark.models.checkpoint.config_check import check_config, whole_number
+from assaymark.models.checkpoint.files import safetensors_header, weight_files
 
 
 def write_model(folder: Path, **changes: Any) -> Path:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import ModelUnavailable
-from evalstone.models.checkpoint import files
-from evalstone.models.checkpoint.arguments import local_arguments
-from evalstone.models.checkpoint.identity import count_parameters, find_folders, identify
-from evalstone.records import ModelIdentity
-from evalstone.settings import cache_folder
+from assaymark.errors import ModelUnavailable
+from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.arguments import local_arguments
+from assaymark.models.checkpoint.identity import count_parameters, find_folders, identify
+from assaymark.records import ModelIdentity
+from assaymark.settings import cache_folder
 from tests.models.local.test_local_model import MODELS, folder
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from evalstone.engine.options import EngineSettings
-from evalstone.errors import ModelUnavailable, UnknownName, UsageError
-from evalstone.models.checkpoint import files
-from evalstone.models.checkpoint.arguments import local_arguments
-from evalstone.models.create import arguments_of, create_model
-from evalstone.models.local.loaded import loaded_arguments
-from evalstone.models.local.local_model import LocalModel
-from evalstone.records import Output
+from assaymark.engine.options import EngineSettings
+from assaymark.errors import ModelUnavailable, UnknownName, UsageError
+from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.arguments import local_arguments
+from assaymark.models.create import arguments_of, create_model
+from assaymark.models.local.loaded import loaded_arguments
+from assaymark.models.local.local_model import LocalModel
+from assaymark.records import Output
 from tests.models.local.test_generation import folder
 from tests.models.local.test_local_model import answers, real_requests
 
@@ -170,7 +170,7 @@ def test_rope_settings_of_each_kind_of_layer_are_not_guessed(tmp_path: Path) -> 
     """If a model has rope settings for each kind of layer, rope_scaling is refused; other settings still work."""
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
-    from evalstone.engine.weights import load_model
+    from assaymark.engine.weights import load_model
 
     config = Gemma3TextConfig(
         vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,

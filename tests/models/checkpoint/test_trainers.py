@@ -13,12 +13,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from evalstone.engine.checkpoints.stored import INDEX
-from evalstone.errors import EvalstoneError, ModelUnavailable, UsageError
-from evalstone.models.language_model import load_model
+from assaymark.engine.checkpoints.stored import INDEX
+from assaymark.errors import AssaymarkError, ModelUnavailable, UsageError
+from assaymark.models.language_model import load_model
 from tests.models.checkpoint import trainers_files as write
 
-DEMO = Path(__file__).parents[3] / "src" / "evalstone" / "library" / "demo_models" / "small"
+DEMO = Path(__file__).parents[3] / "src" / "assaymark" / "library" / "demo_models" / "small"
 PROMPT, CHOICES = "Question: which of these is a colour?\nAnswer:", [" red", " a table", " seven of them"]
 
 
@@ -238,7 +238,7 @@ def test_what_is_wrong_is_said_in_one_line(name: str, message: str, tmp_path: Pa
     """Each kind of bad checkpoint is one clear line that names the tensor or the file."""
     folder = write.write_torchtune(DEMO, tmp_path / "model")
     damaged(name, folder)
-    with pytest.raises(EvalstoneError, match=message) as caught:
+    with pytest.raises(AssaymarkError, match=message) as caught:
         scores(folder)
     assert "\n" not in str(caught.value)
 

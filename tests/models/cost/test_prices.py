@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import evalstone
-from evalstone.errors import DataError, UsageError
-from evalstone.models.cost.prices import Price, find_price
-from evalstone.records import ModelIdentity
+import assaymark
+from assaymark.errors import DataError, UsageError
+from assaymark.models.cost.prices import Price, find_price
+from assaymark.records import ModelIdentity
 
-TABLE = Path(evalstone.__file__).parent / "models" / "cost" / "prices.yaml"
+TABLE = Path(assaymark.__file__).parent / "models" / "cost" / "prices.yaml"
 
 
 def named(name: str, kind: str = "openai-chat-completions") -> ModelIdentity:

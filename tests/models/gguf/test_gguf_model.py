@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import EvalstoneError, ModelUnavailable, PlanError, UnknownName, UsageError
-from evalstone.models.create import arguments_of, create_model
-from evalstone.models.language_model import load_model
-from evalstone.models.model import Model
-from evalstone.records import (
+from assaymark.errors import AssaymarkError, ModelUnavailable, PlanError, UnknownName, UsageError
+from assaymark.models.create import arguments_of, create_model
+from assaymark.models.language_model import load_model
+from assaymark.models.model import Model
+from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
     LoglikelihoodQuery,
@@ -135,7 +135,7 @@ def _bad(name: str, file: Path, folder: Path) -> dict[str, Any]:
     ],
 )
 def test_bad_input_is_one_line(
-    name: str, more: dict[str, Any], kind: type[EvalstoneError], message: str, file: Path, tmp_path: Path
+    name: str, more: dict[str, Any], kind: type[AssaymarkError], message: str, file: Path, tmp_path: Path
 ) -> None:
     """Each says what was found and what to give."""
     with pytest.raises(kind, match=message) as caught:

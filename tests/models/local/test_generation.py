@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import ModelError, UsageError
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.text.stops import StopFinder, final_text, stop_texts
-from evalstone.records import (
+from assaymark.errors import ModelError, UsageError
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.text.stops import StopFinder, final_text, stop_texts
+from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
     LoglikelihoodQuery,

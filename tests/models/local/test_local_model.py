@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import ModelUnavailable, UsageError
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.records import (
+from assaymark.errors import ModelUnavailable, UsageError
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.records import (
     LoglikelihoodQuery,
     Message,
     Output,
@@ -207,7 +207,7 @@ def test_keys_distinguish_models_and_dtypes() -> None:
 def test_the_identity_loads_nothing_heavy() -> None:
     """Identity and cache key need neither torch nor transformers."""
     code = (
-        "import sys; from evalstone.models.create import create_model; "
+        "import sys; from assaymark.models.create import create_model; "
         f"print(create_model('hf', 'pretrained={folder('stories260K')}').identity.max_length); "
         "print(sorted({'torch', 'transformers', 'numpy.testing'} & set(sys.modules)))"
     )
@@ -217,7 +217,7 @@ def test_the_identity_loads_nothing_heavy() -> None:
 
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests read in many small pieces get the outputs of one piece, up to float32 rounding."""
-    from evalstone.models.local import local_model as local
+    from assaymark.models.local import local_model as local
 
     whole = answers(opened("stories260K"), real_requests())
     monkeypatch.setattr(local, "chunks_of", lambda requests, **_: [[each] for each in requests])

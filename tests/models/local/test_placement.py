@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import ModelUnavailable, UsageError
-from evalstone.models.language_model import load_model
+from assaymark.errors import ModelUnavailable, UsageError
+from assaymark.models.language_model import load_model
 from tests.models.checkpoint import trainers_files as write
 from tests.models.checkpoint.test_trainers import DEMO, scores
 

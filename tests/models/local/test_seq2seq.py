@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from evalstone.errors import UsageError
-from evalstone.models.create import create_model
-from evalstone.models.language_model import load_model
-from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Request, RollingQuery, content_hash
+from assaymark.errors import UsageError
+from assaymark.models.create import create_model
+from assaymark.models.language_model import load_model
+from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Request, RollingQuery, content_hash
 from tests.models.checkpoint import trainers_files as write
 from tests.models.checkpoint.test_trainers import DEMO
 
@@ -132,7 +132,7 @@ def test_two_workers_give_the_same(folder: Path) -> None:
 
 def test_bad_input_is_one_line(folder: Path) -> None:
     """An unknown backend, a decoder-only model as seq2seq, and what needs whole distributions."""
-    from evalstone.models.local.token_moments import token_moments_of
+    from assaymark.models.local.token_moments import token_moments_of
 
     with pytest.raises(UsageError, match=r"backend=seq is unknown; expected default, causal or seq2seq"):
         load_model(str(folder), backend="seq")

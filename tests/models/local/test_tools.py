@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.api.demo import demo_model
-from evalstone.api.evaluate import evaluate
-from evalstone.errors import UsageError
-from evalstone.models.create import create_model
-from evalstone.records import Message, TextPart
+from assaymark.api.demo import demo_model
+from assaymark.api.evaluate import evaluate
+from assaymark.errors import UsageError
+from assaymark.models.create import create_model
+from assaymark.records import Message, TextPart
 
 pytest.importorskip("torch")
 HERMES = """{{ bos_token }}{% if tools %}<|system|>

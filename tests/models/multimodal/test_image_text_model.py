@@ -20,10 +20,10 @@ pytest.importorskip("transformers")
 
 import torch
 
-from evalstone.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
-from evalstone.models.create import arguments_of, create_model
-from evalstone.models.model import Model
-from evalstone.records import (
+from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
+from assaymark.models.create import arguments_of, create_model
+from assaymark.models.model import Model
+from assaymark.records import (
     GenerateQuery,
     GenerationSettings,
     ImagePart,
@@ -36,7 +36,7 @@ from evalstone.records import (
 )
 from tests.models.multimodal.tiny import picture, save_gemma3, save_llava
 
-DEMO = Path(__file__).parents[3] / "src" / "evalstone" / "library" / "demo_models" / "small"
+DEMO = Path(__file__).parents[3] / "src" / "assaymark" / "library" / "demo_models" / "small"
 CHOICES = (" a cat", " dog", "7", "8")
 GREEDY = GenerationSettings(max_tokens=9, stop=("\n\n",))
 
@@ -263,5 +263,5 @@ def test_without_pillow(llava: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Pillow one line names the extra."""
     monkeypatch.setitem(sys.modules, "PIL", None)
     model = create_model("hf-multimodal", {"pretrained": str(llava)})
-    with pytest.raises(MissingExtra, match=r"evalstone\[images\]"):
+    with pytest.raises(MissingExtra, match=r"assaymark\[images\]"):
         model.check()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import UnknownName, UsageError
-from evalstone.models.checkpoint.arguments import parse_arguments
-from evalstone.models.server.arguments import openai_arguments
+from assaymark.errors import UnknownName, UsageError
+from assaymark.models.checkpoint.arguments import parse_arguments
+from assaymark.models.server.arguments import openai_arguments
 
 URL = "http://localhost:8000/v1/completions"
 CHAT_URL = "http://localhost:8000/v1/chat/completions"

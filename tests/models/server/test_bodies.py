@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.models.server.arguments import openai_arguments
-from evalstone.models.server.bodies import ScoredPart, read_score, read_text, score_body, text_body
-from evalstone.models.server.failures import HttpFailure
-from evalstone.models.text.generation_prompts import GenerationInput
-from evalstone.records import GenerationSettings
+from assaymark.models.server.arguments import openai_arguments
+from assaymark.models.server.bodies import ScoredPart, read_score, read_text, score_body, text_body
+from assaymark.models.server.failures import HttpFailure
+from assaymark.models.text.generation_prompts import GenerationInput
+from assaymark.records import GenerationSettings
 
 Json = dict[str, Any]
 TOKENS = ["The", " sky", " is", " blue", "."]  # the last one was generated

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
-from evalstone.models.server.failures import failure_of_answer, failure_of_transport
+from assaymark.models.server.failures import failure_of_answer, failure_of_transport
 
 
 @pytest.mark.parametrize(

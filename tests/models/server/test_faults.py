@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.errors import ModelUnavailable, PlanError
-from evalstone.models.server.openai_compatible import OpenAIModel
-from evalstone.models.server.pace import RetryRules
+from assaymark.api.evaluate import evaluate
+from assaymark.errors import ModelUnavailable, PlanError
+from assaymark.models.server.openai_compatible import OpenAIModel
+from assaymark.models.server.pace import RetryRules
 from tests.conftest import ROOT
 
 pytest.importorskip("torch")
@@ -212,7 +212,7 @@ def test_an_interrupted_run_ends_at_once_and_resumes(server: TestServer, tmp_pat
     server.reset(slow=-1, slow_s=0.4)
     arguments = ",".join(f"{name}={value}" for name, value in model_args(server, num_concurrent=2).items())
     store = tmp_path / "store.sqlite"
-    command = [sys.executable, "-m", "evalstone", "run", "--model", "local-completions", "--model_args", arguments,
+    command = [sys.executable, "-m", "assaymark", "run", "--model", "local-completions", "--model_args", arguments,
                "--tasks", TASK, "--limit", "20", "--store", str(store), "--json"]  # fmt: skip
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while len(server.seen.bodies) < 9:

@@ -1,6 +1,6 @@
 """Letter choices scored by the first token's log-probabilities; our engine on the same weights is the oracle.
 
-The server is `evalstone host`, which computes the log-probabilities of the demo's model really.
+The server is `assaymark host`, which computes the log-probabilities of the demo's model really.
 """
 
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.planning import plan_run
-from evalstone.api.run import Run
-from evalstone.errors import PlanError, UsageError
-from evalstone.models.server.failures import HttpFailure
-from evalstone.models.server.first_token import FirstToken, FirstTokenTally, questions_of, read_first_token
-from evalstone.records import BOUND, FIRST_TOKEN, LoglikelihoodQuery, Output, Request, RollingQuery
+from assaymark.api.evaluate import evaluate
+from assaymark.api.planning import plan_run
+from assaymark.api.run import Run
+from assaymark.errors import PlanError, UsageError
+from assaymark.models.server.failures import HttpFailure
+from assaymark.models.server.first_token import FirstToken, FirstTokenTally, questions_of, read_first_token
+from assaymark.records import BOUND, FIRST_TOKEN, LoglikelihoodQuery, Output, Request, RollingQuery
 
 pytest.importorskip("torch")
-from evalstone.host.app import HostSettings
+from assaymark.host.app import HostSettings
 from tests.host.running import MODEL, NAME, hosting, local_model
 
 TASK = "demo_letters_nature"

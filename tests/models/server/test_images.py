@@ -12,11 +12,11 @@ pytest.importorskip("PIL")
 import pyarrow as pa
 from pyarrow import parquet
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.run import Run
-from evalstone.errors import PlanError
-from evalstone.models.create import create_model
-from evalstone.store import Store
+from assaymark.api.evaluate import evaluate
+from assaymark.api.run import Run
+from assaymark.errors import PlanError
+from assaymark.models.create import create_model
+from assaymark.store import Store
 from tests.models.server.image_server import ImageServer, serving
 from tests.pictures import digit, write_digits
 

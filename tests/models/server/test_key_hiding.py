@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.errors import ModelUnavailable, UsageError
-from evalstone.models.server.key_hiding import KeyHider
-from evalstone.store import Store
+from assaymark.api.evaluate import evaluate
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.errors import ModelUnavailable, UsageError
+from assaymark.models.server.key_hiding import KeyHider
+from assaymark.store import Store
 from tests.conftest import ROOT
 from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile
 
@@ -97,14 +97,14 @@ def test_a_key_is_nowhere_in_stored_data(
     kept = [*stored_texts(run.store), *run.remarks(), str(run), json.dumps(run.to_json(), default=str)]
     reports = [run.write_report(tmp_path / f"report.{ending}") for ending in ("html", "md")]
     reports += run.write_lm_eval_files(tmp_path / "lm", log_samples=True)
-    for name in ("run.evalstone", "run.csv", "run.json", "run.yaml", "run.md"):
+    for name in ("run.assaymark", "run.csv", "run.json", "run.yaml", "run.md"):
         assert main(["export", run.id, "-o", str(tmp_path / name)]) == 0
     kept += [path.read_text("utf-8") for path in (*reports, *tmp_path.glob("run.[cjym]*"))]
     run.store.close()
-    for path in (own_home / "store.sqlite", tmp_path / "run.evalstone"):
+    for path in (own_home / "store.sqlite", tmp_path / "run.assaymark"):
         with closing(sqlite3.connect(path)) as database:
             kept += list(database.iterdump())
-    shutil.copy(tmp_path / "run.evalstone", tmp_path / "copy")
+    shutil.copy(tmp_path / "run.assaymark", tmp_path / "copy")
     with Store.open(str(tmp_path / "copy")) as exported:
         kept += list(stored_texts(exported))
     kept.append(caplog.text)
@@ -135,7 +135,7 @@ def test_a_refused_key_is_not_shown_by_the_command(server: HostileServer, tmp_pa
     """A refused list of models with the key at the limit gives one line without it, in its own process."""
     server.models = Reply(f"{'x' * 191}{KEY}".encode(), 401, {"X-Echo": KEY})
     words = ",".join(f"{name}={value}" for name, value in arguments(server).items())
-    command = [sys.executable, "-m", "evalstone", "run", "--model", "local-chat-completions", "--model_args", words,
+    command = [sys.executable, "-m", "assaymark", "run", "--model", "local-chat-completions", "--model_args", words,
                "--tasks", "demo_sums", "--apply_chat_template", "--store", str(tmp_path / "s.db")]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 5

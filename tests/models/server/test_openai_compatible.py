@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.planning import plan_run
-from evalstone.errors import UsageError
-from evalstone.models.create import create_model
-from evalstone.records import Request, RollingQuery
+from assaymark.api.evaluate import evaluate
+from assaymark.api.planning import plan_run
+from assaymark.errors import UsageError
+from assaymark.models.create import create_model
+from assaymark.records import Request, RollingQuery
 
 pytest.importorskip("torch")
 from tests.models.server.behind_server import (

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from evalstone.errors import RateLimited, RequestRefused, ServerFailed
-from evalstone.models.server.failures import HttpFailure
-from evalstone.models.server.pace import MOST_REFUSED, Pace, Patience, RetryRules, Tries
+from assaymark.errors import RateLimited, RequestRefused, ServerFailed
+from assaymark.models.server.failures import HttpFailure
+from assaymark.models.server.pace import MOST_REFUSED, Pace, Patience, RetryRules, Tries
 
 LIMITED = HttpFailure(RateLimited, "429", was_accepted=False)
 FAILED = HttpFailure(ServerFailed, "500")

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from evalstone.errors import ModelUnavailable, UnknownName, UsageError
-from evalstone.models.server.arguments import openai_arguments
-from evalstone.models.server.failures import failure_of_answer
-from evalstone.models.server.openai_compatible import OpenAIModel
-from evalstone.models.server.pace import RetryRules
-from evalstone.models.server.providers import provider_of
-from evalstone.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
+from assaymark.errors import ModelUnavailable, UnknownName, UsageError
+from assaymark.models.server.arguments import openai_arguments
+from assaymark.models.server.failures import failure_of_answer
+from assaymark.models.server.openai_compatible import OpenAIModel
+from assaymark.models.server.pace import RetryRules
+from assaymark.models.server.providers import provider_of
+from assaymark.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 KEY = "test-key-0123456789"

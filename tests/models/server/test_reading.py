@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from evalstone.cli.main import main
-from evalstone.errors import UsageError
-from evalstone.models.server.arguments import openai_arguments
-from evalstone.models.server.failures import HttpFailure
-from evalstone.models.server.openai_compatible import OpenAIModel
-from evalstone.models.server.pace import RetryRules
-from evalstone.models.server.reading import ResponseBody, ResponseLimits, parse_json
-from evalstone.records import GenerateQuery, GenerationSettings, Output, Request
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.models.server.arguments import openai_arguments
+from assaymark.models.server.failures import HttpFailure
+from assaymark.models.server.openai_compatible import OpenAIModel
+from assaymark.models.server.pace import RetryRules
+from assaymark.models.server.reading import ResponseBody, ResponseLimits, parse_json
+from assaymark.records import GenerateQuery, GenerationSettings, Output, Request
 from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile, zeros
 
 RULES = RetryRules(attempts=2, budget_s=60.0, first_wait_s=0.01, longest_wait_s=0.02)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalstone.models.server.failures import failure_of_answer
+from assaymark.models.server.failures import failure_of_answer
 
 pytest.importorskip("torch")
 from tests.models.server.behind_server import answers, behind, choices, local, many, run_of, text_request

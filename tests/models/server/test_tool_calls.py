@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.evaluate import evaluate
-from evalstone.api.rescoring import RescoreOptions, rescore_run
-from evalstone.api.run import Run
-from evalstone.interop.export_samples import wrong_rows
-from evalstone.report.console import as_text
-from evalstone.report.views.samples import sample_to_json, sample_view
-from evalstone.store import Store
+from assaymark.api.evaluate import evaluate
+from assaymark.api.rescoring import RescoreOptions, rescore_run
+from assaymark.api.run import Run
+from assaymark.interop.export_samples import wrong_rows
+from assaymark.report.console import as_text
+from assaymark.report.views.samples import sample_to_json, sample_view
+from assaymark.store import Store
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 
 Json = dict[str, Any]

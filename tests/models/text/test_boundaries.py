@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalstone.models.text.boundaries import SplitRule, pattern_is_safe, split_rule
+from assaymark.models.text.boundaries import SplitRule, pattern_is_safe, split_rule
 from tests.models.text.tokenizers_for_tests import LLAMA3, MADE, QWEN2, load
 
 O200K = (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.limits import budget
-from evalstone.models.text.render import ChatRenderer
-from evalstone.records import Message, TextPart
+from assaymark.errors import UsageError
+from assaymark.limits import budget
+from assaymark.models.text.render import ChatRenderer
+from assaymark.records import Message, TextPart
 from tests.models.text.tokenizers_for_tests import load
 
 pytest.importorskip("transformers")

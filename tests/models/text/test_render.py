@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.models.text.render import ChatRenderer
-from evalstone.records import ImagePart, Message, TextPart
+from assaymark.errors import UsageError
+from assaymark.models.text.render import ChatRenderer
+from assaymark.records import ImagePart, Message, TextPart
 from tests.models.text.tokenizers_for_tests import load
 
 pytest.importorskip("transformers")

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstone.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, span_batch
-from evalstone.records import LoglikelihoodQuery, ModelIdentity, QueryKind, Request
+from assaymark.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, span_batch
+from assaymark.records import LoglikelihoodQuery, ModelIdentity, QueryKind, Request
 
 
 def span(name: str) -> Span:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.demo import demo_model
-from evalstone.models.text.tokenizer_facts import tokenizer_facts
+from assaymark.api.demo import demo_model
+from assaymark.models.text.tokenizer_facts import tokenizer_facts
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalstone.models.text.tokens import Encoder, Pair, rolling_windows
+from assaymark.models.text.tokens import Encoder, Pair, rolling_windows
 from tests.models.text.tokenizers_for_tests import MADE, REAL, load
 
 pytest.importorskip("transformers")

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from evalstone.api.demo import demo_model
-from evalstone.api.evaluate import evaluate
-from evalstone.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.vllm.arguments import vllm_arguments
-from evalstone.models.vllm.vllm_model import VllmModel
-from evalstone.records import LoglikelihoodQuery, Output
+from assaymark.api.demo import demo_model
+from assaymark.api.evaluate import evaluate
+from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.vllm.arguments import vllm_arguments
+from assaymark.models.vllm.vllm_model import VllmModel
+from assaymark.records import LoglikelihoodQuery, Output
 from tests.models.local.test_generation import STORY, folder, prompts, text_request
 from tests.models.local.test_generation import answers as texts_of
 from tests.models.local.test_local_model import answers, choices, real_requests, request
@@ -174,7 +174,7 @@ def test_a_missing_log_probability_may_be_retried(
 def test_without_vllm_the_error_contains_the_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """If vLLM is not installed nothing is loaded, and the message states how to install it."""
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'evalstone\[vllm\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'assaymark\[vllm\]'"):
         answers(by_vllm(), [request(0, STORY, *choices(" Lily"))])
 
 

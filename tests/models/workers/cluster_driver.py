@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evalstone.errors import ModelUnavailable
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.workers.pool import EnginePool
-from evalstone.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Output, Request
+from assaymark.errors import ModelUnavailable
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.workers.pool import EnginePool
+from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Output, Request
 
 PATIENCE_SECONDS = 150.0
 

@@ -18,24 +18,24 @@ from typing import Any
 import psutil
 import pytest
 
-import evalstone
-from evalstone.engine.options import EngineSettings
-from evalstone.errors import MissingExtra, ModelUnavailable, UsageError
-from evalstone.models.checkpoint.arguments import LocalArguments
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.text.tokenizer import TokenizerSource
-from evalstone.models.workers import cluster
-from evalstone.models.workers.cluster import Node, join, seats
-from evalstone.models.workers.cluster_links import SILENT_SECONDS
-from evalstone.models.workers.cluster_worker import PlacedModel
+import assaymark
+from assaymark.engine.options import EngineSettings
+from assaymark.errors import MissingExtra, ModelUnavailable, UsageError
+from assaymark.models.checkpoint.arguments import LocalArguments
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.text.tokenizer import TokenizerSource
+from assaymark.models.workers import cluster
+from assaymark.models.workers.cluster import Node, join, seats
+from assaymark.models.workers.cluster_links import SILENT_SECONDS
+from assaymark.models.workers.cluster_worker import PlacedModel
 from tests.models.workers.cluster_driver import answers, requests
 from tests.models.workers.cluster_of_two import TOO_BUSY, TRIES, free_ports
 
-MODEL = Path(evalstone.__file__).parent / "library" / "demo_models" / "small"
+MODEL = Path(assaymark.__file__).parent / "library" / "demo_models" / "small"
 
 needs_ray = pytest.mark.skipif(
-    find_spec("ray") is None, reason="ray is not installed: pip install 'evalstone[cluster]'"
+    find_spec("ray") is None, reason="ray is not installed: pip install 'assaymark[cluster]'"
 )
 
 
@@ -84,7 +84,7 @@ def test_a_missing_cluster_is_one_clear_line() -> None:
 def test_a_missing_ray_is_reported_with_its_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, the message contains the command that installs it."""
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'evalstone\[cluster\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'assaymark\[cluster\]'"):
         join("auto")
 
 
@@ -95,7 +95,7 @@ def placed(pretrained: str, content_hash: str | None = None, **changed: Any) -> 
 
 
 def test_a_machine_without_the_same_model_refuses(tmp_path: Path) -> None:
-    """A missing folder, another content and another version of Evalstone are reported before anything is loaded."""
+    """A missing folder, another content and another version of Assaymark are reported before anything is loaded."""
     with pytest.raises(ModelUnavailable, match="must be at the same path on every machine"):
         placed(str(tmp_path / "nothing")).order()
     with pytest.raises(ModelUnavailable, match=r"another model.*expected sha256:other"):

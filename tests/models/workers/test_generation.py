@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalstone.engine.generation import GenerationPrompt
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.workers.pool import EnginePool
-from evalstone.models.workers.ranges import GeneratedUnits, ranges_of_texts
-from evalstone.records import Output, Progress, Request
+from assaymark.engine.generation import GenerationPrompt
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.workers.pool import EnginePool
+from assaymark.models.workers.ranges import GeneratedUnits, ranges_of_texts
+from assaymark.records import Output, Progress, Request
 from tests.models.local.test_generation import STORY, answers, folder, prompts, text_request
 from tests.models.workers.test_pool import processes_of
 
@@ -108,8 +108,8 @@ def _after_a_kill(model: LocalModel) -> dict[tuple[str, int], Output]:
 
 DRIVER = """
 import sys
-from evalstone.models.create import create_model
-from evalstone.records import GenerateQuery, GenerationSettings, Request
+from assaymark.models.create import create_model
+from assaymark.records import GenerateQuery, GenerationSettings, Request
 
 model = create_model("hf", {"pretrained": sys.argv[1], "dtype": "float32", "device": "cpu"}, workers=2)
 drawn = GenerationSettings(max_tokens=400, do_sample=True, temperature=2.0, repeats=2000)

@@ -17,19 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalstone.engine.options import EngineSettings
-from evalstone.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
-from evalstone.engine.trie import build_trie, plan_trie
-from evalstone.errors import ModelUnavailable, PromptTooLong, UsageError
-from evalstone.models.create import create_model
-from evalstone.models.local.local_model import LocalModel
-from evalstone.models.text.spans import chunks_of
-from evalstone.models.text.tokenizer import TokenizerSource
-from evalstone.models.workers.links import WorkerLinks
-from evalstone.models.workers.pool import EnginePool
-from evalstone.models.workers.ranges import ranges_of
-from evalstone.models.workers.token_costs import TokenCosts
-from evalstone.records import Progress
+from assaymark.engine.options import EngineSettings
+from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
+from assaymark.engine.trie import build_trie, plan_trie
+from assaymark.errors import ModelUnavailable, PromptTooLong, UsageError
+from assaymark.models.create import create_model
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.text.spans import chunks_of
+from assaymark.models.text.tokenizer import TokenizerSource
+from assaymark.models.workers.links import WorkerLinks
+from assaymark.models.workers.pool import EnginePool
+from assaymark.models.workers.ranges import ranges_of
+from assaymark.models.workers.token_costs import TokenCosts
+from assaymark.records import Progress
 from tests.models.local.test_local_model import answers, folder, opened, real_requests
 
 SETTINGS = EngineSettings(dtype="float32", device="cpu", n_threads=1, attention="trie")
@@ -170,7 +170,7 @@ def test_overlapping_pieces_are_computed_and_counted_once(
     alone = answers(opened("stories260K"), real_requests())
     cut = partial(chunks_of, first=500, size=2_000)
     assert len(list(cut(real_requests()))) > 4
-    monkeypatch.setattr("evalstone.models.local.local_model.chunks_of", lambda requests, **_: cut(requests))
+    monkeypatch.setattr("assaymark.models.local.local_model.chunks_of", lambda requests, **_: cut(requests))
     reported: list[Progress] = []
     twice = [*real_requests(), *(replace(request, task="again") for request in real_requests())]
     outputs = list(two_workers.answer(twice, observe=reported.append))
@@ -229,9 +229,9 @@ def test_a_loaded_model_has_no_workers() -> None:
 
 RANK = """
 import json, sys
-from evalstone.models.workers.process import serve_if_launched
-from evalstone.models.create import create_model
-from evalstone.records import LoglikelihoodQuery, Request
+from assaymark.models.workers.process import serve_if_launched
+from assaymark.models.create import create_model
+from assaymark.records import LoglikelihoodQuery, Request
 
 if serve_if_launched():
     sys.exit(0)
@@ -266,7 +266,7 @@ def test_launched_processes_are_workers_of_one_run(tmp_path: Path, own_home: Pat
 def test_a_rank_without_work_ends_with_its_driver(own_home: Path, tmp_path: Path) -> None:
     """If rank 0 needs no model (everything is stored), the other ranks end when it does."""
     (tmp_path / "rank.py").write_text(
-        "import sys\nfrom evalstone.models.workers.process import serve_if_launched\nserve_if_launched()\n"
+        "import sys\nfrom assaymark.models.workers.process import serve_if_launched\nserve_if_launched()\n"
     )
     (tmp_path / "launcher.py").write_text(LAUNCHER)
     command = [sys.executable, str(tmp_path / "launcher.py"), str(tmp_path / "rank.py")]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.report.comparison.compare import compare_runs
-from evalstone.report.console import as_text
-from evalstone.report.evidence.records import (
+from assaymark.errors import UsageError
+from assaymark.report.comparison.compare import compare_runs
+from assaymark.report.console import as_text
+from assaymark.report.evidence.records import (
     GroupAggregate,
     GroupSummaryInput,
     MetricInput,
@@ -18,13 +18,13 @@ from evalstone.report.evidence.records import (
     ScoreRow,
     TaskSummaryInput,
 )
-from evalstone.report.views.comparison_tables import (
+from assaymark.report.views.comparison_tables import (
     comparison_markdown,
     comparison_table,
     comparison_to_json,
     flips_table,
 )
-from evalstone.statistics.mcnemar import mcnemar_exact
+from assaymark.statistics.mcnemar import mcnemar_exact
 from tests.report.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
 

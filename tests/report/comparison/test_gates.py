@@ -4,12 +4,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from evalstone.errors import UnknownName, UsageError
-from evalstone.report.comparison.compare import compare_runs
-from evalstone.report.comparison.gates import check_gates, junit_xml, parse_gate
-from evalstone.report.comparison.records import Comparison
-from evalstone.report.evidence.records import RunEvidence, ScoreRow
-from evalstone.statistics.paired import non_inferiority
+from assaymark.errors import UnknownName, UsageError
+from assaymark.report.comparison.compare import compare_runs
+from assaymark.report.comparison.gates import check_gates, junit_xml, parse_gate
+from assaymark.report.comparison.records import Comparison
+from assaymark.report.evidence.records import RunEvidence, ScoreRow
+from assaymark.statistics.paired import non_inferiority
 from tests.report.made import PERPLEXITY, choice_rows, task_of
 
 

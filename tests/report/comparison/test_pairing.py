@@ -2,11 +2,11 @@
 
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.options.shared import PROMPT_STYLE
-from evalstone.report.comparison.pairing import pair_task
-from evalstone.report.evidence.records import MetricInput, RunEvidence
-from evalstone.scoring.metrics import METRICS, is_right_or_wrong
+from assaymark.errors import UsageError
+from assaymark.options.shared import PROMPT_STYLE
+from assaymark.report.comparison.pairing import pair_task
+from assaymark.report.evidence.records import MetricInput, RunEvidence
+from assaymark.scoring.metrics import METRICS, is_right_or_wrong
 from tests.report.made import choice_rows, task_of
 
 

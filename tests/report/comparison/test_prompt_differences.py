@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import evalstone
-from evalstone.cli.main import cli
-from evalstone.records import LoglikelihoodQuery, Output, Request
-from evalstone.report.comparison.prompt_differences import TaskDifferences, differing_pieces, prompt_differences
-from evalstone.store.rows import SampleRecord
+import assaymark
+from assaymark.cli.main import cli
+from assaymark.records import LoglikelihoodQuery, Output, Request
+from assaymark.report.comparison.prompt_differences import TaskDifferences, differing_pieces, prompt_differences
+from assaymark.store.rows import SampleRecord
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 
@@ -74,7 +74,7 @@ def runs(tmp_path: Path) -> tuple[str, str]:
     rows = [{"question": f"{i}?", "choices": ["a", "b"], "answer": i % 2} for i in range(6)]
     write_rows(tmp_path, rows, [{**row, "question": f"shot {row['question']}"} for row in rows])
     path = str(write_task(tmp_path, task_spec("small")))
-    made = [evalstone.evaluate("fake", path, num_fewshot=shots) for shots in (0, 1)]
+    made = [assaymark.evaluate("fake", path, num_fewshot=shots) for shots in (0, 1)]
     return made[0].short_id, made[1].short_id
 
 

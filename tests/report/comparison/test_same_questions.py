@@ -1,7 +1,7 @@
 """Matching of samples with another tool's log: by their words; uncertain matches are excluded."""
 
-from evalstone.report.comparison.questions import Question
-from evalstone.report.comparison.same_questions import same_questions
+from assaymark.report.comparison.questions import Question
+from assaymark.report.comparison.same_questions import same_questions
 
 COLOURS = ("red", "blue")
 

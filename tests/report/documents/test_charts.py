@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evalstone.errors import MissingExtra
-from evalstone.report.documents import charts
-from evalstone.report.documents.charts import (
+from assaymark.errors import MissingExtra
+from assaymark.report.documents import charts
+from assaymark.report.documents.charts import (
     COLOURS,
     NOT_SIGNIFICANT,
     TALLEST,
@@ -21,7 +21,7 @@ from evalstone.report.documents.charts import (
     interval_charts,
     to_svg,
 )
-from evalstone.statistics.calibration import calibration_error
+from assaymark.statistics.calibration import calibration_error
 
 drawn = pytest.mark.skipif(not can_draw(), reason="the extra 'charts' is not installed")
 
@@ -156,7 +156,7 @@ def test_without_the_extra_the_message_has_the_line_that_installs_it(monkeypatch
     import sys
 
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'evalstone\[charts\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'assaymark\[charts\]'"):
         interval_charts(points(1))
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     assert not can_draw()

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from evalstone.errors import UsageError
-from evalstone.models.fake import FakeModel
-from evalstone.report.documents import charts
-from evalstone.report.documents.blocks import Bullets, Example, Figure, Heading, Paragraph
-from evalstone.report.documents.charts import can_draw
-from evalstone.report.documents.contents import ReportContents, report_contents
-from evalstone.report.documents.document import CHARTS_MISSING, document_blocks, write_document
-from evalstone.report.documents.print_pdf import find_browser
-from evalstone.report.evidence.from_store import save_summary
-from evalstone.report.numbers import shown_value
-from evalstone.report.views.layout import table_rows
-from evalstone.runner.execute import execute
-from evalstone.runner.plan import RunOptions, prepare
-from evalstone.store import Store
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.errors import UsageError
+from assaymark.models.fake import FakeModel
+from assaymark.report.documents import charts
+from assaymark.report.documents.blocks import Bullets, Example, Figure, Heading, Paragraph
+from assaymark.report.documents.charts import can_draw
+from assaymark.report.documents.contents import ReportContents, report_contents
+from assaymark.report.documents.document import CHARTS_MISSING, document_blocks, write_document
+from assaymark.report.documents.print_pdf import find_browser
+from assaymark.report.evidence.from_store import save_summary
+from assaymark.report.numbers import shown_value
+from assaymark.report.views.layout import table_rows
+from assaymark.runner.execute import execute
+from assaymark.runner.plan import RunOptions, prepare
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 
 TASKS = ("demo_letters", "demo_yesno", "demo_stories")
 LIMIT = 40
@@ -195,7 +195,7 @@ def test_without_the_extra_a_report_has_no_charts_and_says_so(
     blocks = document_blocks(one)
     assert not [block for block in blocks if isinstance(block, Figure)]
     assert blocks[-1] == Paragraph(CHARTS_MISSING, "facts")
-    assert "pip install &#x27;evalstone[charts]&#x27;" in page_of(one, tmp_path)
+    assert "pip install &#x27;assaymark[charts]&#x27;" in page_of(one, tmp_path)
 
 
 def test_limitations_mention_a_limit_on_samples(one: ReportContents) -> None:
@@ -228,6 +228,6 @@ def test_without_a_browser_the_message_has_a_remedy(
     one: ReportContents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The error names the missing browser and an alternative."""
-    monkeypatch.setenv("EVALSTONE_BROWSER", "/nowhere/browser")
+    monkeypatch.setenv("ASSAYMARK_BROWSER", "/nowhere/browser")
     with pytest.raises(UsageError, match=r"'/nowhere/browser', which is not a program; .*write report\.html"):
         write_document(tmp_path / "report.pdf", one)

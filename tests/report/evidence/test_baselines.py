@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from evalstone.records import Estimate
-from evalstone.report.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
-from evalstone.report.evidence.records import RunView, ScoreRow
-from evalstone.report.views.baselines_table import baseline_cells, baseline_notes, baseline_rows
-from evalstone.report.views.layout import table_rows
+from assaymark.records import Estimate
+from assaymark.report.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
+from assaymark.report.evidence.records import RunView, ScoreRow
+from assaymark.report.views.baselines_table import baseline_cells, baseline_notes, baseline_rows
+from assaymark.report.views.layout import table_rows
 
 
 def row(task: str, index: int, gold: int, choices: tuple[str, ...] = ("no", "yes")) -> ScoreRow:

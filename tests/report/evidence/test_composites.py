@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import Estimate
-from evalstone.report.console import as_text
-from evalstone.report.evidence.composites import (
+from assaymark.records import Estimate
+from assaymark.report.console import as_text
+from assaymark.report.evidence.composites import (
     SuiteRows,
     composite_estimates,
     composite_lines,
@@ -18,12 +18,12 @@ from evalstone.report.evidence.composites import (
     suite_facts,
     suites_from,
 )
-from evalstone.report.evidence.records import MetricInput, RunView, ScoreRow
-from evalstone.report.evidence.summarise import summarise
-from evalstone.report.views.tables import run_table
-from evalstone.statistics.groups import macro_stderr
-from evalstone.tasks.suites import ChosenSuite, suite_from
-from evalstone.tasks.task import Selection
+from assaymark.report.evidence.records import MetricInput, RunView, ScoreRow
+from assaymark.report.evidence.summarise import summarise
+from assaymark.report.views.tables import run_table
+from assaymark.statistics.groups import macro_stderr
+from assaymark.tasks.suites import ChosenSuite, suite_from
+from assaymark.tasks.task import Selection
 from tests.report.made import choice_rows, plain_rows, task_of
 
 A = [1.0] * 30 + [0.0] * 10

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from evalstone.errors import UnknownName
-from evalstone.models.fake import FakeModel
-from evalstone.report.comparison.compare import compare_runs
-from evalstone.report.console import as_text
-from evalstone.report.evidence.from_store import find_estimate, run_evidence, run_view, save_summary
-from evalstone.report.evidence.stored_samples import is_wrong, wrong_samples
-from evalstone.report.views.run_list import run_list_table, runs_to_json
-from evalstone.report.views.samples import sample_to_json, sample_view
-from evalstone.report.views.tables import run_table
-from evalstone.runner.execute import execute
-from evalstone.runner.plan import RunOptions, prepare
-from evalstone.store import Store
-from evalstone.tasks.bound import BindOptions
-from evalstone.tasks.catalog import Catalog
+from assaymark.errors import UnknownName
+from assaymark.models.fake import FakeModel
+from assaymark.report.comparison.compare import compare_runs
+from assaymark.report.console import as_text
+from assaymark.report.evidence.from_store import find_estimate, run_evidence, run_view, save_summary
+from assaymark.report.evidence.stored_samples import is_wrong, wrong_samples
+from assaymark.report.views.run_list import run_list_table, runs_to_json
+from assaymark.report.views.samples import sample_to_json, sample_view
+from assaymark.report.views.tables import run_table
+from assaymark.runner.execute import execute
+from assaymark.runner.plan import RunOptions, prepare
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
 
 TASKS = ("demo_letters", "demo_yesno", "demo_stories")
 LIMIT = 12

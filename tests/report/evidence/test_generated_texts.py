@@ -1,6 +1,6 @@
 """Lines about lengths and ends of generated answers."""
 
-from evalstone.report.evidence.generated_texts import TurnAnswers, generated_lines
+from assaymark.report.evidence.generated_texts import TurnAnswers, generated_lines
 
 
 def answers(n_tasks: int) -> list[TurnAnswers]:

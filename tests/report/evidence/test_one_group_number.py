@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import evalstone
-from evalstone.api.run import Run
-from evalstone.cli.main import main
-from evalstone.models.fake import FakeModel
+import assaymark
+from assaymark.api.run import Run
+from assaymark.cli.main import main
+from assaymark.models.fake import FakeModel
 
 CHOICES: dict[str, Any] = {
     "output_type": "multiple_choice",
@@ -54,7 +54,7 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
     write_folder(tmp_path)
     names = ["by_task", "by_size", "single"]
     models = [FakeModel(seed=seed) for seed in (1, 2)]
-    first, second = (evalstone.evaluate(model, names, include_path=[tmp_path]) for model in models)
+    first, second = (assaymark.evaluate(model, names, include_path=[tmp_path]) for model in models)
     return first, second
 
 
@@ -73,7 +73,7 @@ def test_a_group_has_one_number(
     group: str, runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A task with another metric in the group does not change the group's score, wherever it is shown."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'evalstone[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
     first, second = runs
     place = first.store.url.removeprefix("sqlite:///")
     expected = [by_lm_evals_rule(run, group) for run in runs]

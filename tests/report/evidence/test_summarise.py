@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from evalstone.report.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
-from evalstone.report.evidence.summarise import summarise
-from evalstone.report.views.layout import table_rows
-from evalstone.report.views.tables import note_lines
-from evalstone.statistics.intervals import wilson
+from assaymark.report.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, RunView, ScoreRow
+from assaymark.report.evidence.summarise import summarise
+from assaymark.report.views.layout import table_rows
+from assaymark.report.views.tables import note_lines
+from assaymark.statistics.intervals import wilson
 from tests.report.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
 

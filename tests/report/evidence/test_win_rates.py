@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from evalstone.report.evidence.composites import SuiteRows, composite_estimates, composite_lines
-from evalstone.report.evidence.records import RunView, ScoreRow
-from evalstone.report.evidence.summarise import summarise
-from evalstone.report.evidence.win_rates import (
+from assaymark.report.evidence.composites import SuiteRows, composite_estimates, composite_lines
+from assaymark.report.evidence.records import RunView, ScoreRow
+from assaymark.report.evidence.summarise import summarise
+from assaymark.report.evidence.win_rates import (
     BoardRun,
     win_rate_lines,
     win_rates,
     win_rates_markdown,
     win_rates_to_json,
 )
-from evalstone.tasks.suites import ChosenSuite, suite_from
+from assaymark.tasks.suites import ChosenSuite, suite_from
 from tests.report.made import plain_rows, task_of
 
 SUITE = suite_from(
@@ -83,7 +83,7 @@ def test_one_run_names_the_command_for_win_rates() -> None:
     list(rows.watch(alone.rows))
     composites = composite_estimates([CHOSEN], rows, alone.estimates)
     (line,) = composite_lines([RunView("x", "1", composites)])
-    assert "no composite, a win rate is among several runs: evalstone compare RUN RUN" in line
+    assert "no composite, a win rate is among several runs: assaymark compare RUN RUN" in line
 
 
 def test_other_suites_have_none() -> None:

@@ -1,8 +1,8 @@
 """Display of one stored sample."""
 
-from evalstone.records import LoglikelihoodQuery, Request
-from evalstone.report.views.samples import shown_choices
-from evalstone.store.rows import SampleRecord
+from assaymark.records import LoglikelihoodQuery, Request
+from assaymark.report.views.samples import shown_choices
+from assaymark.store.rows import SampleRecord
 
 SHOT = "The trophy does not fit into the suitcase because the trophy is too big.\n\n"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from evalstone.records import Estimate
-from evalstone.report.console import as_text
-from evalstone.report.evidence.records import RunView
-from evalstone.report.numbers import four_digits, shown_interval, shown_p, shown_value
-from evalstone.report.views.layout import table_rows
-from evalstone.report.views.subjects import subject_table, weak_subjects
-from evalstone.report.views.tables import run_table, to_json
+from assaymark.records import Estimate
+from assaymark.report.console import as_text
+from assaymark.report.evidence.records import RunView
+from assaymark.report.numbers import four_digits, shown_interval, shown_p, shown_value
+from assaymark.report.views.layout import table_rows
+from assaymark.report.views.subjects import subject_table, weak_subjects
+from assaymark.report.views.tables import run_table, to_json
 from tests.report.made import estimate_of
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstone.errors import MalformedSample, UnknownName
-from evalstone.scoring.instructions.checks import CHECKS
-from evalstone.scoring.instructions.ifeval import follows, loose_versions, score_ifeval
+from assaymark.errors import MalformedSample, UnknownName
+from assaymark.scoring.instructions.checks import CHECKS
+from assaymark.scoring.instructions.ifeval import follows, loose_versions, score_ifeval
 
 EXAMPLES: list[tuple[str, dict[str, Any], str, str]] = [
     ("keywords:existence", {"keywords": ["Fox", "run"]}, "foxes RUN", "foxes walk"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalstone.scoring.instructions.text_units import (
+from assaymark.scoring.instructions.text_units import (
     count_capital_tokens,
     count_sentences,
     count_words,

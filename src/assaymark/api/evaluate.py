@@ -1,0 +1,79 @@
+"""`evaluate`: evaluate a model on tasks and store the run with its estimates."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+from assaymark.api.run import Run
+from assaymark.errors import UsageError
+from assaymark.models.lending import gives_back, is_loaded
+from assaymark.models.workers.process import serve_if_launched
+from assaymark.runner.costs import bill_for
+from assaymark.runner.evaluate_options import EvaluateOptions
+from assaymark.runner.execute import execute
+from assaymark.runner.opening import no_notice
+from assaymark.runner.plan import render_of
+from assaymark.runner.prepare import idle_gen_kwargs, open_store, prepare_run
+
+__all__ = ["evaluate", "first_prompts"]
+
+
+@gives_back
+def evaluate(model: Any, tasks: str | Sequence[str] = (), **options: Unpack[EvaluateOptions]) -> Run:
+    """Evaluate a model on benchmarks and return the stored run.
+
+    The same call continues an interrupted run, or returns the finished one: no stored response is requested again.
+    Responses are stored within half a second of their arrival. After a kill or a power failure, requests that were in
+    flight or not yet stored are sent again, as are those that failed for a temporary reason.
+
+    Args:
+        model: a folder or hub id of a causal LM; the name of a kind of model ("hf", "fake"), with `model_args`; a
+            pair (transformers model, tokenizer) already loaded, or the model with `tokenizer=`; or what `load_model`
+            returned. A loaded model is unchanged afterwards, also after an exception.
+        tasks: names, groups, suites, globs or task files, in a list or separated by commas.
+        options: see `EvaluateOptions`.
+
+    Raises: UsageError, DataError, StoreError, ModelError (see `assaymark.errors`).
+    """
+    # Under torchrun all processes but the first serve the first one's run. In a training loop each process has a
+    # loaded model and evaluates by itself.
+    if not is_loaded(model) and serve_if_launched():
+        raise SystemExit(0)
+    store = open_store(options)
+    opened, prepared = prepare_run(model, tasks, options)
+    max_cost = options.get("max_cost")
+    bill = bill_for(opened, options.get("price"), options.get("prices"), max_cost)
+    if options.get("question_blind") and max_cost is not None:
+        raise UsageError("max_cost does not limit the question-blind baseline; omit one of them")
+    notify = options.get("notify") or no_notice
+    for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
+        notify(line)
+    result = execute(
+        replace(prepared, options=replace(prepared.options, bill=bill)),
+        opened,
+        store,
+        observe=options.get("observe"),
+        command=options.get("command"),
+        wait=options.get("wait") is not False,
+        notify=notify,
+    )
+    run = Run(store, result.run_id, result, prepared.selection.notes)
+    run.summarise(prepared)
+    if options.get("question_blind"):
+        from assaymark.api.baselines import add_question_blind
+
+        add_question_blind(run, opened, prepared, notify)
+    return run
+
+
+@gives_back
+def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
+    """Return each task's name and the exact text of its first prompt."""
+    opened, prepared = prepare_run(model, tasks, options)
+    render = render_of(opened)
+    found: list[tuple[str, str]] = []
+    for bound in prepared.bound:
+        sample = next(iter(bound.samples()), None)
+        if sample is not None:
+            found.append((bound.plan.name, bound.request(sample, render).prompt))
+    return found

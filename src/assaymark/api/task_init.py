@@ -1,0 +1,104 @@
+"""Write the task file of a user's rows: what was guessed about them, to be edited, or worded like another task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assaymark.drafts import write_whole
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
+from assaymark.settings import data_folder
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.new_task_files import NewTask, file_text, new_task
+from assaymark.tasks.own_rows import OwnData
+
+__all__ = ["InitOptions", "WrittenTask", "init_task"]
+
+GUIDE = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/task_guide.md"
+
+
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    """What to write, and where."""
+
+    name: str = ""  # of the task; empty: after the source
+    like: str = ""  # a task or group whose prompt and settings it gets
+    fewshot: Path | None = None  # a file with the examples of the prompt
+    output: Path | None = None  # None: NAME.yaml beside a file of rows, else in the current folder
+    data_dir: Path | None = None
+    skip_bad_rows: bool = False
+    include_path: Sequence[str | Path] = ()  # folders with further tasks that it may be like
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTask:
+    """The files that were written."""
+
+    task: str
+    file: Path
+    guess: str
+    group: str | None = None
+    group_file: Path | None = None
+
+    def lines(self) -> list[str]:
+        """Return what was guessed, what was written and how to go on."""
+        written = [str(path) for path in (self.file, self.group_file) if path is not None]
+        lines = [self.guess, f"wrote {' and '.join(written)}", f"check it: assaymark task check {self.file}"]
+        if self.group_file is not None:
+            lines.append(
+                f"with its group, whose average has one subject more than the published one: --tasks {self.group_file}"
+            )
+        return lines
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return names and paths with stable keys."""
+        group_file = None if self.group_file is None else str(self.group_file)
+        return {"task": self.task, "file": str(self.file), "guess": self.guess, "group": self.group,
+                "group_file": group_file}  # fmt: skip
+
+
+def init_task(source: str, options: InitOptions) -> WrittenTask:
+    """Write the task file of a file of rows, a folder of them or a data set of the Hub, and its group's.
+
+    Raises: UsageError for a file that exists already or cannot be written; as `new_task_files.new_task`.
+    """
+    path = Path(source).expanduser()
+    folder = options.output.parent if options.output else path.parent if path.is_file() else Path()
+    own = OwnData(data_folder(options.data_dir), skip_bad_rows=options.skip_bad_rows)
+    catalog = Catalog.open([Path(each).expanduser() for each in options.include_path])
+    made = new_task(source, own, folder, catalog, name=options.name, like=options.like, fewshot=options.fewshot)
+    name = str(made.task["task"])
+    file = options.output or folder / f"{name}.yaml"
+    group_file = None if made.group is None else file.with_name(f"{made.group['group']}.yaml")
+    for one in (file, group_file):
+        if one is not None and one.exists():
+            raise UsageError(f"{one} exists already; remove it, or write elsewhere with --output FILE")
+    try:
+        write_whole(file, file_text(made.task, _comments(source, made, file)))
+        if made.group is not None and group_file is not None:
+            write_whole(group_file, file_text(made.group, _group_comments(made)))
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
+    return WrittenTask(name, file, made.guess, None if made.group is None else str(made.group["group"]), group_file)
+
+
+def _comments(source: str, made: NewTask, file: Path) -> list[str]:
+    like = made.task["metadata"].get("like")
+    same = made.task["fewshot_split"] == made.task["test_split"]
+    return [
+        f"Made of {source}: {made.guess}.",
+        *([f"Prompt, examples and metrics are those of {like}."] if like else []),
+        *(["Few-shot examples are drawn from the evaluated rows; others: data_files, fewshot_split"] if same else []),
+        f"Check it: assaymark task check {file.name}",
+        f"Run it:   assaymark run --model_args pretrained=DIR --tasks {file.name}",
+        "To leave out rows that cannot be read, and count them, add: skip_bad_rows: true",
+        f"All keys: {GUIDE}",
+    ]
+
+
+def _group_comments(made: NewTask) -> list[str]:
+    known, own = (made.group or {})["task"]
+    return [
+        f"{known} and {own} in one average, with one subject more than the published benchmark.",
+        f"Only the value of {known}, which is shown below it, is comparable with published ones.",
+    ]

@@ -1,0 +1,150 @@
+"""Votes on battles: who may vote now, the one vote of a battle, and when ratings are published."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from assaymark.arena.voters import DAY, VoteLimits, refusal
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store import Store
+from assaymark.store.arena_rows import BattleRow, NewVote, VoteRow
+
+__all__ = ["CHOICES", "MARKS", "Ballots", "Publishing", "Refused", "Shown", "Voter", "check_vote", "shown_battle"]
+
+CHOICES = ("a", "b", "tie", "both_bad")
+MARKS = ("acceptable", "poor")
+
+
+class Refused(UsageError):
+    """A vote or battle that a limit does not allow now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """Keyed hashes of a visitor and of his network address."""
+
+    voter: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """When votes become visible in ratings: after so many, or so many seconds if there are at least a few."""
+
+    votes: int = 50
+    seconds: float = 600.0
+    fewest: int = 10  # new votes in a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a voter sees of a battle. `models` and `choice` are None while it is open."""
+
+    token: str
+    state: str  # open | voted
+    prompt: str | None
+    answer_a: str | None
+    answer_b: str | None
+    models: tuple[str, str] | None = None
+    choice: str | None = None
+    marks: tuple[str | None, str | None] | None = None
+    is_counted: bool | None = None  # of the vote
+
+
+@dataclass(eq=False)
+class Ballots:
+    """The votes of one store. `clock`: seconds since 1970."""
+
+    store: Store
+    limits: VoteLimits = field(default_factory=VoteLimits)
+    publishing: Publishing = field(default_factory=Publishing)
+    clock: Callable[[], float] = time.time
+
+    def check(self, voter: Voter, *, is_vote: bool) -> None:
+        """Raises: Refused if a limit does not allow the voter a vote now, or a battle that he could vote on later."""
+        now = self.clock()
+        activity = self.store.arena.activity(voter.voter, voter.origin, now - DAY)
+        of_now = activity if is_vote else (*activity[:3], None)  # the pause is between votes
+        if (reason := refusal(of_now, self.limits, now)) is not None:
+            raise Refused(reason)
+
+    def show(self, voter: Voter, token: str) -> Shown:
+        """Return a battle of this voter.
+
+        Raises: UnknownName if there is none with this token, or it is another voter's.
+        """
+        return shown_battle(self._own(voter, token), self.store.arena.vote_of(token))
+
+    def vote(
+        self,
+        voter: Voter,
+        token: str,
+        choice: str,
+        key: str,
+        marks: tuple[str | None, str | None] = (None, None),
+        *,
+        is_counted: bool = True,
+    ) -> Shown:
+        """Store the voter's vote on his battle, and return the battle with the models' names.
+
+        Args:
+            voter: who votes.
+            token: of the battle.
+            choice: one of CHOICES.
+            key: the idempotency key: sending the same vote again with the same key changes nothing.
+            marks: one of MARKS or None, of answer A and of answer B.
+            is_counted: False: stored, and left out of ratings, as all votes of the named mode are.
+
+        Raises: UnknownName; UsageError for another choice; AlreadyVoted for another vote on the battle; Refused over a
+            limit.
+        """
+        check_vote(choice, key, marks)
+        battle, now, log = self._own(voter, token), self.clock(), self.store.arena
+        if log.vote_of(token) is None:
+            self.check(voter, is_vote=True)
+        counts = is_counted and battle.mode == "anonymous"
+        stored = log.append(NewVote(token, key, now, choice, *marks, is_counted=counts))
+        self.publish_due(now)
+        return shown_battle(battle, stored)
+
+    def publish_due(self, now: float) -> None:
+        """Publish the votes so far if a batch is due, so that no single vote is seen in the ratings."""
+        log = self.store.arena
+        head, last = log.head().sequence, log.last_batch()
+        n_new = head - (last.sequence if last else 0)
+        is_late = last is not None and now - last.published_at >= self.publishing.seconds
+        if n_new >= self.publishing.votes or (is_late and n_new >= self.publishing.fewest):
+            log.publish(head, now)
+
+    def _own(self, voter: Voter, token: str) -> BattleRow:
+        found = self.store.arena.battle(token)
+        if found is None or found.voter != voter.voter:
+            raise UnknownName(
+                "battle",
+                token[:20],
+                remedy="a battle can be seen by its voter only, and a live "
+                "one without a vote ends when the server restarts; begin a new one",
+            )
+        return found
+
+
+def check_vote(choice: str, key: str, marks: tuple[str | None, str | None]) -> None:
+    """Raises: UsageError for anything that is not a vote."""
+    if choice not in CHOICES or any(mark not in {None, *MARKS} for mark in marks):
+        raise UsageError(f"'{choice}' with marks {marks} is not a vote; expected {', '.join(CHOICES)}")
+    if not 1 <= len(key) <= 64:
+        raise UsageError("the idempotency key has no characters or more than 64; expected 1 to 64")
+
+
+def shown_battle(battle: BattleRow, vote: VoteRow | None) -> Shown:
+    """Return what the voter sees of a stored battle."""
+    seen = Shown(battle.token, "open", battle.prompt, battle.answer_a, battle.answer_b)
+    if vote is None:
+        return seen
+    return Shown(
+        *(seen.token, "voted", seen.prompt, seen.answer_a, seen.answer_b),
+        models=(battle.model_a, battle.model_b),
+        choice=vote.choice,
+        marks=(vote.mark_a, vote.mark_b),
+        is_counted=vote.is_counted,
+    )

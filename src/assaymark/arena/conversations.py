@@ -1,0 +1,110 @@
+"""The conversations of live battles, stored as hidden runs: one run for each side, one request for each turn.
+
+Nobody who reads the store without a reason sees them (`store.visibility`), and each can be removed alone, so that what
+a voter wrote can be erased.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from assaymark.arena.plain_prompts import STOP, transcript
+from assaymark.errors import StoreError
+from assaymark.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
+from assaymark.records.plans import ModelIdentity, RunPlan, TaskPlan
+from assaymark.store import Store
+
+__all__ = ["Turn", "conversation_plan", "erase_battle", "messages_of", "store_conversation"]
+
+TASK = "arena_battle"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question with both answers."""
+
+    question: str
+    answer_a: str
+    answer_b: str
+
+    def answer(self, side: int) -> str:
+        """Return the answer of side 0 (A) or 1 (B)."""
+        return self.answer_b if side else self.answer_a
+
+
+def messages_of(turns: Sequence[Turn], side: int, question: str | None = None) -> list[dict[str, str]]:
+    """Return the conversation of one side as role and content, optionally with a question that is not answered."""
+    found = []
+    for turn in turns:
+        found += [{"role": "user", "content": turn.question}, {"role": "assistant", "content": turn.answer(side)}]
+    return [*found, {"role": "user", "content": question}] if question is not None else found
+
+
+def conversation_plan(model: str, token: str, side: int) -> RunPlan:
+    """Return the plan of one side of a battle; model, token and side alone decide its key."""
+    identity = ModelIdentity(
+        model, "endpoint", None, None, None, dtype="unknown", numerics="unknown", options=(("name", model),)
+    )
+    version = sha256(f"{token}\x1f{side}".encode()).hexdigest()
+    task = TaskPlan(TASK, "1", version, version, num_fewshot=0, n_samples=1)
+    return RunPlan(identity, "arena", (task,), apply_chat_template=True)
+
+
+def store_conversation(
+    store: Store,
+    token: str,
+    models: tuple[str, str],
+    turns: Sequence[Turn],
+    settings: GenerationSettings,
+    base_models: frozenset[str] = frozenset(),
+) -> None:
+    """Store both sides of a battle as hidden runs; storing them again changes nothing.
+
+    A request has the messages that were sent; of base models the plain transcript.
+
+    Raises: StoreError if `store` was not opened with `hidden_for`, or cannot be written.
+    """
+    for side, model in enumerate(models):
+        opened = store.open_run(conversation_plan(model, token, side), facts={}, command="arena serve", hidden=True)
+        if opened.is_complete:
+            continue
+        is_base = model in base_models
+        requests = [_request(turns, side, number, settings, is_base=is_base) for number in range(len(turns))]
+        outputs = [Output(one.id, 0, text=turn.answer(side)) for one, turn in zip(requests, turns, strict=True)]
+        try:
+            store.add_requests(opened.run_id, requests)
+            store.add(opened.run_id, opened.attempt_id, outputs)
+            store.close_run(opened.run_id, opened.attempt_id, "finished")
+        except StoreError:
+            store.abandon_run(opened.run_id)
+            raise
+
+
+def _request(turns: Sequence[Turn], side: int, number: int, settings: GenerationSettings, *, is_base: bool) -> Request:
+    question = turns[number].question
+    said = messages_of(turns[:number], side, question)
+    messages = tuple(
+        Message("assistant" if one["role"] == "assistant" else "user", (TextPart(one["content"]),)) for one in said
+    )
+    digest = sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
+    if is_base:
+        plain = replace(settings, stop=(*settings.stop, *STOP))
+        return Request(TASK, 0, digest, (transcript(said),), (GenerateQuery(0, plain),), turn=number)
+    return Request(TASK, 0, digest, (), (GenerateQuery(0, settings),), messages, turn=number)
+
+
+def erase_battle(store: Store, token: str) -> int:
+    """Erase all texts of a battle, those of its conversation too; return the number of texts and runs erased.
+
+    Raises: UnknownName for a battle that does not exist; StoreError if `store` was not opened with `hidden_for`.
+    """
+    battle = store.arena.battle(token)
+    n_erased = store.arena.erase_texts(token)
+    if battle is None:
+        return n_erased
+    keys = {conversation_plan(model, token, side).key for side, model in enumerate((battle.model_a, battle.model_b))}
+    for run in store.runs():
+        if run.plan.key in keys:
+            store.remove(run.run_id)
+            n_erased += 1
+    return n_erased

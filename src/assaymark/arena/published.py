@@ -1,0 +1,186 @@
+"""What the ratings page shows: a pure function of the votes up to the last published batch."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assaymark.arena.anomalies import Flag, flagged_voters
+from assaymark.arena.quality import Quality, quality_of
+from assaymark.arena.rating_tables import basis, warnings
+from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
+from assaymark.arena.vote_files import votes_in
+from assaymark.arena.vote_rows import published_row
+from assaymark.datasets.rows import Rows
+from assaymark.errors import AssaymarkError
+from assaymark.store.arena_rows import Batch, ModelRow, VoteRow
+
+__all__ = ["Matrix", "Published", "RatedModel", "publish_ratings", "tier_ends"]
+
+PROMPT_CAP = 0.01
+"""Votes on one prompt and its near-duplicates weigh together at most this share of all, or three times the mean."""
+PRELIMINARY = 100
+"""A model with fewer votes is marked as preliminary."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedModel:
+    """A model on the board. `rating` is None without one: see `standing`."""
+
+    model: str
+    rating: Rating | None
+    n_votes: int
+    is_preliminary: bool
+    withdrawn_at: str | None
+    ends_tier: bool  # whether a line is drawn below: all above are better than all below
+    standing: str = ""  # of a model without a rating
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Battles of each two models, in the order of the board. Shapes: [models][models]."""
+
+    models: tuple[str, ...]
+    n_battles: tuple[tuple[int, ...], ...]
+    win_fraction: tuple[tuple[float | None, ...], ...]  # of the row's model, without ties; None: no decisive battle
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The board of one batch; all counts are of its votes."""
+
+    batch: Batch | None
+    settings: RatingSettings
+    category: str | None
+    categories: Mapping[str, int]  # category -> votes, of all votes of the batch
+    models: tuple[RatedModel, ...]
+    found: ArenaRatings | None
+    why_none: str | None  # why there are no ratings
+    n_votes: int
+    n_ties: int
+    n_both_bad: int
+    n_voters: int
+    n_prompts: int
+    n_prompt_groups: int  # near-duplicates are one
+    largest_prompt_group: int  # votes
+    largest_voter: int  # votes of the voter with most votes
+    flagged: tuple[Flag, ...]
+    n_flagged_votes: int
+    matrix: Matrix
+    quality: Quality | None
+    basis: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def publish_ratings(
+    votes: Sequence[VoteRow],
+    models: Sequence[ModelRow],
+    *,
+    style: bool = False,
+    category: str | None = None,
+    texts: Mapping[str, str] | None = None,
+    least: int = PRELIMINARY,
+    clusters: Mapping[str, str] | None = None,
+) -> Published:
+    """Return the board of these votes. Votes of the named mode, and of flagged voters, do not count.
+
+    Args:
+        votes: of one batch, in order.
+        models: all registered ones; those without votes are listed too.
+        style: control for the style of the answers, which needs `texts`.
+        category: use only votes on prompts of this category.
+        texts: by commitment.
+        least: votes below which a model is marked as preliminary.
+        clusters: by prompt id: the first one of its near-duplicates; those without one stand for themselves.
+    """
+    counted = [vote for vote in votes if vote.is_counted]
+    flagged = flagged_voters(counted)
+    honest = [vote for vote in counted if vote.voter not in flagged]
+    used = [vote for vote in honest if category in {None, vote.category}]
+    same = clusters or {}
+    grouped = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
+    settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
+    fitted = _fitted(grouped, settings, texts)
+    rows = _rows(grouped, models, fitted.found, least)
+    by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in grouped)
+    return Published(
+        batch=None, settings=settings, category=category,
+        categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
+        models=rows, found=fitted.found, why_none=fitted.why_none, n_votes=len(used),
+        n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
+        n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
+        n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
+        largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
+        n_flagged_votes=len(counted) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
+        quality=quality_of(used), basis=fitted.basis, warnings=fitted.warnings,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    found: ArenaRatings | None
+    why_none: str | None
+    basis: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[str, str] | None) -> _Fitted:
+    if not votes:
+        return _Fitted(None, "no votes are published yet")
+    try:
+        read = votes_in(Rows.of([published_row(vote, texts) for vote in votes]), style=settings.style)
+        found = rate(read, settings)
+        described = tuple(line for line in basis(found, read) if not line.startswith("Read: "))
+        return _Fitted(found, None, described, tuple(warnings(found, read)))
+    except AssaymarkError as error:
+        return _Fitted(None, str(error))
+
+
+def _rows(
+    votes: Sequence[VoteRow], models: Sequence[ModelRow], found: ArenaRatings | None, least: int
+) -> tuple[RatedModel, ...]:
+    n_votes = Counter(name for vote in votes for name in (vote.model_a, vote.model_b))
+    rated = list(found.ratings) if found else []
+    ends = tier_ends([(one.best_rank, one.worst_rank) for one in rated])
+    rows = [
+        RatedModel(one.model, one, n_votes[one.model], n_votes[one.model] < least, None, end)
+        for one, end in zip(rated, ends, strict=True)
+    ]
+    apart = {one.model: one.standing for one in found.apart} if found else {}
+    words = {"above": "won all battles with rated models", "below": "lost all battles with rated models"}
+    rest = [one.name for one in models if one.name not in {row.model for row in rows}]
+    for name in sorted(rest, key=lambda name: -n_votes[name]):
+        standing = words.get(
+            apart.get(name, ""), "not connected with the rated models" if n_votes[name] else "no votes"
+        )
+        rows.append(RatedModel(name, None, n_votes[name], True, None, False, standing))
+    return tuple(rows)
+
+
+def tier_ends(ranks: Sequence[tuple[int, int]]) -> list[bool]:
+    """Return after which positions a tier ends: nobody above can be as low as anybody below.
+
+    Args:
+        ranks: possible best and worst rank of each model, the highest rating first.
+    """
+    return [
+        bool(ranks[position + 1 :])
+        and max(worst for _, worst in ranks[: position + 1]) <= position + 1
+        and min(best for best, _ in ranks[position + 1 :]) > position + 1
+        for position in range(len(ranks))
+    ]
+
+
+def _matrix(votes: Sequence[VoteRow], models: Sequence[str]) -> Matrix:
+    battles = Counter((vote.model_a, vote.model_b) for vote in votes)
+    wins = Counter((vote.model_a, vote.model_b) for vote in votes if vote.choice == "a")
+    wins += Counter((vote.model_b, vote.model_a) for vote in votes if vote.choice == "b")
+
+    def share(one: str, other: str) -> float | None:
+        n = wins[one, other] + wins[other, one]
+        return wins[one, other] / n if n else None
+
+    return Matrix(
+        tuple(models),
+        tuple(tuple(battles[one, other] + battles[other, one] for other in models) for one in models),
+        tuple(tuple(share(one, other) for other in models) for one in models),
+    )

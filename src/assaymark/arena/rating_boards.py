@@ -1,0 +1,93 @@
+"""The boards of a store's votes, each computed once for each published batch."""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from assaymark.arena.prompt_clusters import near_duplicates
+from assaymark.arena.published import PRELIMINARY, Published, publish_ratings
+from assaymark.store import Store
+from assaymark.store.arena_rows import Batch, VoteRow
+
+__all__ = ["PATIENCE", "Ratings"]
+
+PATIENCE = 5.0
+"""Units: seconds. After them a page shows the board of the batch before, and the new one is computed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Which votes a board uses, and how."""
+
+    style: bool
+    category: str | None
+    acceptable: bool
+
+
+@dataclass(eq=False)
+class Ratings:
+    """The boards of a store. Threads that ask for the same one wait for one computation."""
+
+    store: Store
+    preliminary: int = PRELIMINARY
+    patience: float = PATIENCE
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _computing: threading.Lock = field(default_factory=threading.Lock)
+    _futures: dict[tuple[int, _Kind], Future[Published]] = field(default_factory=dict)
+    _latest: dict[_Kind, Published] = field(default_factory=dict)
+    _groups: tuple[int, Mapping[str, str]] | None = None  # batch and near-duplicates of its prompts
+
+    def board(self, *, style: bool = False, category: str | None = None, acceptable: bool = False) -> Published:
+        """Return the board of the last batch, optionally of one category, or of battles of two acceptable answers.
+
+        If it is not computed after `patience` seconds, the board of an earlier batch is returned if there is one.
+        """
+        kind = _Kind(style, category, acceptable)
+        future = self._future(self.store.arena.last_batch(), kind)
+        earlier = self._latest.get(kind)
+        try:
+            made = future.result(None if earlier is None else self.patience)
+        except TimeoutError:
+            if earlier is None or future.done():
+                raise
+            made = earlier
+        withdrawn = {one.name: one.withdrawn_at for one in self.store.arena.models()}
+        rows = tuple(replace(row, withdrawn_at=withdrawn.get(row.model)) for row in made.models)
+        return replace(made, models=rows)
+
+    def _future(self, batch: Batch | None, kind: _Kind) -> Future[Published]:
+        """Return the board of a batch, which a thread computes if nobody has asked for it before."""
+        sequence = batch.sequence if batch else 0
+        with self._lock:
+            future = self._futures.get((sequence, kind))
+            if future is None or (future.done() and future.exception() is not None):
+                self._futures = {key: value for key, value in self._futures.items() if key[0] >= sequence}
+                future = self._futures[sequence, kind] = Future()
+                threading.Thread(target=self._run, args=(future, batch, kind), daemon=True).start()
+        return future
+
+    def _run(self, future: Future[Published], batch: Batch | None, kind: _Kind) -> None:
+        try:
+            with self._computing:  # one at a time: a second board of the batch uses the groups of the first
+                made = replace(self._computed(batch, kind), batch=batch)
+        except BaseException as error:  # noqa: BLE001 - raised where the board is wanted
+            future.set_exception(error)
+            return
+        known = self._latest.get(kind)
+        if known is None or known.batch is None or (batch is not None and known.batch.sequence <= batch.sequence):
+            self._latest[kind] = made
+        future.set_result(made)
+
+    def _computed(self, batch: Batch | None, kind: _Kind) -> Published:
+        votes: list[VoteRow] = []
+        every: Mapping[str, str] = {}
+        if batch is not None:
+            votes, every = list(self.store.arena.votes(until=batch.sequence)), self.store.arena.answer_texts()
+        if self._groups is None or self._groups[0] != (batch.sequence if batch else 0):
+            self._groups = (batch.sequence if batch else 0, near_duplicates(votes, every))
+        chosen = [vote for vote in votes if not kind.acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
+        return publish_ratings(
+            chosen, self.store.arena.models(), style=kind.style, category=kind.category,
+            texts=every if kind.style else None, least=self.preliminary, clusters=self._groups[1],
+        )  # fmt: skip

@@ -1,0 +1,183 @@
+"""Who compares what: comparisons balanced over pairs of models, sides and raters, in an order of each rater's own."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from assaymark.arena.answer_files import answers_of_files
+from assaymark.arena.answers import Prompt, StoredAnswers
+from assaymark.arena.studies.drafts import read_drafts
+from assaymark.arena.studies.study_file import StudyFile
+from assaymark.errors import DataError, UnknownName
+from assaymark.randomness import generator_for
+from assaymark.registry import nearest
+from assaymark.store.study_log import NewAssignment
+
+__all__ = ["Design", "design_study"]
+
+ANY = "generic"  # category of prompts without one
+CHECKED = "attention check"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models' answers to one prompt: `item` is the prompt's index in the plan."""
+
+    item: int
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The plan that the store keeps, and each rater's assignments in order."""
+
+    plan: Mapping[str, Any]
+    assignments: Mapping[str, tuple[NewAssignment, ...]]
+    n_comparisons: int
+    notes: tuple[str, ...] = ()  # on prompts that are left out
+
+
+def design_study(study: StudyFile) -> Design:
+    """Return the design of a study; the same file gives the same design.
+
+    Raises: DataError if the raters' caps do not suffice, the answers not for a quota, or no drafted prompt is accepted;
+        UnknownName for a model.
+    """
+    source, _ = answers_of_files(study.answers)
+    prompts, notes = _accepted(study, source)
+    models = _models(study, source)
+    items: list[dict[str, Any]] = []
+    comparisons = _comparisons(study, source, models, prompts, items)
+    n_places, n_needed = len(study.raters) * study.cap, len(comparisons) * study.ratings
+    if study.ratings > len(study.raters):
+        raise DataError(
+            f"{study.study}: {study.ratings} ratings of each comparison by {len(study.raters)} raters; add raters"
+        )
+    if n_places < n_needed:
+        more = -(-(n_needed - n_places) // study.cap)
+        raise DataError(
+            f"{study.study}: {len(comparisons)} comparisons with {study.ratings} ratings each need {n_needed} places, "
+            f"and {len(study.raters)} raters with `cap: {study.cap}` have {n_places}; add {more} raters, raise `cap`, "
+            "or lower `quotas`"
+        )
+    items += [
+        {"prompt": one.prompt, "category": CHECKED, "answers": {"right": one.right, "wrong": one.wrong}}
+        for one in study.checks
+    ]
+    dealt = _deal(study, comparisons)
+    plan = {
+        "study": study.study, "title": study.title, "consent": study.consent, "models": list(models), "items": items,
+        "questions": [asdict(one) for one in study.questions], "ratings": study.ratings, "cap": study.cap,
+        "demographics": [asdict(one) for one in study.demographics], "seed": study.seed,
+        "n_comparisons": len(comparisons),
+    }  # fmt: skip
+    ordered = {name: _ordered(study, name, own, len(items)) for name, own in dealt.items()}
+    return Design(plan, ordered, len(comparisons), notes)
+
+
+def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[Prompt], tuple[str, ...]]:
+    """Return the prompts to compare, and lines on drafted ones that are not accepted or have no answers."""
+    if study.prompts is None:
+        return source.prompts, ()
+    drafted = read_drafts(study.prompts)
+    accepted = {one.prompt: one.category for one in drafted if one.accepted}
+    if not accepted:
+        raise DataError(
+            f"{study.prompts}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where "
+            "you accept one"
+        )
+    prompts = [replace(one, category=accepted[one.text]) for one in source.prompts if one.text in accepted]
+    notes = []
+    if n_left := len(drafted) - len(accepted):
+        notes.append(f"{study.prompts.name}: {n_left} of {len(drafted)} prompts are not accepted, and left out")
+    if n_open := len(accepted) - len(prompts):
+        notes.append(f"{study.prompts.name}: {n_open} accepted prompts have no answers yet: `assaymark study ask`")
+    if not prompts:
+        raise DataError(
+            f"{study.study}: no accepted prompt of {study.prompts.name} has answers in `answers`; ask models with "
+            "`assaymark study ask`"
+        )
+    return prompts, tuple(notes)
+
+
+def _models(study: StudyFile, source: StoredAnswers) -> tuple[str, ...]:
+    for name in study.models:
+        if name not in source.models:
+            raise UnknownName("model with answers", name, nearest(name, source.models), ", ".join(source.models))
+    return study.models or source.models
+
+
+def _comparisons(
+    study: StudyFile,
+    source: StoredAnswers,
+    models: Sequence[str],
+    prompts: Sequence[Prompt],
+    items: list[dict[str, Any]],
+) -> list[Comparison]:
+    """Return the comparisons of each category, and add their prompts to `items`."""
+    generator = generator_for("study", study.study, "comparisons", study.seed)
+    pairs = list(combinations(models, 2))
+    by_category: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        by_category.setdefault(prompt.category or ANY, []).append(prompt)
+    quotas = study.quotas or dict.fromkeys(by_category, len(pairs))
+    for name in quotas:
+        if name not in by_category:
+            raise UnknownName("category of the answers", name, nearest(name, by_category), ", ".join(by_category))
+    places: dict[str, int] = {}
+    found: list[Comparison] = []
+    met: Counter[tuple[str, str]] = Counter()
+    for category, quota in quotas.items():
+        possible = [(prompt, pair) for prompt in by_category[category] for pair in pairs
+                    if prompt.id in source.shared(*pair)]  # fmt: skip
+        if len(possible) < quota:
+            raise DataError(f"{study.study}: `quotas` asks for {quota} comparisons of '{category}'; the answers have "
+                            f"{len(possible)}")  # fmt: skip
+        used: Counter[str] = Counter()
+        shuffled = [possible[int(index)] for index in generator.permutation(len(possible))]
+        for _ in range(quota):
+            prompt, pair = min(shuffled, key=lambda one: (met[one[1]], used[one[0].id]))
+            shuffled.remove((prompt, pair))
+            met[pair] += 1
+            used[prompt.id] += 1
+            if prompt.id not in places:
+                places[prompt.id] = len(items)
+                given = {model: text for model in models if (text := source.answer(model, prompt.id)) is not None}
+                items.append({"prompt": prompt.text, "category": category, "answers": given})
+            found.append(Comparison(places[prompt.id], *pair))
+    return found
+
+
+def _deal(study: StudyFile, comparisons: Sequence[Comparison]) -> dict[str, list[NewAssignment]]:
+    """Give each comparison to as many raters as it needs: to those with the fewest, and each side first in turn."""
+    generator = generator_for("study", study.study, "raters", study.seed)
+    dealt: dict[str, list[NewAssignment]] = {name: [] for name in study.raters}
+    shown_first: Counter[tuple[str, str]] = Counter()  # (pair as first, second): times that the first was on side A
+    for comparison in comparisons:
+        order = [study.raters[int(index)] for index in generator.permutation(len(study.raters))]
+        chosen = sorted(order, key=lambda name: len(dealt[name]))[: study.ratings]
+        for name in chosen:
+            one, other = comparison.first, comparison.second
+            ahead = shown_first[one, other] - shown_first[other, one]
+            swap = ahead > 0 or (ahead == 0 and bool(generator.integers(2)))
+            a, b = (other, one) if swap else (one, other)
+            shown_first[a, b] += 1
+            dealt[name].append(NewAssignment(comparison.item, a, b, None))
+    return dealt
+
+
+def _ordered(study: StudyFile, rater: str, own: Sequence[NewAssignment], n_items: int) -> tuple[NewAssignment, ...]:
+    """Return a rater's assignments in a random order, with one attention check among them."""
+    generator: np.random.Generator = generator_for("study", study.study, "order", rater, study.seed)
+    order = [own[int(index)] for index in generator.permutation(len(own))]
+    if study.checks and own:
+        item = n_items - len(study.checks) + int(generator.integers(len(study.checks)))
+        a, b = ("right", "wrong") if generator.integers(2) else ("wrong", "right")
+        check = NewAssignment(item, a, b, "a" if a == "right" else "b")
+        order.insert(int(generator.integers(len(order) + 1)), check)
+    return tuple(order)

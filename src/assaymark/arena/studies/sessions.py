@@ -1,0 +1,140 @@
+"""A rater's way through a study: invitation, consent, one comparison after the other, thanks."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assaymark.arena.battles import CHOICES
+from assaymark.arena.studies.design import Design, design_study
+from assaymark.arena.studies.study_file import StudyFile
+from assaymark.arena.voters import keyed_hash
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store import Store
+from assaymark.store.study_log import AssignmentRow, RaterRow
+
+__all__ = ["Session", "Step", "invitations", "store_study"]
+
+LONGEST_SECONDS = 3600.0  # a longer time means that the rater was away
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a rater sees: consent, item or thanks. An item has no model, no category and no word about checks."""
+
+    kind: str
+    title: str
+    consent: str = ""
+    demographics: tuple[Mapping[str, Any], ...] = ()
+    position: int = 0
+    n_positions: int = 0
+    prompt: str = ""
+    answer_a: str = ""
+    answer_b: str = ""
+    questions: tuple[Mapping[str, Any], ...] = ()
+
+
+def store_study(store: Store, study: StudyFile, secret: bytes, now: float) -> tuple[Design, bool]:
+    """Store a study unless it is stored; return its design and whether it is new.
+
+    Raises: as `design_study`; StoreError if the file has changed since.
+    """
+    design = design_study(study)
+    tokens = {name: _token(secret, study.study, name) for name in study.raters}
+    is_new = store.studies.create(dict(design.plan), tokens, design.assignments, now)
+    return design, is_new
+
+
+def _token(secret: bytes, study: str, rater: str) -> str:
+    return keyed_hash(secret, "invitation", f"{study}\x1f{rater}")
+
+
+def invitations(store: Store, name: str, secret: bytes) -> dict[str, str]:
+    """Return the path of each rater's invitation; raters who were erased have none."""
+    return {
+        one.name: f"/study/{_token(secret, name, one.name)}"
+        for one in store.studies.raters(name)
+        if one.state != "erased"
+    }
+
+
+@dataclass(eq=False)
+class Session:
+    """The studies of a store, as raters go through them."""
+
+    store: Store
+    clock: Callable[[], float] = time.time
+    _first_shown: dict[int, float] = field(default_factory=dict)  # assignment -> seconds since 1970
+
+    def step(self, token: str) -> Step:
+        """Return what the rater of an invitation sees now.
+
+        Raises: UnknownName for an invitation that does not exist or was erased.
+        """
+        rater = self._rater(token)
+        plan = self.store.studies.plan(rater.study)
+        if rater.state == "invited":
+            return Step("consent", plan["title"], plan["consent"], tuple(plan["demographics"]))
+        following = self._next(rater)
+        if following is None:
+            return Step("thanks", plan["title"], n_positions=rater.n_assignments)
+        self._first_shown.setdefault(following.number, self.clock())
+        item = plan["items"][following.item]
+        return Step(
+            "item", plan["title"], position=following.position, n_positions=rater.n_assignments,
+            prompt=item["prompt"], answer_a=item["answers"][following.model_a],
+            answer_b=item["answers"][following.model_b], questions=tuple(plan["questions"]),
+        )  # fmt: skip
+
+    def consent(self, token: str, agreed: bool, demographics: Mapping[str, str]) -> None:
+        """Store the rater's consent. Questions about himself may be left open.
+
+        Raises: UnknownName; UsageError without consent, or for a choice that was not offered.
+        """
+        rater = self._rater(token)
+        if not agreed:
+            raise UsageError("the study needs your consent; without it, close this page")
+        asked = {one["id"]: one["choices"] for one in self.store.studies.plan(rater.study)["demographics"]}
+        given = {name: value for name, value in demographics.items() if name in asked and value}
+        _refuse_unknown(asked, given)
+        self.store.studies.consent(rater.number, given, self.clock())
+
+    def answer(self, token: str, position: int, answers: Mapping[str, str]) -> None:
+        """Store the answer to the comparison at a position; another answer to it changes nothing.
+
+        Raises: UnknownName; UsageError for a missing or unknown choice, or another position than the present one.
+        """
+        rater = self._rater(token)
+        if rater.state == "invited":
+            raise UsageError("the study needs your consent first; open your invitation again")
+        plan = self.store.studies.plan(rater.study)
+        asked = {"better": list(CHOICES)} | {one["id"]: one["choices"] for one in plan["questions"]}
+        given = {name: value for name, value in answers.items() if name in asked and value}
+        if missing := [name for name in asked if name not in given]:
+            raise UsageError(f"no answer to {', '.join(missing)}; expected one to each question")
+        _refuse_unknown(asked, given)
+        following = self._next(rater)
+        if following is None or position < following.position:
+            return  # sent twice
+        if position > following.position:
+            raise UsageError(f"comparison {position + 1} comes after comparison {following.position + 1}")
+        now = self.clock()
+        shown = self._first_shown.pop(following.number, None)
+        seconds = None if shown is None or now - shown > LONGEST_SECONDS else round(now - shown, 1)
+        self.store.studies.answer(rater.number, position, given, now, seconds)
+
+    def _rater(self, token: str) -> RaterRow:
+        found = self.store.studies.rater_of(token)
+        if found is None:
+            raise UnknownName("invitation", token[:8], remedy="ask who invited you for the whole address")
+        return found
+
+    def _next(self, rater: RaterRow) -> AssignmentRow | None:
+        own = self.store.studies.assignments(rater.study, rater.number)
+        return next((one for one in own if one.answers is None), None)
+
+
+def _refuse_unknown(asked: Mapping[str, list[str]], given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        if value not in asked[name]:
+            raise UsageError(f"'{value[:40]}' is no answer to '{name}'; expected {', '.join(asked[name])}")

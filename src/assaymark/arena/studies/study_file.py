@@ -1,0 +1,206 @@
+"""The file of a study: what is compared, by how many raters, and what they are asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError, UnknownName
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.registry import nearest
+
+__all__ = ["CATEGORIES", "EXAMPLE", "Check", "Question", "StudyFile", "read_study"]
+
+CATEGORIES = (
+    *("writing", "role-play", "common sense", "Fermi", "counterfactual", "coding", "mathematics", "knowledge"),
+    *("generic", "open question answering", "closed question answering", "brainstorming", "chat", "editing"),
+    *("summarisation", "classification", "extraction", "rewriting"),
+)
+"""Usual categories of prompts; a file may have others."""
+
+CAP = 4
+"""Comparisons of one rater, beside the attention checks, unless the file says otherwise."""
+
+EXAMPLE = """\
+# A study: people compare two models' answers without knowing the models.
+study: example
+title: Which answers do people prefer?
+answers: [answers.jsonl]       # rows with instruction, output, generator and category; these prompts stay private
+# prompts: prompts.yaml        # drafted by `assaymark study draft`: only those that you accepted
+# models: [one, other]         # only these
+quotas: {writing: 1, Fermi: 1, generic: 1, counterfactual: 1}   # comparisons of each category
+ratings: 2                     # raters of each comparison, for their agreement
+raters: 3                      # or a list of names
+cap: 4                         # comparisons of one rater
+seed: 1
+consent: >
+  You compare answers of computer programs. We store your choices under a number, without your name. You can stop at any
+  time, and ask us to erase what you chose.
+questions:                     # beside "which answer is better?"
+  - {id: reason, text: "What decided?", choices: [content, style, length, other]}
+# demographics:                # asked only if listed; stored apart from the choices
+#   - {id: age, text: "Your age", choices: [under 30, 30 to 60, over 60, rather not say]}
+checks:                        # attention checks: one answer is plainly right
+  - {prompt: "What is 2 + 2?", right: "4", wrong: "I like trains."}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with a choice of answers."""
+
+    id: str
+    text: str
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An attention check."""
+
+    prompt: str
+    right: str
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFile:
+    """A study as its file describes it."""
+
+    study: str
+    title: str
+    answers: tuple[Path, ...]
+    raters: tuple[str, ...]
+    consent: str
+    models: tuple[str, ...] = ()  # empty: all that have answers
+    quotas: Mapping[str, int] | None = None
+    ratings: int = 2
+    cap: int = CAP
+    seed: int = 0
+    questions: tuple[Question, ...] = ()
+    demographics: tuple[Question, ...] = ()
+    checks: tuple[Check, ...] = ()
+    prompts: Path | None = None  # drafted ones: only those that a person has accepted are compared
+
+
+def read_study(path: Path) -> StudyFile:
+    """Return the study of a YAML file; paths of answers are relative to it.
+
+    Raises: DataError for a file that is not one, with the key; UnknownName for a key that does not exist.
+    """
+    try:
+        found = load_yaml(path.read_bytes())
+    except (OSError, DataError) as error:
+        raise DataError(f"{path} cannot be read: {error}; `assaymark study init` writes an example") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{path} is not a mapping; `assaymark study init` writes an example")
+    known = [field.name for field in fields(StudyFile)]
+    for key in found:
+        if key not in known:
+            raise UnknownName(f"key of the study {path}", str(key), nearest(str(key), known), ", ".join(known))
+    checked = _Checked(path, found)
+    return StudyFile(
+        study=checked.name("study"),
+        title=checked.text("title"),
+        answers=tuple(path.parent / one for one in checked.texts("answers")),
+        raters=checked.raters(),
+        consent=checked.text("consent"),
+        models=checked.texts("models", required=False),
+        quotas=checked.quotas(),
+        ratings=checked.count("ratings", 2),
+        cap=checked.count("cap", CAP),
+        seed=checked.count("seed", 0, least=0),
+        questions=checked.questions("questions"),
+        demographics=checked.questions("demographics"),
+        checks=checked.checks(),
+        prompts=path.parent / checked.text("prompts") if "prompts" in found else None,
+    )
+
+
+class _Checked:
+    """The values of a file, each checked when it is read."""
+
+    def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
+        self._path, self._values = path, values
+
+    def wrong(self, key: str, expected: str) -> DataError:
+        """Return the error of a key."""
+        shown = repr(self._values.get(key))[:80]
+        return DataError(f"{self._path}: `{key}` is {shown}; expected {expected}")
+
+    def text(self, key: str) -> str:
+        """Return a text that must be there."""
+        value = self._values.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise self.wrong(key, "a text")
+        return value.strip()
+
+    def name(self, key: str) -> str:
+        """Return a name for addresses."""
+        value = self.text(key)
+        if len(value) > 60 or not all(part.isalnum() for part in value.replace("_", "-").split("-")):
+            raise self.wrong(key, "letters, digits and hyphens, at most 60")
+        return value
+
+    def texts(self, key: str, *, required: bool = True) -> tuple[str, ...]:
+        """Return a list of texts; one text counts as a list of one."""
+        value = self._values.get(key, () if not required else None)
+        value = [value] if isinstance(value, str) else value
+        if (
+            not isinstance(value, list | tuple)
+            or (required and not value)
+            or not all(isinstance(x, str) for x in value)
+        ):
+            raise self.wrong(key, "a list of texts")
+        return tuple(value)
+
+    def count(self, key: str, default: int, *, least: int = 1) -> int:
+        """Return a whole number."""
+        value = self._values.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 10**6:
+            raise self.wrong(key, f"a whole number from {least}")
+        return value
+
+    def raters(self) -> tuple[str, ...]:
+        """Return the raters' names; a number makes as many."""
+        value = self._values.get("raters")
+        if isinstance(value, list):
+            names = self.texts("raters")
+            if len(set(names)) < len(names) or any(len(name) > 60 for name in names):
+                raise self.wrong("raters", "different names of at most 60 characters")
+            return names
+        n = self.count("raters", 0)
+        return tuple(f"rater {number:02d}" for number in range(1, n + 1))
+
+    def quotas(self) -> Mapping[str, int] | None:
+        """Return the comparisons of each category."""
+        value = self._values.get("quotas")
+        if value is None:
+            return None
+        whole = isinstance(value, dict) and all(type(n) is int and n > 0 for n in value.values())
+        if not whole or not value:
+            raise self.wrong("quotas", "a mapping of categories to numbers, such as {writing: 6}")
+        return {str(name): n for name, n in value.items()}
+
+    def questions(self, key: str) -> tuple[Question, ...]:
+        """Return questions with their choices."""
+        found = []
+        for one in self._rows(key, {"id", "text", "choices"}):
+            choices = one["choices"]
+            if not isinstance(choices, list) or len(choices) < 2:
+                raise self.wrong(key, "at least two choices for each question")
+            found.append(Question(str(one["id"]), str(one["text"]), tuple(map(str, choices))))
+        if len({one.id for one in found}) < len(found) or any(one.id == "better" for one in found):
+            raise self.wrong(key, "a different id for each question, other than 'better'")
+        return tuple(found)
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return the attention checks."""
+        rows = self._rows("checks", {"prompt", "right", "wrong"})
+        return tuple(Check(*(str(one[name]) for name in ("prompt", "right", "wrong"))) for one in rows)
+
+    def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, Any]]:
+        value = self._values.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(one, dict) and set(one) == names for one in value):
+            raise self.wrong(key, f"a list of {{{', '.join(sorted(names))}}}")
+        return value

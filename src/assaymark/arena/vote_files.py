@@ -1,0 +1,145 @@
+"""Files of votes: reading, checks, and counts of rows that are not votes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assaymark.arena.style import styles_in
+from assaymark.arena.vote_columns import VoteColumns, find_columns, outcome_of, verdicts_in
+from assaymark.arena.vote_layouts import one_vote_a_row
+from assaymark.arena.vote_parts import parts_of
+from assaymark.arena.votes import By, Votes
+from assaymark.datasets.csv_files import sniff_delimiter
+from assaymark.datasets.files import read_files
+from assaymark.datasets.rows import Rows
+from assaymark.errors import DataError, UnknownName
+from assaymark.registry import nearest
+from assaymark.statistics.arrays import Ints
+from assaymark.statistics.battles import Battles
+
+__all__ = ["read_votes", "votes_in"]
+
+
+def read_votes(
+    path: Path, *, language: str | None = None, style: bool = False, columns: Mapping[str, str] | None = None
+) -> Votes:
+    """Return the votes of a CSV (separated by `,` `;` tab or `|`), JSON lines, JSON or Parquet file.
+
+    Raises: DataError as `votes_in`, or if the file cannot be read; UnknownName for a language it lacks.
+    """
+    is_csv = bool({".csv", ".tsv"} & set(path.suffixes)) and path.is_file() and path.stat().st_size > 0
+    rows = read_files([path], {"delimiter": sniff_delimiter(path)} if is_csv else None)
+    return votes_in(rows, language=language, style=style, columns=columns)
+
+
+def votes_in(
+    rows: Rows, *, language: str | None = None, style: bool = False, columns: Mapping[str, str] | None = None
+) -> Votes:
+    """Return the votes in rows, optionally of one language only, and with the answers' style if `style`.
+
+    Rows without a verdict or a model, battles of a model with itself, and rows whose `is_counted` is false (votes with
+    the names known, or on an answer that names its model), are excluded and counted. An unknown verdict
+    is an error: excluding one spelling of "B won" would bias the ratings.
+
+    `columns` sets columns with other names (`model_a` -> column, see `find_columns`).
+
+    Raises: DataError for missing columns, an unknown verdict, or no vote at all; UnknownName for a language or column.
+    """
+    rows = rows if columns else one_vote_a_row(rows)
+    found = find_columns(rows.column_names, columns)
+    wanted = range(len(rows)) if language is None else _in_language(rows, found, language)
+    sides = [[_name(model) for model in rows[column]] for column in (found.first, found.second)]
+    verdicts = verdicts_in(rows, found)
+    counts = rows["is_counted"] if "is_counted" in rows.column_names else [True] * len(rows)
+    used, outcomes, left_out = _usable([index for index in wanted if counts[index] is not False], sides, verdicts)
+    if n_not_counted := sum(counts[index] is False for index in wanted):
+        left_out["that counts in no rating"] = n_not_counted
+    models, battles = _battles([sides[0][index] for index in used], [sides[1][index] for index in used], outcomes)
+    named: tuple[tuple[By, str | None], ...] = (("prompt", found.prompt), ("judge", found.judge))
+    chosen = np.array(used)
+    return Votes(
+        models,
+        battles,
+        {by: _labels(rows[column])[chosen] for by, column in named if column},
+        {name: values[chosen] for name, values in styles_in(rows).items()} if style else {},
+        found,
+        n_rows=len(wanted),
+        n_repeated=_n_repeated(rows, used) if found.prompt and found.judge else None,
+        left_out=dict(left_out),
+        parts=parts_of(rows, found, used),
+        rows=chosen + 1,
+    )
+
+
+def _usable(
+    wanted: Sequence[int], sides: Sequence[Sequence[str]], verdicts: Sequence[Any]
+) -> tuple[list[int], list[float], Counter[str]]:
+    """Return the rows that are votes, their outcomes, and the numbers of excluded rows by reason.
+
+    Raises: DataError for an unknown verdict, or no vote at all.
+    """
+    left_out: Counter[str] = Counter()
+    used: list[int] = []
+    outcomes: list[float] = []
+    for index in wanted:
+        first, second = sides[0][index], sides[1][index]
+        outcome = outcome_of(verdicts[index], first, second)
+        if (reason := _unusable(first, second, outcome)) is not None:
+            left_out[reason] += 1
+        elif isinstance(outcome, str):
+            raise DataError(
+                f"row {index + 1} has the winner '{outcome}'; expected model_a, model_b, tie, 'tie (bothbad)', or the "
+                f"name of one of its models ({first}, {second})"
+            )
+        elif outcome is not None:
+            used.append(index)
+            outcomes.append(outcome)
+    if not used:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        raise DataError(f"none of {len(wanted)} rows is a vote: {reasons or 'the file has no rows'}")
+    return used, outcomes, left_out
+
+
+def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:
+    if columns.language is None:
+        raise DataError(f"the file has no column 'language', so its votes in {language} cannot be selected")
+    found = [str(value) for value in rows[columns.language]]
+    known = sorted(set(found))
+    if language not in known:
+        raise UnknownName("language in this file", language, nearest(language, known) or known[:5])
+    return [index for index, value in enumerate(found) if value == language]
+
+
+def _name(model: Any) -> str:
+    return "" if model is None else str(model).strip()
+
+
+def _unusable(first: str, second: str, outcome: float | str | None) -> str | None:
+    if not first or not second:
+        return "without a model"
+    if first == second:
+        return "of a model against itself"
+    return "without a verdict" if outcome is None else None
+
+
+def _battles(first: Sequence[str], second: Sequence[str], outcomes: Sequence[float]) -> tuple[tuple[str, ...], Battles]:
+    models = tuple(sorted({*first, *second}))
+    number_of = {name: number for number, name in enumerate(models)}
+    sides = [np.array([number_of[name] for name in names], dtype=np.int64) for names in (first, second)]
+    return models, Battles(sides[0], sides[1], np.array(outcomes), len(models))
+
+
+def _labels(values: Sequence[Any]) -> Ints:
+    """Return a number per row, equal for equal labels; a row without a label has a number of its own."""
+    numbers: dict[str, int] = {}
+    keys = (f"row {row}" if value is None else f"is {value}" for row, value in enumerate(values))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
+def _n_repeated(rows: Rows, used: Sequence[int]) -> int:
+    """Return the number of these rows that equal an earlier one in every column."""
+    columns = [[value if isinstance(value, str) else str(value) for value in rows[name]] for name in rows.column_names]
+    return len(used) - len({hash(tuple(column[index] for column in columns)) for index in used})

@@ -1,0 +1,100 @@
+"""Calibration audit of a stored run: reliability curve, calibration error and Brier score of its choices.
+
+The confidence of an answer is the share of the choices' probability that is on the best one, as it was scored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.errors import DataError
+from assaymark.records import ScoreStatus
+from assaymark.scoring.metrics import CONFIDENCE
+from assaymark.statistics.calibration import (
+    BrierSplit,
+    CalibrationError,
+    PlattScaling,
+    brier_split,
+    calibration_error,
+    platt_scaling,
+    selective_curve,
+)
+from assaymark.store import Store
+
+__all__ = ["CalibrationAudit", "audit_calibration", "calibration_of"]
+
+ALL = "all tasks"
+MOST_BINS = 10
+PER_BIN = 20  # samples: in smaller bins accuracy is mostly noise
+FEWEST = 40
+COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationAudit:
+    """Calibration of one task, or of all tasks pooled."""
+
+    task: str
+    n: int
+    accuracy: float
+    confidence: float  # mean
+    error: CalibrationError  # over equal-mass bins, with the value expected of a calibrated model
+    brier: BrierSplit  # of the event "the pick is correct", over the same bins
+    platt: PlattScaling  # slope below 1: overconfident; fitted on these samples
+    error_after_platt: float
+    selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
+    excess_aurc: float  # 0: the most confident answers are exactly the correct ones
+
+
+def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
+    """Return the calibration of a run's multiple-choice tasks, and of all of them pooled if there are several.
+
+    Args:
+        store: the store that holds the run.
+        run_id: the run's id.
+        tasks: names of the tasks to audit; empty for all multiple-choice tasks.
+
+    Raises: DataError if the run has no multiple-choice task, or too few samples were answered.
+    """
+    wanted = tasks or store.run(run_id).tasks
+    pairs = {task: _pairs(store, run_id, task) for task in wanted}
+    known = {task: each for task, each in pairs.items() if len(each) >= FEWEST}
+    if not known:
+        most = max((len(each) for each in pairs.values()), default=0)
+        raise DataError(
+            f"no task of this run has {FEWEST} answered multiple-choice samples (the most is {most}); "
+            "calibration needs multiple-choice tasks, and about 300 samples for a useful estimate"
+        )
+    found = [calibration_of(task, each) for task, each in known.items()]
+    if len(known) > 1:
+        found.append(calibration_of(ALL, [pair for each in known.values() for pair in each]))
+    return found
+
+
+def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:
+    """Return (confidence, credit) of each answered sample."""
+    return [
+        (float(score.parts[0]), float(score.parts[1]))
+        for score in store.scores(run_id, task, details=False)
+        if score.metric == CONFIDENCE and score.status is not ScoreStatus.FAILED and score.parts is not None
+    ]
+
+
+def calibration_of(task: str, pairs: Sequence[tuple[float, float]]) -> CalibrationAudit:
+    """Return the calibration of (confidence, credit) pairs."""
+    confidences, credits_ = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    n_bins = max(2, min(MOST_BINS, len(pairs) // PER_BIN))
+    platt = platt_scaling(confidences, credits_)
+    curve = selective_curve(confidences, credits_)
+    after = calibration_error(platt.apply(confidences), credits_, n_bins=n_bins, draws=1)
+    return CalibrationAudit(
+        task=task,
+        n=len(pairs),
+        accuracy=sum(credits_) / len(pairs),
+        confidence=sum(confidences) / len(pairs),
+        error=calibration_error(confidences, credits_, n_bins=n_bins),
+        brier=brier_split(confidences, credits_, n_bins=n_bins),
+        platt=platt,
+        error_after_platt=after.value,
+        selective=tuple((share, curve.accuracy_at(share)) for share in COVERAGES),
+        excess_aurc=curve.excess_aurc,
+    )

@@ -1,0 +1,144 @@
+"""Audits stored like runs: answers as they arrive, results part by part.
+
+The plan of an audit is that of a run plus the audit's settings. So the same audit is the same entry of the store: the
+same command after a kill requests only what is missing, and after completion it requests nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from types import UnionType
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from assaymark.models.model import Model
+from assaymark.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
+from assaymark.runner.attempt import Attempt
+from assaymark.runner.opening import RunOpener
+from assaymark.settings import environment
+from assaymark.store import OpenRun, RunRow
+
+__all__ = ["Keep", "StoredAudit", "audit_plan", "compute_only", "plain", "restored", "stored_audit", "stored_parts"]
+
+AUDIT_VERSION = 1  # raise it when the same plan would send other requests
+PARTS = "parts"
+T = TypeVar("T")
+
+
+class Keep(Protocol):
+    """Returns a part of an audit's results from the store, or computes and stores it."""
+
+    def __call__(self, name: str, kind: Any, make: Callable[[], T]) -> T:
+        """Return the part of that name, which is of the type `kind`."""
+        ...
+
+
+def compute_only(name: str, kind: Any, make: Callable[[], T]) -> T:  # noqa: ARG001 - it stores nothing
+    """Compute a part's result without storing it."""
+    return make()
+
+
+def audit_plan(plan: RunPlan, kind: str, settings: Mapping[str, JsonValue]) -> RunPlan:
+    """Return the plan of an audit of the model and tasks of `plan`."""
+    return replace(plan, audit_settings=AuditPlan(kind, AUDIT_VERSION, settings))
+
+
+class StoredAudit:
+    """One audit of one model, in progress or complete."""
+
+    def __init__(self, attempt: Attempt, opened: OpenRun) -> None:
+        self._attempt = attempt
+        self._store, self.run_id = attempt.store, opened.run_id
+        self.is_complete = opened.is_complete
+        self._parts = _parts_of(self._store.run(self.run_id))
+
+    def answer(self, requests: Sequence[Request]) -> Iterable[Output]:
+        """Return the answers to requests: the stored ones, and the others after requesting and storing them."""
+        real = {request.id: request for request in requests}
+        pending = self._attempt.unanswered([_as_stored(request) for request in requests])
+        for _ in self._attempt.answer([_only(real[one.id], {query.index for query in one.queries}) for one in pending]):
+            pass  # stored, and read below with those of earlier attempts
+        found = self._store.outputs_of(self.run_id, list(real))
+        return [output for outputs in found.values() for output in outputs]
+
+    def has(self, name: str) -> bool:
+        """Return whether a part's result is stored."""
+        return name in self._parts
+
+    def part(self, name: str, kind: Any, make: Callable[[], T]) -> T:
+        """Return a part's stored result, or compute it, and store it unless a failed request could be retried."""
+        if name in self._parts:
+            found: T = restored(kind, self._parts[name])
+            return found
+        n_to_retry = self._attempt.n_to_retry
+        made = make()
+        if self._attempt.n_to_retry == n_to_retry:
+            self._parts[name] = plain(made)
+            self._store.save_estimates(self.run_id, (), {AUDIT: {PARTS: self._parts}})
+        return made
+
+
+@contextmanager
+def stored_audit(opener: RunOpener, model: Model, command: str | None = None) -> Iterator[StoredAudit]:
+    """Open an audit by its plan (see `audit_plan`), and close it at the end as a run's attempt is closed.
+
+    Raises: StoreError if the store cannot be written. Whatever ends it early is raised too; answers so far are stored.
+    """
+    store = opener.store
+    opened = opener.open(facts=environment(), command=command)
+    attempt = Attempt(store, model, opened)
+    if opened.is_complete:
+        yield StoredAudit(attempt, opened)
+        store.close_run(opened.run_id, opened.attempt_id, "finished")
+        return
+    with attempt:
+        yield StoredAudit(attempt, opened)
+
+
+def stored_parts(row: RunRow, kind: Any) -> list[Any]:
+    """Return the stored results of an audit so far, each of the type `kind`."""
+    return [restored(kind, part) for part in _parts_of(row).values()]
+
+
+def _parts_of(row: RunRow) -> dict[str, JsonValue]:
+    return dict((row.extra.get(AUDIT) or {}).get(PARTS) or {})
+
+
+def _only(request: Request, wanted: set[int]) -> Request:
+    return replace(request, queries=tuple(query for query in request.queries if query.index in wanted))
+
+
+def _as_stored(request: Request) -> Request:
+    """Return the request as it is stored: texts of rolling queries are replaced by their hash.
+
+    The order test has many shuffles of a whole data set; rows and seed reproduce the texts.
+    """
+    queries = tuple(
+        replace(query, text=content_hash(query.text)) if isinstance(query, RollingQuery) else query
+        for query in request.queries
+    )
+    return replace(request, queries=queries)
+
+
+def plain(value: Any) -> JsonValue:
+    """Return a result as JSON values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def restored(kind: Any, value: JsonValue) -> Any:
+    """Return a result of the type `kind` from its JSON values: the inverse of `plain` for dataclasses and tuples."""
+    if value is None:
+        return None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        return restored(next(one for one in arguments if one is not type(None)), value)
+    if origin is tuple:
+        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        return tuple(restored(each, inner) for each, inner in zip(kinds, value, strict=True))
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        return kind(**{name: restored(hints[name], inner) for name, inner in value.items()})
+    return value

@@ -1,0 +1,37 @@
+"""`assaymark card MODEL`: the README.md that a model lacks, from its stored runs."""
+
+from pathlib import Path
+
+import click
+
+from assaymark.cli.output import echo, store_option
+from assaymark.errors import StoreError, UsageError
+
+
+@click.command()
+@click.argument("model")
+@click.option("-o", "--output", metavar="FILE", help="Where to write it, such as README.md (default: print it).")
+@click.option("--license", "--licence", "licence", default="", metavar="NAME", help="Licence to state: apache-2.0.")
+@store_option
+def card(model: str, output: str | None, licence: str, store: str | None) -> None:
+    """Write a model card for MODEL from its stored runs.
+
+    It has the front matter that the Hugging Face Hub reads (model-index), strengths and weaknesses with intervals,
+    the set-up, what was not measured, and the commands that reproduce the results. A file that exists is not replaced.
+    """
+    from assaymark.drafts import write_whole
+    from assaymark.leaderboard.model_card import model_card
+    from assaymark.store import Store
+
+    place = None if output is None else Path(output)
+    if place is not None and place.exists():
+        raise UsageError(f"{place} exists already; name another file with -o, or move it away first")
+    text = model_card(Store.open_to_read(store), model, licence.strip())
+    if place is None:
+        echo(text, nl=False)
+        return
+    try:
+        write_whole(place, text, "backslashreplace")
+    except OSError as error:
+        raise StoreError(f"{place} cannot be written: {error}; name another place with -o") from error
+    echo(f"wrote {place}")

@@ -1,0 +1,43 @@
+"""How commands print: JSON for programs, tables for people, with the same width in terminals and files."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from assaymark.report.plain_text import escape_unprintable, printable
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+details_option = click.option(
+    "--details",
+    is_flag=True,
+    help="Also show calibration, baselines, minimum detectable effect and attention path.",
+)
+store_option = click.option(
+    "--store", metavar="FILE|URL", help="Database of stored runs (default: ASSAYMARK_STORE, or your data folder)."
+)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line of text; control characters are shown as escapes, so that they cannot control the terminal."""
+    click.echo(printable(text), err=err, nl=nl)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; undefined numbers are null, never NaN, and unprintable characters are escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # JSON's own escapes: the stream's backslash escapes are not JSON
+        text = json.dumps(value, indent=2, default=str, allow_nan=False)
+    click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
+
+
+def print_rich(*renderables: Any) -> None:
+    """Print tables and text, without styles if the output is no terminal."""
+    from assaymark.report.console import SafeConsole
+
+    console = SafeConsole()
+    for renderable in renderables:
+        console.print(renderable)

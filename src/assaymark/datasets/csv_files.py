@@ -1,0 +1,258 @@
+"""CSV files: read by pyarrow as a whole, or line by line to check a user's own file before it becomes a task."""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from assaymark.datasets.csv_stream import BatchFile, CsvOptions, batch_file
+from assaymark.datasets.rows import Rows
+from assaymark.errors import DataError
+from assaymark.records import Skipped
+
+__all__ = ["CsvLine", "csv_lines", "read_csv", "sniff_delimiter"]
+
+DELIMITERS = ",;\t|"
+PACKED = 30  # assumed largest compression ratio of a gzipped text file
+SNIFFED = 1 << 20  # characters that are searched for the header
+LARGEST_CELL = 2**31 - 1
+AT_ONCE = 1000  # records
+LARGE = 32 << 20  # bytes above which a file is not read into memory as a whole
+LARGE_PACKED = 8 << 20  # the same for a gzipped file
+MOST_LISTED = 20  # lines that are no rows, of which the location is kept
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLine:
+    """One record: the line of the file in which it begins, counted from 1, and its cells."""
+
+    number: int
+    cells: tuple[str, ...]
+
+
+def sniff_delimiter(path: Path) -> str:
+    """Return the delimiter among `,` `;` tab `|` that splits the header into the most columns.
+
+    Raises: DataError for a file that cannot be read or is not UTF-8.
+    """
+    with _opened(path) as stream:
+        beginning = _decoded(path, lambda: stream.read(SNIFFED))
+    readers = {sign: csv.reader(io.StringIO(beginning, newline=""), delimiter=sign) for sign in DELIMITERS}
+    counts = {sign: len(_next_record(reader) or ()) for sign, reader in readers.items()}
+    return max(DELIMITERS, key=lambda sign: counts[sign])  # the comma if none occurs
+
+
+def csv_lines(path: Path, delimiter: str) -> Iterator[CsvLine]:
+    """Yield the records of a file, the header first, without empty lines.
+
+    Raises: DataError for a file that cannot be read or is not UTF-8.
+    """
+    with _opened(path) as stream:
+        reader = csv.reader(stream, delimiter=delimiter)
+        while True:
+            lines = _decoded(path, lambda: _next_lines(reader))
+            yield from (line for line in lines if line.cells)
+            if len(lines) < AT_ONCE:
+                return
+
+
+def _next_lines(reader: Any) -> list[CsvLine]:
+    """Return the next records, of any size; the limit on cells is global to the process, so it is restored at once."""
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        number, found = reader.line_num, []
+        for cells in islice(reader, AT_ONCE):
+            found.append(CsvLine(number + 1, tuple(cells)))
+            number = reader.line_num
+        return found
+    finally:
+        csv.field_size_limit(before)
+
+
+def _next_record(reader: Any) -> list[str] | None:
+    """Return the next record, of any size; the limit on cells is global to the process, so it is restored at once."""
+    before = csv.field_size_limit(LARGEST_CELL)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(before)
+
+
+def _opened(path: Path) -> Any:
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _decoded(path: Path, read: Any) -> Any:
+    try:
+        return read()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8: line {_undecodable_line(path)}, byte {error.object[error.start]:#04x}; save the "
+            f"file as UTF-8 (for example: iconv -f latin1 -t utf-8 {path.name})"
+        ) from error
+    except (OSError, EOFError, csv.Error, zlib.error) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _undecodable_line(path: Path) -> int:
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
+
+
+def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str, *, skip_bad_rows: bool = False) -> Rows:
+    """Return the rows of several files, concatenated.
+
+    A single large file is converted on disk, so that memory is bounded; see `csv_stream`.
+
+    Args:
+        paths: the files.
+        options: `sep` or `delimiter`, `header`, `column_names`, as in the library `datasets`.
+        separator: the default delimiter.
+        skip_bad_rows: leave out lines with another number of cells than the header; they are in `Rows.skipped`.
+
+    Raises: OSError, ValueError as pyarrow; ValueError for text that is not UTF-8, or an invalid option.
+    """
+    import pyarrow as pa
+
+    delimiter, read_options = _options(options, separator)
+    faults = _line_faults(paths, delimiter) if skip_bad_rows else Skipped()
+    rejected = _Rejected()
+    made_options = _csv_options(delimiter, read_options, rejected if skip_bad_rows else None)
+    stored = None
+    if len(paths) == 1 and paths[0].stat().st_size > (LARGE_PACKED if paths[0].suffix == ".gz" else LARGE):
+        status = paths[0].stat()
+        stored = _stored(
+            paths[0], (status.st_mtime_ns, status.st_size), delimiter, tuple(read_options.items()), skip_bad_rows
+        )
+        rejected.n = faults.n  # blocks are read again where types change, so the rejected lines cannot be counted
+    if stored is not None:
+        rows = Rows.of_source(stored.n_rows, stored.rows, stored.column, stored.names)
+    else:
+        rejected.n = 0
+        rows = Rows.of_table(
+            pa.concat_tables([_table(path, made_options) for path in paths], promote_options="permissive")
+        )
+    if rejected.n != faults.n:
+        raise ValueError(f"{faults.n} of its lines are no rows by one count and {rejected.n} by another; correct them")
+    rows.skipped = faults
+    if len(paths) == 1:
+        rows.places = lambda indices: _places(paths[0], delimiter, indices, has_header="column_names" not in options)
+    return rows
+
+
+@lru_cache(maxsize=2)  # a file is read to choose its columns, and again when it is evaluated
+def _stored(
+    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, Any], ...], skip_bad_rows: bool
+) -> BatchFile | None:
+    return batch_file(path, _csv_options(delimiter, dict(read), _Rejected() if skip_bad_rows else None))
+
+
+@dataclass(slots=True)
+class _Rejected:
+    """Leaves out the lines that pyarrow cannot read, and counts them."""
+
+    n: int = 0
+
+    def __call__(self, _: Any) -> str:
+        self.n += 1
+        return "skip"
+
+
+def _options(options: Mapping[str, Any], separator: str) -> tuple[str, dict[str, Any]]:
+    """Return the delimiter, and the arguments of pyarrow's ReadOptions besides the size of a block."""
+    names, delimiter = options.get("column_names"), options.get("sep") or options.get("delimiter") or separator
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"column_names is {names!r:.80}; expected a list of names")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
+        raise ValueError(f"the delimiter is {delimiter!r:.80}; expected one character")
+    has_header = "column_names" not in options and options.get("header", 0) is not None
+    return delimiter, {
+        "column_names": None if names is None else tuple(names),
+        "autogenerate_column_names": not has_header and "column_names" not in options,
+        "skip_rows": 1 if "column_names" in options and options.get("header") == 0 else 0,
+    }
+
+
+def _csv_options(delimiter: str, read: Mapping[str, Any], handler: Any) -> CsvOptions:
+    from pyarrow import csv as arrow_csv
+
+    return CsvOptions(
+        arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler),
+        arrow_csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),  # "N/A" and "null" are texts
+        lambda block_size: arrow_csv.ReadOptions(block_size=block_size, **read),
+    )
+
+
+def _table(path: Path, options: CsvOptions) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    table = arrow_csv.read_csv(
+        path, read_options=options.read(_whole([path])), parse_options=options.parse, convert_options=options.convert
+    )
+    _refuse_bytes(path, table)
+    return table
+
+
+def _line_faults(paths: Sequence[Path], delimiter: str) -> Skipped:
+    """Return the lines that have another number of cells than their file's first one."""
+    n = 0
+    first: list[str] = []
+    for path in paths:
+        where = "" if len(paths) == 1 else f"{path.name} "
+        width = 0
+        for line in csv_lines(path, delimiter):
+            width = width or len(line.cells)
+            if len(line.cells) != width:
+                n += 1
+                if len(first) < MOST_LISTED:
+                    cells = "cell" if len(line.cells) == 1 else "cells"
+                    first.append(f"{where}line {line.number}: {len(line.cells)} {cells}, but the header has {width}")
+    return Skipped(n, tuple(first))
+
+
+def _places(path: Path, delimiter: str, indices: Sequence[int], *, has_header: bool) -> list[str]:
+    """Return the lines of the rows at these indices, counted without the lines that are no rows."""
+    wanted, found, index, width = set(indices), {}, -1 if has_header else 0, 0
+    for line in csv_lines(path, delimiter):
+        width = width or len(line.cells)
+        if len(line.cells) != width:
+            continue
+        if index in wanted:
+            found[index] = f"line {line.number}"
+            if len(found) == len(wanted):
+                break
+        index += 1
+    return [found.get(index, f"row {index + 1}") for index in indices]
+
+
+def _whole(paths: Sequence[Path]) -> int:
+    """Return a block size that makes each file one block, so that no cell is split and types are inferred from all."""
+    largest = max(path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) for path in paths)
+    return min(largest + 1, 2**31 - 1)
+
+
+def _refuse_bytes(path: Path, table: Any) -> None:
+    """Raise ValueError if a column is not UTF-8 text, which pyarrow would return as bytes."""
+    import pyarrow as pa
+
+    columns = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+    if columns:
+        raise ValueError(
+            f"{path}: column {', '.join(columns)} is not UTF-8; save the file as UTF-8 "
+            f"(for example: iconv -f latin1 -t utf-8 {path.name})"
+        )

@@ -1,0 +1,191 @@
+"""Continuous batching: prompts are processed once, then every slot generates, and a free slot is refilled at once.
+
+A step passes one token of each slot through the model, packed along the sequence axis with its own position. No
+sequence waits for the slowest: one that ends leaves in the same step, and the next prompt takes its slot.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from assaymark.engine.decode_pass import next_logits
+from assaymark.engine.generation import (
+    FinishReason,
+    GeneratedSequence,
+    GenerationFailure,
+    GenerationPrompt,
+    GenerationReport,
+    StepObserver,
+    StopCheck,
+    uniform,
+)
+from assaymark.engine.head import Head
+from assaymark.engine.prefill import Prefill, ReadPrompt
+from assaymark.engine.sampling import choose, penalise
+from assaymark.engine.sharing import PromptTrie
+from assaymark.engine.slots import ROWS_ADDED, SlotTable
+from assaymark.errors import NonFiniteLogits
+
+Result = GeneratedSequence | GenerationFailure
+
+
+@dataclass(slots=True, eq=False)
+class _Sequence:
+    """One continuation in progress."""
+
+    index: int
+    repeat: int
+    prompt: GenerationPrompt
+    tokens: list[int] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)  # tokens of prompt and continuation; only filled for a penalty
+
+
+class SlotGenerator:
+    """Generates the continuations of prompts, step by step."""
+
+    def __init__(
+        self,
+        head: Head,
+        prompts: Sequence[GenerationPrompt],
+        tries: PromptTrie,
+        *,
+        n_slots: int,
+        window_tokens: int,
+        stop: StopCheck | None = None,
+        observe: StepObserver | None = None,
+    ) -> None:
+        self._head = head
+        self._prompts = prompts
+        self._stop = stop
+        self._observe = observe
+        self._members = tries.members
+        self._prefill = Prefill(head, tries, window_tokens)
+        most_now = tries.most_private([0] * len(prompts))
+        most_rows = tries.most_private([p.max_new_tokens for p in prompts])
+        self._table = SlotTable(n_slots, most_now + ROWS_ADDED, most_rows)
+        self._running: list[_Sequence] = []
+        self._waiting: deque[tuple[ReadPrompt, _Sequence]] = deque()
+        self._n_generated = self._n_slot_steps = 0
+        self._started = time.perf_counter()
+        n_sequences = sum(len(p.repeats) for p in prompts)
+        self._report = GenerationReport(0, tries.trie.n_nodes, 0, 0, 0, n_sequences, 0.0)
+
+    def run(self) -> Iterator[list[Result]]:
+        """Yield the results that each step finished, often none."""
+        while True:
+            finished = self._refill()
+            if self._running:
+                finished += self._step()
+            self._report_progress(finished)
+            yield finished
+            if not self._running and not self._waiting and self._prefill.is_done:
+                return
+
+    @torch.inference_mode()
+    def _refill(self) -> list[Result]:
+        """Move processed prompts into free slots, processing more if none waits; return those that end at once."""
+        finished: list[Result] = []
+        while self._table.n < self._table.n_slots:
+            while not self._waiting and not self._prefill.is_done:
+                self._read()
+            if not self._waiting:
+                break
+            n_free = self._table.n_slots - self._table.n
+            chosen = [self._waiting.popleft() for _ in range(min(n_free, len(self._waiting)))]
+            logits = torch.stack([read.logits for read, _ in chosen])
+            ends = self._choose_tokens(logits, [sequence for _, sequence in chosen])
+            for (read, sequence), end in zip(chosen, ends, strict=True):
+                if end is not None:
+                    finished.append(end)
+                    continue
+                self._table.add(read.rows, read.start, read.chain)
+                self._running.append(sequence)
+        return finished
+
+    def _read(self) -> None:
+        """Process one window; every continuation of the prompts that end in it waits for a slot."""
+        for read in self._prefill.read():
+            for index in self._members[read.number]:
+                prompt = self._prompts[index]
+                seen = set(prompt.tokens.tolist()) if prompt.repetition_penalty != 1.0 else set()
+                for repeat in prompt.repeats:
+                    self._waiting.append((read, _Sequence(index, repeat, prompt, [], set(seen))))
+        if self._prefill.note is not None:
+            self._report = replace(self._report, note=self._prefill.note)
+
+    @torch.inference_mode()
+    def _step(self) -> list[Result]:
+        """Generate one token in each slot; return the sequences that end with it."""
+        table = self._table
+        logits = next_logits(self._head, table, [sequence.tokens[-1] for sequence in self._running])
+        self._n_slot_steps += table.n
+        ends = self._choose_tokens(logits, self._running)
+        finished = [end for end in ends if end is not None]
+        for slot in range(table.n - 1, -1, -1):  # from the back, so that a sequence moved into a free slot continues
+            if ends[slot] is not None:
+                self._running[slot] = self._running[table.remove(slot)]
+                self._running.pop()
+        return finished
+
+    def _choose_tokens(self, logits: torch.Tensor, sequences: Sequence[_Sequence]) -> list[Result | None]:
+        """Choose the next token of each sequence; return the results of those that end with it.
+
+        Shapes: logits [n, vocab].
+        """
+        for row, sequence in enumerate(sequences):
+            if sequence.prompt.repetition_penalty != 1.0:
+                seen = torch.tensor(sorted(sequence.seen), device=logits.device)
+                penalise(logits[row], seen, sequence.prompt.repetition_penalty)
+        samplings = [sequence.prompt.sampling for sequence in sequences]
+        numbers = [_number(sequence) for sequence in sequences]
+        tokens, finite = choose(logits, samplings, numbers)
+        ends: list[Result | None] = []
+        for sequence, token, is_finite in zip(sequences, tokens, finite, strict=True):
+            if not is_finite:
+                why = f"logits are not finite after {len(sequence.tokens)} tokens"
+                ends.append(GenerationFailure(sequence.index, sequence.repeat, NonFiniteLogits, why))
+                continue
+            sequence.tokens.append(token)
+            self._n_generated += 1
+            if sequence.prompt.repetition_penalty != 1.0:
+                sequence.seen.add(token)
+            reason = self._end_of(sequence, token)
+            ends.append(_finished(sequence, reason) if reason is not None else None)
+        return ends
+
+    def _end_of(self, sequence: _Sequence, token: int) -> FinishReason | None:
+        """Return why a sequence ends with its newest token, None if it continues."""
+        if token in sequence.prompt.eos_ids:
+            return "eos"
+        if self._stop is not None and self._stop(sequence.index, sequence.repeat, sequence.tokens):
+            return "stop"
+        return "length" if len(sequence.tokens) >= sequence.prompt.max_new_tokens else None
+
+    def _report_progress(self, finished: Sequence[Result]) -> None:
+        """Count a step and report the progress."""
+        self._report = replace(
+            self._report,
+            n_prompt_done=self._prefill.n_tokens_read,
+            n_generated=self._n_generated,
+            n_slot_steps=self._n_slot_steps,
+            n_sequences_done=self._report.n_sequences_done + len(finished),
+            seconds=time.perf_counter() - self._started,
+        )
+        if self._observe is not None:
+            self._observe(self._report)
+        self._report = replace(self._report, note=None)
+
+
+def _number(sequence: _Sequence) -> float:
+    """Return the random number of a sequence's next token; 0 if none is needed."""
+    prompt = sequence.prompt
+    if prompt.sampling is None:
+        return 0.0
+    return uniform(prompt.seed, prompt.key, sequence.repeat, len(sequence.tokens))
+
+
+def _finished(sequence: _Sequence, reason: FinishReason) -> GeneratedSequence:
+    return GeneratedSequence(sequence.index, sequence.repeat, tuple(sequence.tokens), reason)

@@ -1,0 +1,120 @@
+"""The plain path: padded batches through the unchanged model, for models that the trie path does not support.
+
+These are recurrent and convolutional models, attention biases by position, and sequences beyond the length from which
+dynamic rotary embeddings change. Padding is on the right, where a causal model cannot see it; whether a model may be
+batched at all is tested at load, otherwise it runs one sequence at a time. Equal inputs are computed once.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from assaymark.engine.head import LOGITS_AT_ONCE, score_rows
+from assaymark.engine.memory import is_out_of_memory
+from assaymark.engine.spans import SpanBatch
+from assaymark.engine.steps import forward_pass
+from assaymark.engine.trie import sorted_order
+
+
+@dataclass(frozen=True, slots=True)
+class PlainScores:
+    """The scores of one span's tokens.
+
+    Shapes: logprobs float64 and is_best bool [n_scored]. Units: nats.
+    """
+
+    span: int
+    logprobs: npt.NDArray[np.float64]
+    is_best: npt.NDArray[np.bool_]
+
+
+def group_equal_inputs(spans: SpanBatch, indices: Sequence[int]) -> list[list[int]]:
+    """Return the spans grouped by equal input (all tokens but the last), longest input first."""
+    part = spans.subset(indices)
+    groups: list[list[int]] = []
+    before: bytes | None = None
+    for position in sorted_order(part).tolist():
+        key = part.sequence(position)[:-1].tobytes()
+        if key != before:
+            groups.append([])
+        groups[-1].append(indices[position])
+        before = key
+    return sorted(groups, key=lambda group: -spans.sequence(group[0]).size)
+
+
+def score_plain(
+    model: Any, spans: SpanBatch, indices: Sequence[int], *, batch_tokens: int, numerics: str
+) -> Iterator[PlainScores]:
+    """Yield the scores of these spans.
+
+    `batch_tokens` limits a batch, padding included; 0 means one sequence at a time. If memory runs out it is halved.
+    Raises: RuntimeError from torch if a single sequence does not fit.
+    """
+    groups = group_equal_inputs(spans, indices)
+    takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
+    first = 0
+    while first < len(groups):
+        longest = spans.sequence(groups[first][0]).size - 1
+        last = first + max(1, batch_tokens // max(longest, 1))
+        batch = groups[first:last]
+        try:
+            with forward_pass(model):
+                scores = list(_score_batch(model, spans, batch, takes_rows, numerics))
+        except RuntimeError as error:
+            if not is_out_of_memory(error) or len(batch) == 1:
+                raise
+            batch_tokens = longest * (len(batch) // 2)
+            continue
+        yield from scores
+        first += len(batch)
+
+
+@torch.inference_mode()
+def _score_batch(
+    model: Any, spans: SpanBatch, groups: list[list[int]], takes_rows: bool, numerics: str
+) -> Iterator[PlainScores]:
+    """Run one padded batch; each group is one row of it, scored for all its spans."""
+    device = next(model.parameters()).device
+    inputs = [spans.sequence(group[0])[:-1] for group in groups]
+    width = max(part.size for part in inputs)
+    ids = np.zeros((len(inputs), width), dtype=np.int64)
+    real = np.zeros((len(inputs), width), dtype=np.int64)
+    for row, part in enumerate(inputs):
+        ids[row, : part.size] = part
+        real[row, : part.size] = 1
+    n_scored = [max(int(spans.n_scored[i]) for i in group) for group in groups]
+    keep = width - min(part.size - n for part, n in zip(inputs, n_scored, strict=True))
+    options: dict[str, Any] = {"use_cache": False}
+    if len(inputs) > 1:
+        options["attention_mask"] = torch.as_tensor(real, device=device)
+    if takes_rows:
+        options["logits_to_keep"] = keep
+    logits = model(input_ids=torch.as_tensor(ids, device=device), **options).logits[:, -keep:]
+    for row, group in enumerate(groups):
+        stop = keep - (width - inputs[row].size)
+        for index in group:
+            n = int(spans.n_scored[index])
+            yield _score_span(logits[row, stop - n : stop], spans, index, numerics)
+
+
+def _score_span(logits: torch.Tensor, spans: SpanBatch, index: int, numerics: str) -> PlainScores:
+    """Return the scores of one span from the logits of its rows.
+
+    Shapes: logits [n_scored, vocab].
+    """
+    targets = torch.as_tensor(spans.sequence(index)[-logits.shape[0] :].astype(np.int64), device=logits.device)
+    step = max(1, LOGITS_AT_ONCE // logits.shape[1])
+    logprobs, is_best = [], []
+    for first in range(0, logits.shape[0], step):
+        piece = logits[first : first + step]
+        piece = piece.clone() if numerics == "model-dtype" else piece.to(torch.float32, copy=True)
+        rows = torch.arange(piece.shape[0], device=logits.device)
+        values, best = score_rows(piece, rows, targets[first : first + step])
+        logprobs.append(values.double().cpu().numpy())
+        is_best.append(best.cpu().numpy())
+    return PlainScores(index, np.concatenate(logprobs), np.concatenate(is_best))

@@ -1,0 +1,222 @@
+"""Compute matrix products on the CPU with the faster of two libraries, under the model's own modules.
+
+torch sends float32 products to MKL, which on some processors is slower than oneDNN, which torch also contains; oneDNN
+can also apply an activation or a product with a second operand while a result is still in registers. Only the forward
+of plain `nn.Linear` modules, and of gated feed-forward blocks made of three of them, is replaced on the instance, after
+it has been checked on random input. Weights are not copied; `restore` undoes the replacement.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from assaymark.engine.attention import needed_rows
+from assaymark.engine.devices import has_tiles
+from assaymark.engine.steps import only_pass
+
+UPCAST_ROWS = 2048  # rows of half-precision weights at once: a piece that stays in cache
+DTYPES = (torch.float32, torch.bfloat16)
+_ACTIVATIONS = {"SiLU": "swish", "SiLUActivation": "swish"}
+
+
+def is_available() -> bool:
+    """Return whether this torch has oneDNN's fused products on the CPU."""
+    has_library = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+    return has_library and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def project(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return hidden @ weight.T + bias, like `torch.nn.functional.linear`.
+
+    Shapes: hidden [..., in]; weight [out, in]; bias [out] or None; result [..., out].
+    """
+    if weight.device.type == "cpu" and weight.dtype in DTYPES and is_available() and weight.is_contiguous():
+        return _product(hidden, weight, bias, "none")
+    return torch.nn.functional.linear(hidden, weight, bias)
+
+
+def project_half(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return hidden @ weight.T for half-precision weights, computed as in float32.
+
+    A GPU multiplies halves exactly and adds in float32, and so does a CPU with tiles for bfloat16. Any other CPU
+    upcasts the weights slice by slice, which costs no time and avoids a copy in float32.
+    Shapes: hidden [..., in]; weight [out, in]; result float32 [..., out].
+    """
+    rows = hidden.reshape(-1, weight.shape[1])
+    if weight.device.type == "cuda" and hidden.dtype == weight.dtype and weight.dtype != torch.float32:
+        try:
+            product: torch.Tensor = torch.mm(rows, weight.t(), out_dtype=torch.float32)
+            return product.view(*hidden.shape[:-1], -1)
+        except (RuntimeError, TypeError, NotImplementedError):
+            pass  # an older torch: the slices below do the same
+    is_exact_in_halves = has_tiles() and hidden.dtype == weight.dtype == torch.bfloat16
+    rows = rows.float()
+    result = rows.new_empty(rows.shape[0], weight.shape[0])
+    with _multiplying_as_bfloat16() if is_exact_in_halves else nullcontext(False) as uses_tiles:
+        for first in range(0, weight.shape[0], UPCAST_ROWS):
+            part = weight[first : first + UPCAST_ROWS].float()
+            part_result = result[:, first : first + part.shape[0]]
+            if uses_tiles:
+                torch.mm(rows, part.t(), out=part_result)
+            else:
+                part_result.copy_(project(rows, part, None))
+    return result.view(*hidden.shape[:-1], -1)
+
+
+@contextmanager
+def _multiplying_as_bfloat16() -> Iterator[bool]:
+    """Let float32 products round their factors to bfloat16, which is exact for values that came from bfloat16.
+
+    Sums stay in float32. The setting is torch's own and holds for the whole process, so it is reset at once, and not
+    changed (yielding False) while another thread runs a model whose float32 products it would round.
+    """
+    settings: Any = getattr(torch.backends.mkldnn, "matmul")  # noqa: B009 - unknown to torch's own type stubs
+    with only_pass() as is_alone:
+        if not is_alone:
+            yield False
+            return
+        before = settings.fp32_precision
+        settings.fp32_precision = "bf16"
+        try:
+            yield True
+        finally:
+            settings.fp32_precision = before
+
+
+def _product(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
+    """Return activation(hidden @ weight.T + bias) in one call."""
+    result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - what torch.compile itself emits
+        hidden, weight, bias, activation, [], ""
+    )
+    return result
+
+
+class FasterProjections:
+    """The replaced forwards of one model, with the means to restore them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._exchanged: list[tuple[torch.nn.Module, Callable[..., torch.Tensor]]] = []
+        if not is_available():
+            return
+        for module in model.modules():
+            if _is_plain_linear(module):
+                self._exchange(module, _linear_forward(module))
+        for module in model.modules():
+            forward = _gated_forward(module)
+            if forward is not None:
+                self._exchange(module, forward)
+
+    def __len__(self) -> int:
+        return len(self._exchanged)
+
+    def _exchange(self, module: torch.nn.Module, forward: Callable[..., torch.Tensor]) -> None:
+        """Set `forward` on the instance, where it hides the class's own, if both agree on random input."""
+        if "forward" in module.__dict__ or not _agree(module, forward):
+            return
+        module.__dict__["forward"] = forward
+        self._exchanged.append((module, forward))
+
+    def install(self) -> None:
+        """Replace the same forwards again, except where a module has got its own forward or hooks meanwhile."""
+        for module, forward in self._exchanged:
+            if "forward" not in module.__dict__ and not _has_hooks(module):
+                module.__dict__["forward"] = forward
+
+    def restore(self) -> None:
+        """Restore every module's forward to its class's."""
+        for module, forward in self._exchanged:
+            if module.__dict__.get("forward") is forward:
+                del module.__dict__["forward"]
+
+
+def _is_plain_linear(module: Any) -> bool:
+    """Return whether the module is torch's own linear layer on the CPU, in a supported dtype and without hooks."""
+    return (
+        type(module) is torch.nn.Linear
+        and module.weight.device.type == "cpu"
+        and module.weight.dtype in DTYPES
+        and module.weight.is_contiguous()
+        and not _has_hooks(module)
+    )
+
+
+def _has_hooks(module: Any) -> bool:
+    """Return whether the module or a part of it has forward hooks, which a fused block would skip."""
+    return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())  # noqa: SLF001 - no public reader
+
+
+def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a forward for a plain linear layer."""
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        return _product(hidden, *_weights(module), "none")
+
+    return _for_needed_rows(module, forward, module.out_features)
+
+
+def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return a forward for down(act(gate(x)) * up(x)), or None if the module is not such a block."""
+    parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    activation = _ACTIVATIONS.get(type(getattr(module, "act_fn", None)).__name__)
+    if activation is None or not all(_is_plain_linear(part) for part in parts):
+        return None
+    gate, up, down = parts
+    times = torch.ops.mkldnn._linear_pointwise.binary  # noqa: SLF001 - as above
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        gated = _product(hidden, *_weights(gate), activation)
+        return _product(times(hidden, gated, *_weights(up), "mul"), *_weights(down), "none")
+
+    return _for_needed_rows(module, forward, int(getattr(down, "out_features")))  # noqa: B009 - `down` may be None to mypy
+
+
+def _weights(linear: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the present weight and bias: a training loop may have replaced the tensors."""
+    held = linear.__dict__["_parameters"]
+    return held["weight"], held["bias"]
+
+
+def _for_needed_rows(
+    module: Any, forward: Callable[[torch.Tensor], torch.Tensor], width: int
+) -> Callable[..., torch.Tensor]:
+    """Return a version of `forward` that leaves rows at zero if they are not needed.
+
+    After a window's last attention call rows are independent, so the last layer's feed-forward, the most expensive part
+    of a layer, is computed only for the needed rows. The fused products have no gradients, so wherever gradients are
+    recorded the module's own forward runs.
+    """
+
+    def chosen(hidden: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            own: torch.Tensor = type(module).forward(module, hidden)
+            return own
+        if hidden.dim() != 3 or hidden.shape[0] != 1:
+            return forward(hidden)
+        rows = needed_rows(hidden.shape[1])
+        if rows is None:
+            return forward(hidden)
+        result = hidden.new_zeros(1, hidden.shape[1], width)
+        if rows.numel():
+            result[:, rows] = forward(hidden[:, rows])
+        return result
+
+    return chosen
+
+
+@torch.inference_mode()
+def _agree(module: Any, forward: Callable[..., torch.Tensor]) -> bool:
+    """Return whether `forward` equals the module's own result up to rounding, on a few rows of random input."""
+    linear = module if type(module) is torch.nn.Linear else module.gate_proj
+    weight = linear.weight
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(1, 3, weight.shape[1], generator=generator).to(weight.dtype)
+    try:
+        own, other = module(hidden), forward(hidden)
+    except (RuntimeError, TypeError):
+        return False
+    if own.shape != other.shape or own.dtype != other.dtype:
+        return False
+    scale = float(own.abs().max()) or 1.0
+    return float((own - other).abs().max()) <= 64 * torch.finfo(weight.dtype).eps * scale

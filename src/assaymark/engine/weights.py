@@ -1,0 +1,262 @@
+"""Load a model from a folder or the Hub onto its device, or use the caller's, and read its configuration.
+
+Other libraries' exceptions are translated here: any problem while loading becomes one clear line with a remedy.
+"""
+
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
+from typing import Any
+
+import torch
+
+from assaymark.engine.checkpoints.load import config_of, plan_tensors
+from assaymark.engine.checkpoints.record import TrainerCheckpoint
+from assaymark.engine.limits import Limits, limits_of
+from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
+from assaymark.errors import MissingExtra, ModelUnavailable, UsageError
+
+# The package in a message of transformers, or of Python where a package lacks another one.
+_PACKAGE = re.compile(r"pip install (?:-U |--upgrade )?([\w.-]+(?:[<>=]=?[\w.]*\w)?)|No module named '([\w.]+)'")
+LIBRARIES = ("torch", "transformers", "peft", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to be run.
+
+    outer: the object that a caller would call (perhaps an adapter around the model). inner: the causal LM itself.
+    limits: lengths at which it attends differently. vocab_size: rows of the input embedding.
+        is_borrowed: whether the caller has loaded it and needs its state restored.
+    """
+
+    outer: Any
+    inner: Any
+    limits: Limits
+    vocab_size: int
+    n_parameters: int
+    is_borrowed: bool = False
+
+
+def pick_device(wanted: str) -> torch.device:
+    """Return the requested device; "auto" is CUDA if available.
+
+    Raises: UsageError if the device does not exist.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise UsageError(f"device={wanted!r} is unknown; expected auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"device={wanted!r}, but torch {torch.__version__} finds no CUDA here; use device=cpu")
+    return device
+
+
+def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
+    """Return the model of a local folder or Hub id, or the given loaded one.
+
+    Raises: ModelUnavailable with a remedy; UsageError for an impossible device; MissingExtra without peft.
+    """
+    if isinstance(path_or_model, torch.nn.Module):
+        outer: Any = path_or_model
+    elif settings.checkpoint is not None:
+        outer = _placed(_from_checkpoint(settings.checkpoint, settings), settings)
+    else:
+        outer = _placed(_from_pretrained(str(path_or_model), settings), settings)
+    if settings.peft is not None:
+        outer = _with_adapter(outer, settings.peft)
+    outer.eval()
+    inner = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
+    return LoadedModel(
+        outer,
+        inner,
+        limits_of(inner, settings.max_length),
+        int(inner.get_input_embeddings().weight.shape[0]),
+        sum(parameter.numel() for parameter in outer.parameters()),
+        is_borrowed=isinstance(path_or_model, torch.nn.Module),
+    )
+
+
+def _placed(model: Any, settings: EngineSettings) -> Any:
+    """Return the model on its device; where device_map or a quantisation has placed it, it stays there."""
+    device = pick_device(settings.device)
+    return model if "device_map" in settings.model_kwargs or getattr(model, "is_quantized", False) else model.to(device)
+
+
+_UNLOADABLE = (
+    *(OSError, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError),
+    *(EOFError, pickle.UnpicklingError, AssertionError, IndexError, ArithmeticError),
+)
+
+
+def _from_pretrained(name: str, settings: EngineSettings) -> Any:
+    """Return the language model of this folder or Hub id, in the requested dtype, on the CPU."""
+    import transformers
+    from safetensors import SafetensorError
+
+    kinds = {"seq2seq": "AutoModelForSeq2SeqLM", "image-text": "AutoModelForImageTextToText"}
+    kind: Any = getattr(transformers, kinds.get(settings.backend, "AutoModelForCausalLM"))
+    dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
+    try:
+        model, found = kind.from_pretrained(
+            name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
+        )
+    except (*_UNLOADABLE, SafetensorError) as error:
+        text = str(error).strip()
+        first = text.splitlines()[0] if text else type(error).__name__
+        if isinstance(error, ImportError) and (found := _PACKAGE.search(text)):
+            package = found[1] or found[2]
+            raise ModelUnavailable(
+                f"model {name!r} needs the package {package}, which is not installed: pip install '{package}'"
+            ) from error
+        raise ModelUnavailable(
+            f"model {name!r} cannot be loaded: {first} (expected a folder with config.json and weights, or a Hub id)"
+            + _remedy(text, settings)
+        ) from error
+    if missing := sorted(found["missing_keys"]):
+        raise ModelUnavailable(
+            f"model {name!r} lacks {len(missing)} of its weights, the first {missing[0]}; they would be initialised at "
+            f"random; expected all weights of a {type(model).__name__}"
+        )
+    return model
+
+
+def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the other arguments of `from_pretrained`, with a changed configuration if the settings require it.
+
+    The configuration is changed here rather than by `from_pretrained`, which would let `rope_scaling` replace all of
+    transformers 5's `rope_parameters`, the base frequency too, and ignores a nested text configuration.
+    """
+    from transformers import AutoConfig, PreTrainedModel
+
+    taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
+    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    changes = {key: value for key, value in settings.model_kwargs.items() if key not in taken}
+    if not changes:
+        return given
+    gguf = {"gguf_file": given["gguf_file"]} if "gguf_file" in given else {}
+    config = AutoConfig.from_pretrained(name, **source, **gguf)
+    _change_config(config, changes)
+    return {**given, "config": config}
+
+
+def _change_config(config: Any, changes: dict[str, Any]) -> None:
+    """Replace settings of a configuration, those of its text model where it has one."""
+    inner = config.get_text_config()
+    kept = getattr(inner, "rope_parameters", None)
+    if isinstance(kept, Mapping) and changes.keys() & set(ROPE_SETTINGS):
+        if any(isinstance(value, Mapping) for value in kept.values()):
+            raise UsageError(
+                "this model has rope settings for each kind of layer, for which rope_scaling and rope_theta are "
+                'ambiguous; expected rope_parameters={"full_attention": {...}, ...}, as in its config.json'
+            )
+        scaling = dict(changes.pop("rope_scaling", {}))
+        if "type" in scaling:  # its name before transformers 4.45
+            scaling.setdefault("rope_type", scaling.pop("type"))
+        theta = {"rope_theta": changes.pop("rope_theta")} if "rope_theta" in changes else {}
+        inner.rope_parameters = {**kept, **scaling, **theta}
+    for key, value in changes.items():
+        setattr(inner if hasattr(inner, key) else config, key, value)
+
+
+def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) -> Any:
+    """Return the causal LM of a trainer's checkpoint, in the requested dtype, on the CPU or as device_map says.
+
+    Raises: ModelUnavailable, naming the tensor that is missing or does not fit.
+    """
+    from transformers import GenerationConfig, PreTrainedModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = config_of(checkpoint)
+    taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
+    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    _change_config(config, {key: value for key, value in settings.model_kwargs.items() if key not in taken})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelUnavailable(f"model_type {config.model_type} of {checkpoint.weights[0]} is not a causal LM")
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    with torch.device("meta"):
+        empty = kind(config)
+    tensors = plan_tensors(checkpoint, empty, config)
+    dtype = getattr(torch, str(checkpoint.config["dtype"]) if settings.dtype == "auto" else settings.dtype)
+    try:
+        model, found = kind.from_pretrained(
+            None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True, **given
+        )
+        if checkpoint.generation_folder is not None:
+            model.generation_config = GenerationConfig.from_pretrained(checkpoint.generation_folder)
+    except _UNLOADABLE as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelUnavailable(f"{checkpoint.weights[0]} cannot be loaded: {first}") from error
+    for problem, names in (("lacks", found["missing_keys"]), ("has no place for", found["unexpected_keys"])):
+        if names:
+            raise ModelUnavailable(
+                f"{checkpoint.weights[0]} as a {kind.__name__} {problem} {min(names)} ({len(names)} such tensors)"
+            )
+    return model
+
+
+def _remedy(text: str, settings: EngineSettings) -> str:
+    """Return the remedy for a failure to load, as far as its text shows the cause."""
+    if "trust_remote_code" in text and not settings.trust_remote_code:
+        return "; the repository brings its own code: if you trust it, set trust_remote_code=True"
+    if "gated" in text or "401" in text:
+        return "; the repository may be gated: accept its terms and set HF_TOKEN"
+    if "model_type" in text or "architectures" in text or "Unrecognized model" in text:
+        return "; its config.json must name a model_type that transformers knows"
+    if "deserializ" in text or "PytorchStreamReader" in text or "Ran out of input" in text:
+        return "; a weights file is truncated or damaged: download it again"
+    return "; check the spelling, the connection, and HF_HUB_OFFLINE"
+
+
+def _with_adapter(model: Any, adapter: str) -> Any:
+    """Return the model with a PEFT adapter.
+
+    Raises: MissingExtra if peft is not installed; ModelUnavailable if the adapter cannot be loaded.
+    """
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise MissingExtra("an adapter (peft=)", "hf") from error
+    try:
+        return PeftModel.from_pretrained(model, adapter)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise ModelUnavailable(f"adapter {adapter!r} cannot be applied to the model: {error}") from error
+
+
+def probe_tokens(model: Any, name: Any) -> Sequence[int]:
+    """Return a piece of real text in the model's own tokens; empty if the model has no tokenizer of its own."""
+    from transformers import AutoTokenizer
+
+    source = name if isinstance(name, str) else getattr(model.config, "_name_or_path", "")
+    if not source:
+        return ()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        return list(tokenizer(PROBE_TEXT, verbose=False)["input_ids"])
+    except Exception:  # noqa: BLE001 - any text suffices; a failure of the tokenizer is not a failure of the model
+        return ()
+
+
+PROBE_TEXT = (
+    "Once upon a time there was a small harbour town whose lamp had gone dark. Question: who lights the lamp at "
+    "dusk? Answer: the keeper's daughter, for her father is ill. They sailed at nine with 47 sacks of grain, two "
+    "barrels of oil and a clock that ran backwards. The water was 3.5 metres deep (at low tide), so the captain said: "
+    '"Wait until noon!" In 1887 the railway came, and with it newspapers, oranges, strangers and a piano.'
+)
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the installed libraries that affect the numbers."""
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,145 @@
+"""The model of a host: its tokenizer, template and limits, and requests as prompts for its engine."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from assaymark.engine.generation import GenerationPrompt
+from assaymark.engine.open_batch import RepeatStop
+from assaymark.engine.spans import IntArray
+from assaymark.errors import UsageError
+from assaymark.host.bad_request import BadRequest
+from assaymark.host.engine_thread import EngineThread
+from assaymark.host.request_bodies import Ask, Settings
+from assaymark.host.text_stream import TokenTexts
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.local.own_engine import OwnEngine
+from assaymark.models.text.generation_prompts import GenerationInput, prompt_of
+from assaymark.models.text.stops import StopFinder, stop_texts
+from assaymark.records import GenerationSettings
+
+__all__ = ["COMPLETION_TOKENS", "HostedModel"]
+
+COMPLETION_TOKENS = 16  # OpenAI's default for completions; a chat may use all positions
+TOO_LONG = "context_length_exceeded"
+
+
+class HostedModel:
+    """A local model with the name under which it is offered. Loads the weights, on a thread of its own."""
+
+    def __init__(self, model: LocalModel, name: str, max_tokens: int | None = None) -> None:
+        self.thread = EngineThread()
+        engine = self.thread.call(lambda: model.engine)
+        if not isinstance(engine, OwnEngine):
+            raise UsageError("a host runs one engine in its own process; omit workers and cluster")
+        self.model = model
+        self.name = name
+        self.engine = engine
+        self.tokenizer: Any = model.tokenizer
+        self.token_texts = TokenTexts(self.tokenizer)
+        self.think_end = model.arguments.think_end_token
+        self.max_length = min(filter(None, (engine.info.max_length, model.max_length)), default=1 << 30)
+        self.most_tokens = min(max_tokens or self.max_length, self.max_length)
+
+    @cached_property
+    def eos_text(self) -> str | None:
+        """The text of the tokenizer's end token, which ends an answer also where it is spelled out."""
+        eos = self.tokenizer.eos_token_id
+        return None if eos is None else str(self.tokenizer.decode([eos], skip_special_tokens=False))
+
+    def tokens_of(self, ask: Ask) -> list[IntArray]:
+        """Return the tokens of each prompt of a request.
+
+        Raises: BadRequest for an empty prompt, token ids outside the vocabulary, or messages that cannot be rendered.
+        """
+        if ask.kind == "completion":
+            return [self._checked(self._encoded(one), "prompt") for one in ask.prompts]
+        try:
+            tools = None if ask.tools is None else ask.tools.shown
+            text = self.model.render(ask.messages, continue_final=ask.continues_last, tools=tools)
+        except UsageError as error:
+            raise BadRequest(str(error), "messages" if ask.tools is None else "tools") from error
+        # The template writes the special tokens itself, as transformers' own chat pipelines assume.
+        return [self._checked(self.model.encoder.encode_all([text], specials=False)[0], "messages")]
+
+    def _encoded(self, prompt: str | tuple[int, ...]) -> IntArray:
+        if not isinstance(prompt, str):
+            return np.asarray(prompt, dtype=np.int32)
+        bos = getattr(self.tokenizer, "bos_token", None)
+        wanted = self.model.arguments.add_bos_token
+        specials = not (bos and prompt.startswith(bos)) and (True if wanted is None else wanted)
+        tokens = self.model.encoder.encode_all([prompt], specials=specials)[0]
+        prefix = self.model.encoder.prefix_token_id
+        return tokens if tokens.size or prefix is None else np.asarray([prefix], dtype=np.int32)
+
+    def _checked(self, tokens: IntArray, param: str) -> IntArray:
+        vocab = self.engine.info.vocab_size
+        if not tokens.size:
+            raise BadRequest("the prompt is empty, and the tokenizer has no BOS token to begin with", param)
+        if int(tokens.max()) >= vocab:
+            raise BadRequest(f"token id {int(tokens.max())}; the model has 0 to {vocab - 1}", param)
+        if int(tokens.size) > self.max_length:
+            raise BadRequest(f"the prompt is too long: {tokens.size} tokens; maximum context length is "
+                             f"{self.max_length} tokens; shorten it", param, TOO_LONG)  # fmt: skip
+        return tokens
+
+    def max_tokens_for(self, ask: Ask, tokens: IntArray) -> int:
+        """Return how many tokens may be generated after a prompt; 0 only for an echoed one.
+
+        Raises: BadRequest.
+        """
+        left = self.max_length - int(tokens.size)
+        wanted = ask.settings.max_tokens
+        if wanted is None:
+            wanted = max(1, min(COMPLETION_TOKENS if ask.kind == "completion" else left, self.most_tokens))
+        if wanted == 0 and not ask.echo:
+            raise BadRequest("max_tokens is 0; expected at least 1, or 0 with echo=true", "max_tokens")
+        if wanted > left:
+            raise BadRequest(
+                f"{tokens.size} tokens in the prompt and {wanted} to generate; maximum context length is "
+                f"{self.max_length} tokens; shorten the prompt or reduce max_tokens", "max_tokens", TOO_LONG
+            )  # fmt: skip
+        if wanted > self.most_tokens:
+            raise BadRequest(f"max_tokens is {wanted}; this host allows {self.most_tokens}", "max_tokens")
+        return wanted
+
+    def prompt(self, settings: Settings, tokens: IntArray, max_tokens: int) -> GenerationPrompt:
+        """Return a prompt for the engine; what the request leaves open is the model's own default."""
+        own = self.engine.generation_defaults
+        choice = self.model.arguments.generation_config
+        temperature = settings.temperature
+        if temperature is None:
+            temperature = float(own.sampling.get("temperature", 1.0)) if choice == "model" else 1.0
+        seed = secrets.randbits(48) if settings.seed is None else settings.seed
+        penalty = settings.repetition_penalty
+        whole = GenerationSettings(
+            max_tokens=max_tokens, do_sample=temperature > 0, temperature=temperature, top_p=settings.top_p,
+            top_k=settings.top_k, min_p=settings.min_p, seed=seed,
+            extra=() if penalty is None else (("repetition_penalty", penalty),),
+        )  # fmt: skip
+        eos = self.tokenizer.eos_token_id
+        prepared = GenerationInput("", 0, whole, max_tokens, tokens=tokens)
+        ids: frozenset[int] = frozenset() if eos is None else frozenset({int(eos)})
+        prompt = prompt_of(prepared, range(settings.n), own, choice, ids)
+        return replace(prompt, eos_ids=frozenset()) if settings.ignore_eos else prompt
+
+    def stops_of(self, settings: Settings) -> tuple[str, ...]:
+        """Return the texts that end an answer."""
+        return settings.stop if settings.ignore_eos else stop_texts(settings.stop, self.eos_text)
+
+    def stop_check(self, stops: Sequence[str]) -> RepeatStop:
+        """Return a function that tells after each token whether one of these texts has been generated."""
+        finder = StopFinder(self.tokenizer, stops, self.think_end)
+        return lambda _repeat, tokens: finder.has_stopped(tokens)
+
+    @property
+    def fingerprint(self) -> str:
+        """Which weights and numerics answer, as OpenAI's `system_fingerprint`."""
+        identity = self.model.identity
+        text = f"{identity.content_hash} {identity.tokenizer_hash} {self.engine.info.dtype} {self.engine.info.numerics}"
+        return "fp_" + hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,325 @@
+"""A run of another tool as our records, ready to be stored.
+
+The records contain what the tool's files contain; what these lack (tokens, hashes of weights) stays unknown. The plan's
+model is of the kind `imported` and has the hash of each file, so the same files are the same run, distinct from our own
+runs. `imported_lm_eval` builds `ImportedRun` directly, since lm-eval's files contain nearly the same data as ours; the
+readers of other tools return a `ForeignRun`, which `imported_of` converts.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import AssaymarkError
+from assaymark.interop.reported import ReportedValue, reported_estimates
+from assaymark.records import (
+    Estimate,
+    GenerateQuery,
+    GenerationSettings,
+    JsonValue,
+    LoglikelihoodQuery,
+    ModelIdentity,
+    Output,
+    Query,
+    Request,
+    RunPlan,
+    Sample,
+    Score,
+    ScoreStatus,
+    TaskPlan,
+    content_hash,
+)
+from assaymark.report.evidence.records import GroupSummaryInput, ScoreRow, TaskSummaryInput
+from assaymark.report.evidence.summarise import summarise
+from assaymark.scoring.choices import score_choices
+from assaymark.scoring.metrics import CALIBRATION
+
+__all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "ReportedValue",
+           "digest", "disagreements", "facts_from", "imported_model", "imported_of", "imported_tasks"]  # fmt: skip
+
+KIND = "imported"
+UNKNOWN = "unknown (imported)"
+TOLERANCE = 1e-6  # relative: a value recomputed from its samples may differ from the file's in its last digits
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRun:
+    """The records made from the files."""
+
+    plan: RunPlan
+    origin: Mapping[str, str]  # file name -> sha256
+    requests: tuple[Request, ...]
+    samples: tuple[Sample, ...]
+    outputs: tuple[Output, ...]
+    scores: tuple[Score, ...]
+    estimates: tuple[Estimate, ...]
+    extra: Mapping[str, JsonValue]  # facts about the tasks, stored with the run
+    notes: tuple[str, ...] = ()  # values that the samples do not reproduce, logs that were excluded
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignChoice:
+    """One choice with its logged log-likelihood."""
+
+    text: str
+    nats: float
+    is_greedy: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSample:
+    """One sample of another tool's log."""
+
+    task: str
+    index: int
+    row: Mapping[str, JsonValue]  # identifies the question; its hash pairs it with other runs of the tool
+    prompt: str
+    target: str
+    scores: Mapping[str, float | None]  # by metric; None without a score
+    answers: tuple[str, ...] = ()  # generated answers, one per repeat
+    choices: tuple[ForeignChoice, ...] = ()
+    gold: int | None = None  # index of the correct choice
+    n_choices: int | None = None  # of a generated answer that is a letter
+    n_shots: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRun:
+    """A run of another tool, as its reader returns it."""
+
+    tool: str
+    model: str
+    tasks: tuple[TaskSummaryInput, ...]
+    samples: tuple[ForeignSample, ...]
+    reported: tuple[ReportedValue, ...]
+    files: tuple[Path, ...]
+    version: str | None = None
+    date: str | None = None
+    dtype: str = "dtype unknown"
+    config: Mapping[str, JsonValue] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    shots_known: bool = True  # whether the files state the number of shots
+
+
+def imported_of(run: ForeignRun) -> ImportedRun:
+    """Return another tool's run as our records, with its values recomputed from its samples."""
+    names = [file.name for file in run.files]
+    origin = {
+        name if names.count(name) == 1 else f"{file.parent.name}/{name}": digest(file)
+        for name, file in zip(names, run.files, strict=True)
+    }
+    requests = [_request(sample) for sample in run.samples]
+    samples = tuple(Sample(one.task, one.index, one.row, content_hash(dict(one.row))) for one in run.samples)
+    pairs = list(zip(requests, run.samples, strict=True))
+    rows = [row for sample in run.samples for row in _rows(sample)]
+    with_samples = {row.task for row in rows}
+    computed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
+    reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
+    known = {(one.task, one.metric, one.filter) for one in computed}
+    source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
+    facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
+    return ImportedRun(
+        plan=_plan(run, origin, samples),
+        origin=origin,
+        requests=tuple(requests),
+        samples=samples,
+        outputs=tuple(output for request, sample in pairs for output in _outputs(request, sample)),
+        scores=tuple(
+            Score(f"{r.task}/{r.sample_index}/0", r.metric, r.value, r.filter, r.status, r.parts, r.detail)
+            for r in rows
+        ),
+        estimates=(*computed, *(one for one in reported if (one.task, one.metric, one.filter) not in known)),
+        extra={**facts, "imported": source},
+        notes=(*run.notes, *disagreements(computed, reported)),
+    )
+
+
+def digest(file: Path) -> str:
+    """Return `sha256:<hex>` of a file."""
+    return "sha256:" + sha256(file.read_bytes()).hexdigest()
+
+
+def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) -> list[str]:
+    """Return a line for each reported value that its samples do not reproduce."""
+    own = {(one.task, one.metric, one.filter): one for one in computed}
+    lines = []
+    for one in reported:
+        found = own.get((one.task, one.metric, one.filter))
+        if found is None or one.value is None:
+            continue
+        value = found.details.get("lm_eval_value", found.value)
+        if value is None or abs(value - one.value) > TOLERANCE * max(abs(one.value), 1.0):
+            lines.append(
+                f"{one.task} {one.metric}: the results file reports {one.value:.6g}, its samples give "
+                f"{'no value' if value is None else format(value, '.6g')}; the samples' value is shown"
+            )
+    return lines
+
+
+def facts_from(
+    tasks: Sequence[TaskSummaryInput],
+    groups: Sequence[GroupSummaryInput],
+    configs: Mapping[str, Any],
+    *,
+    origin: str = "lm-eval",
+) -> dict[str, JsonValue]:
+    """Return the facts about tasks that are stored with a run, in the format that `report.task_facts` reads."""
+    return {
+        "tasks": {task.name: {**_task_facts(task), "origin": origin, "spec": configs[task.name]} for task in tasks},
+        "groups": [
+            {
+                "name": group.name,
+                "alias": group.alias,
+                "version": group.version,
+                "members": list(group.members),
+                "aggregates": [
+                    {
+                        "metric": one.metric,
+                        "weight_by_size": one.weight_by_size,
+                        "filters": None if one.filters is None else list(one.filters),
+                    }
+                    for one in group.aggregates
+                ],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _task_facts(task: TaskSummaryInput) -> dict[str, JsonValue]:
+    return {
+        "alias": task.alias,
+        "version": task.version,
+        "output_type": task.output_type,
+        "num_fewshot": task.num_fewshot,
+        "n_total": task.n_total,
+        "chance": task.chance,
+        "primary_metric": task.primary_metric,
+        "source": None,
+        "metrics": [
+            {
+                "name": metric.name,
+                "aggregation": metric.aggregation,
+                "higher_is_better": metric.higher_is_better,
+                "filters": list(metric.filters),
+            }
+            for metric in task.metrics
+        ],
+        "filters": list(dict.fromkeys(name for metric in task.metrics for name in metric.filters)),
+    }
+
+
+def _request(sample: ForeignSample) -> Request:
+    queries: tuple[Query, ...] = tuple(LoglikelihoodQuery(i, choice.text) for i, choice in enumerate(sample.choices))
+    if not queries and (sample.answers or sample.error):
+        queries = (GenerateQuery(0, GenerationSettings(repeats=max(1, len(sample.answers)))),)
+    return Request(
+        task=sample.task,
+        sample_index=sample.index,
+        sample_sha256=content_hash(dict(sample.row)),
+        segments=(sample.prompt,),
+        queries=queries,
+        target=sample.target,
+        n_shots=sample.n_shots,
+    )
+
+
+def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
+    if sample.error is not None:
+        for query in request.queries:
+            yield Output(request.id, query.index, error=sample.error, error_kind="Permanent")
+        return
+    for index, choice in enumerate(sample.choices):
+        yield Output(request.id, index, 0, choice.nats, choice.is_greedy)
+    for repeat, answer in enumerate(() if sample.choices else sample.answers):
+        yield Output(request.id, 0, repeat, text=answer)
+
+
+def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
+    """Yield the logged scores of a sample, and for choices those that their log-likelihoods allow in addition."""
+    sha = content_hash(dict(sample.row))
+    own = _choice_scores(sample)
+    known: JsonValue = None if sample.n_choices is None else {"n_choices": sample.n_choices}
+    for metric, value in sample.scores.items():
+        scored = own.get(metric)
+        yield ScoreRow(
+            sample.task,
+            sample.index,
+            sha,
+            metric,
+            value,
+            status=ScoreStatus.FAILED if value is None else ScoreStatus.SCORED,
+            detail=scored.detail if scored is not None and scored.value == value else known,
+            n_shots=sample.n_shots,
+        )
+    for metric in CALIBRATION if own else ():
+        yield ScoreRow(sample.task, sample.index, sha, metric, own[metric].value, parts=own[metric].parts)
+
+
+def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
+    """Return the scores of a multiple-choice sample from its log-likelihoods; empty if the file lacks data for it."""
+    if sample.gold is None or len(sample.choices) < 2:
+        return {}
+    nats = [choice.nats for choice in sample.choices]
+    greedy = [bool(choice.is_greedy) for choice in sample.choices]
+    texts = [choice.text.strip() for choice in sample.choices]
+    try:
+        return dict(score_choices(nats, greedy, None, texts, sample.gold))
+    except (AssaymarkError, ValueError):  # a sample in another layout has its logged scores only
+        return {}
+
+
+def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample]) -> RunPlan:
+    return RunPlan(
+        model=imported_model(run.model, origin, dtype=run.dtype, numerics="numerics unknown"),
+        profile=f"{run.tool}-{run.version}" if run.version else run.tool,
+        tasks=imported_tasks(run.tasks, samples, _n_reported(run)),
+    )
+
+
+def _n_reported(run: ForeignRun) -> dict[str, int]:
+    """Return the number of samples of each task as reported; 0 if it is not."""
+    sizes = {task.name: task.n_total or 0 for task in run.tasks}
+    for one in run.reported:
+        sizes[one.task] = one.n or sizes.get(one.task, 0)
+    return sizes
+
+
+def imported_model(name: str, origin: Mapping[str, str], **known: Any) -> ModelIdentity:
+    """Return the identity of a model that another tool evaluated: its name, the files' hashes, and known facts."""
+    unknown = {"content_hash": None, "tokenizer_hash": None, "template_hash": None}
+    return ModelIdentity(name=name, kind=KIND, options=(("files", dict(origin)),), **{**unknown, **known})
+
+
+def imported_tasks(
+    tasks: Sequence[TaskSummaryInput],
+    samples: Iterable[Sample],
+    n_reported: Mapping[str, int],
+    generation: Mapping[str, JsonValue] | None = None,
+) -> tuple[TaskPlan, ...]:
+    """Return the plans of another tool's tasks; their data is identified by the rows in its files.
+
+    Args:
+        tasks: the files' facts about the tasks.
+        samples: the samples in the files.
+        n_reported: the number of samples of tasks without samples in the files.
+        generation: the settings of generation tasks.
+    """
+    shas: dict[str, list[str]] = {}
+    for sample in samples:
+        shas.setdefault(sample.task, []).append(sample.sha256)
+    return tuple(
+        TaskPlan(
+            name=task.name,
+            version=task.version,
+            spec_hash=UNKNOWN,
+            dataset_hash=content_hash(shas[task.name]) if task.name in shas else UNKNOWN,
+            num_fewshot=task.num_fewshot,
+            n_samples=len(shas.get(task.name, ())) or n_reported[task.name],
+            generation=(generation or {}).get(task.name),
+        )
+        for task in tasks
+    )

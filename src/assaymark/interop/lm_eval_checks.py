@@ -1,0 +1,85 @@
+"""Checks of lm-eval's results files before they are read, and the name of a file's model.
+
+A violation raises an error in one line that names the key.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+
+__all__ = ["model_named", "refuse_malformed"]
+
+NOT_AVAILABLE = "N/A"  # lm-eval's text for a missing number
+
+
+MODEL_ARGUMENTS = ("pretrained", "model", "model_name", "path", "engine")
+
+
+def model_named(results: Mapping[str, Any], unknown: str = "unknown") -> str:
+    """Return the name of the model of a results file.
+
+    It is `model_name` since 0.4.3; before that it is in the arguments in `config.model_args`, a text or an object, and
+    failing that only the kind in `config.model` is known.
+    """
+    config = results.get("config") or {}
+    given = config.get("model_args")
+    arguments = given if isinstance(given, Mapping) else _split(str(given or ""))
+    in_arguments = next((arguments[name] for name in MODEL_ARGUMENTS if arguments.get(name)), None)
+    listed = (results.get("model_name"), in_arguments, results.get("model_name_sanitized"), config.get("model_name"))
+    return str(next((name for name in (*listed, config.get("model")) if name), unknown))
+
+
+def _split(text: str) -> dict[str, str]:
+    """Return `a=b,c=d` as names and values; commas inside brackets are not handled, since no model's name has one."""
+    return dict(re.findall(r"(?:^|,)\s*(\w+)\s*=\s*([^,]*[^,\s])", text))
+
+
+def refuse_malformed(file: Path, results: Mapping[str, Any]) -> None:
+    """Check that the parts and numbers of a results file are in lm-eval's format.
+
+    Raises: DataError with file, key, value and what was expected.
+    """
+    _refuse_parts(file, results)
+    for key, value in _values(results):
+        if not (value is None or value == NOT_AVAILABLE or _is_number(value)):
+            raise DataError(f"{file}: {key} is {value!r:.80}; expected a number, null or {NOT_AVAILABLE}")
+    for key, value in _counts(results):
+        if not (value is None or (_is_number(value) and isinstance(value, int) and value >= 0)):
+            raise DataError(f"{file}: {key} is {value!r:.80}; expected an integer, 0 or more")
+
+
+def _refuse_parts(file: Path, results: Mapping[str, Any]) -> None:
+    for key in ("results", "configs", "versions"):
+        if not isinstance(results.get(key), dict):
+            raise DataError(
+                f"{file} is not a results file of lm-eval: '{key}' is missing; expected results_<time>.json"
+            )
+        if not results[key] and key != "versions":
+            raise DataError(f"{file}: {key} is {{}}; expected at least one task")
+    if not isinstance(results.get("config", {}), dict):
+        raise DataError(f"{file}: config is {results['config']!r:.80}; expected an object, or no such key")
+    for key in ("results", "configs", "groups", "n-samples"):
+        for name, entry in (results.get(key) or {}).items():
+            if not isinstance(entry, dict):
+                raise DataError(f"{file}: {key}.{name} is {entry!r:.80}; expected an object")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _values(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each metric and its standard error: the keys with a filter after a comma."""
+    for key in ("results", "groups"):
+        for name, entry in (results.get(key) or {}).items():
+            yield from ((f"{key}.{name}.'{cell}'", value) for cell, value in entry.items() if "," in cell)
+
+
+def _counts(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, counts in (results.get("n-samples") or {}).items():
+        yield from ((f"n-samples.{name}.{key}", counts.get(key)) for key in ("original", "effective"))
+    for name, entry in results["results"].items():
+        yield f"results.{name}.sample_len", entry.get("sample_len")

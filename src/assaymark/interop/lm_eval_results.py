@@ -1,0 +1,236 @@
+"""The content of lm-eval's results JSON, key for key, from a stored run's estimates.
+
+Values and errors are lm-eval's own (stored in the estimates' details), not ours: a script that reads these files gets
+the same numbers as from lm-eval. Ours, with intervals, are under the one additional key, `assaymark`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from assaymark.interop.lm_eval_config import task_config
+from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.report.views.tables import estimate_json
+from assaymark.settings import VERSION
+from assaymark.store.rows import AttemptRow, RunRow
+
+NOT_AVAILABLE = "N/A"
+UNKNOWN_VERSION = "N/A"
+
+
+def results_mapping(
+    run: RunRow, estimates: Sequence[Estimate], attempts: Sequence[AttemptRow] = ()
+) -> dict[str, JsonValue]:
+    """Return a results file's content without the parts that are added on writing (model name, sample hashes, time).
+
+    Source: lm-eval 0.4.13 `EvalAcc._to_eval_results` and `simple_evaluate`, observed.
+    """
+    tasks: Mapping[str, Any] = run.extra.get("tasks", {})
+    groups: Sequence[Mapping[str, Any]] = run.extra.get("groups", ())
+    arguments = model_arguments(run.plan)
+    results = {name: _task_entry(name, tasks.get(name, {}), estimates) for name in run.tasks}
+    sizes = {name: int(entry["sample_len"]) for name, entry in results.items()}
+    of_groups = {group["name"]: _group_entry(group, groups, estimates, sizes) for group in reversed(groups)}
+    averaged = {group["name"]: of_groups[group["name"]] for group in groups if group["aggregates"]}
+    directions, shots = _directions_and_shots(run.plan, tasks, groups)
+    versions = {name: tasks.get(name, {}).get("version", "Yaml") for name in run.tasks}
+    versions |= {group["name"]: str(group["version"] or UNKNOWN_VERSION) for group in groups}
+    return {
+        "results": {**results, **of_groups},
+        **({"groups": averaged} if averaged else {}),
+        "group_subtasks": {group["name"]: list(group["members"]) for group in groups},
+        "configs": {name: task_config(task, arguments) for name, task in sorted(tasks.items())},
+        "versions": dict(sorted(versions.items())),
+        "n-shot": dict(sorted(shots.items())),
+        "higher_is_better": dict(sorted(directions.items())),
+        "n-samples": {
+            plan.name: {
+                "original": tasks.get(plan.name, {}).get("n_total") or plan.n_samples,
+                "effective": sizes[plan.name],
+            }
+            for plan in run.plan.tasks
+        },
+        "config": _config(run, arguments, attempts),
+        **_environment(run, attempts),
+        "assaymark": {"run_id": run.run_id, "estimates": [estimate_json(estimate) for estimate in estimates]},
+    }
+
+
+def model_arguments(plan: RunPlan) -> dict[str, JsonValue]:
+    """Return the model's arguments as lm-eval records them: `pretrained` and all others that affect its answers."""
+    return {"pretrained": plan.model.name, "dtype": plan.model.dtype, **dict(plan.model.options)}
+
+
+def _task_entry(name: str, task: Mapping[str, Any], estimates: Sequence[Estimate]) -> dict[str, JsonValue]:
+    cells = [cell for cell in estimates if cell.task == name and cell.details.get("kind") == "task"]
+    return {
+        "name": name,
+        "alias": task.get("alias", name),
+        "sample_len": max((int(cell.details.get("lm_eval_n", 0)) for cell in cells), default=0),
+        **{key: value for cell in cells for key, value in _values(cell).items()},
+    }
+
+
+def _values(cell: Estimate) -> dict[str, JsonValue]:
+    value, error = cell.details.get("lm_eval_value"), cell.details.get("lm_eval_stderr")
+    return {
+        f"{cell.metric},{cell.filter}": NOT_AVAILABLE if value is None else value,
+        f"{cell.metric}_stderr,{cell.filter}": NOT_AVAILABLE if error is None else error,
+    }
+
+
+def _group_entry(
+    group: Mapping[str, Any],
+    groups: Sequence[Mapping[str, Any]],
+    estimates: Sequence[Estimate],
+    sizes: Mapping[str, int],
+) -> dict[str, JsonValue]:
+    entry: dict[str, JsonValue] = {"alias": group["alias"] or group["name"], "name": group["name"]}
+    cells = [cell for cell in estimates if cell.task == group["name"] and cell.details.get("kind") == "group"]
+    if not group["aggregates"]:
+        return entry
+    entry["sample_len"] = sum(sizes.get(leaf, 0) for leaf in _leaves(group, groups))
+    for cell in cells:
+        entry |= _values(cell)
+    if cells:
+        entry["sample_count"] = {
+            f"{cell.metric},{cell.filter}": cell.details.get("lm_eval_n", cell.n) for cell in cells
+        }
+    return entry
+
+
+def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    by_name = {one["name"]: one for one in groups}
+    found: dict[str, None] = {}
+    waiting = list(group["members"])
+    seen = {group["name"]}
+    while waiting:
+        name = waiting.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in by_name:
+            waiting.extend(by_name[name]["members"])
+        else:
+            found[name] = None
+    return list(found)
+
+
+def _directions_and_shots(
+    plan: RunPlan, tasks: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    directions = {
+        one.name: {metric["name"]: metric["higher_is_better"] for metric in tasks.get(one.name, {}).get("metrics", ())}
+        for one in plan.tasks
+    }
+    shots: dict[str, Any] = {one.name: one.num_fewshot for one in plan.tasks}
+    for group in groups:
+        _inherit(group, directions, shots)
+    return directions, shots
+
+
+def _inherit(group: Mapping[str, Any], directions: dict[str, dict[str, Any]], shots: dict[str, Any]) -> None:
+    """Set a group's direction and shots to those of its direct members if these agree."""
+    counts = {shots[member] for member in group["members"] if member in shots}
+    if len(counts) == 1:
+        shots[group["name"]] = counts.pop()
+    own: dict[str, Any] = {}
+    for member in group["members"]:
+        for metric, is_higher in directions.get(member, {}).items():
+            own[metric] = is_higher if own.get(metric, is_higher) == is_higher else None
+    if own:
+        directions[group["name"]] = own
+
+
+def _config(run: RunRow, arguments: Mapping[str, Any], attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
+    model = run.plan.model
+    described = _described(attempts)
+    return {
+        "model": model.kind,
+        "model_args": dict(arguments),
+        "model_num_parameters": model.n_parameters if model.n_parameters is not None else -1,
+        "model_dtype": f"torch.{model.dtype}",
+        "model_revision": model.revision or "main",
+        "model_sha": model.content_hash or "",
+        "batch_size": str(described.get("batch_size", "auto")),
+        "batch_sizes": [],
+        "device": described.get("device"),
+        "use_cache": None,
+        "limit": run.plan.limit,
+        "bootstrap_iters": run.extra.get("bootstrap_iters", 100_000),
+        "gen_kwargs": dict(run.plan.gen_kwargs or {}),
+        "random_seed": 0,
+        "numpy_seed": 1234,
+        "torch_seed": 1234,
+        "fewshot_seed": run.plan.seed,
+    }
+
+
+def _described(attempts: Sequence[AttemptRow]) -> Mapping[str, Any]:
+    """Return the model's description of itself from the last attempt that has one."""
+    for attempt in reversed(attempts):
+        if isinstance(described := attempt.summary.get("model"), Mapping):
+            return described
+    return {}
+
+
+def _environment(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
+    facts = dict(attempts[-1].facts) if attempts else {}
+    described = _described(attempts)
+    tokens = {
+        key: described[key]
+        for key in ("tokenizer_pad_token", "tokenizer_eos_token", "tokenizer_bos_token", "eot_token_id")
+        if key in described
+    }
+    return {
+        "git_hash": None,
+        "date": datetime.fromisoformat(run.created_at).timestamp(),
+        "pretty_env_info": "\n".join(f"{name}: {value}" for name, value in facts.items()),
+        "transformers_version": str(facts.get("transformers") or _installed("transformers")),
+        "lm_eval_version": _installed("lm_eval"),
+        "upper_git_hash": None,
+        "assaymark_version": str(facts.get("assaymark", VERSION)),
+        **tokens,
+        "max_length": run.plan.model.max_length,
+    }
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return NOT_AVAILABLE
+
+
+def tracker_mapping(run: RunRow, attempts: Sequence[AttemptRow], sanitised: str) -> dict[str, JsonValue]:
+    """Return the keys that lm-eval's tracker adds when the file is written."""
+    plan = run.plan
+    described = _described(attempts)
+    template = described.get("chat_template") if plan.apply_chat_template else None
+    return {
+        "model_source": plan.model.kind,
+        "model_name": plan.model.name,
+        "model_name_sanitized": sanitised,
+        "system_instruction": plan.system_instruction,
+        "system_instruction_sha": text_hash(plan.system_instruction) if plan.system_instruction else None,
+        "fewshot_as_multiturn": plan.fewshot_as_multiturn if plan.apply_chat_template else None,
+        "chat_template": template,
+        "chat_template_sha": text_hash(str(template)) if template else None,
+        "total_evaluation_time_seconds": str(seconds_of(attempts)),
+    }
+
+
+def seconds_of(attempts: Sequence[AttemptRow]) -> float:
+    """Return the seconds that a run's ended attempts took together."""
+    return sum(
+        (datetime.fromisoformat(one.ended_at) - datetime.fromisoformat(one.started_at)).total_seconds()
+        for one in attempts
+        if one.ended_at is not None
+    )
+
+
+def text_hash(text: str) -> str:
+    """Return the SHA-256 of a text as lm-eval writes it: hex, no prefix."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,97 @@
+"""Reading of other tools' files: JSON objects, and members of zip archives with any compression."""
+
+import json
+import math
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+
+__all__ = ["json_object", "object_in", "one_model", "parse_json", "zip_member"]
+
+ZSTANDARD = 93  # the zip format's number for Zstandard, which zipfile supports from Python 3.14 on
+LOCAL_HEADER = 30  # bytes before a member's name, the last four of them the lengths of name and extra field
+
+
+def json_object(file: Path) -> dict[str, Any]:
+    """Return a file's JSON object.
+
+    Raises: DataError if the file does not exist, is not JSON, or is not an object.
+    """
+    try:
+        loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not JSON: {error}") from error
+    if not isinstance(loaded, dict):
+        raise DataError(f"{file} contains a {type(loaded).__name__}; expected an object")
+    return loaded
+
+
+def object_in(file: Path) -> dict[str, Any]:
+    """Return a file's JSON object; empty if it has none, so that a file's kind can be determined from its keys."""
+    try:
+        return json_object(file)
+    except DataError:
+        return {}
+
+
+def parse_json(text: str | bytes, source: str) -> Any:
+    """Return the value of JSON text; a number that is not finite (NaN, Infinity, 1e400) becomes None.
+
+    Args:
+        text: the JSON.
+        source: the file or position of the text, for the message.
+
+    Raises: DataError if it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=_undefined, parse_float=_finite)
+    except ValueError as error:
+        raise DataError(f"{source} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{source} is nested too deeply; expected a file of an evaluation tool") from error
+
+
+def _undefined(_: str) -> None:
+    return None
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def zip_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return one member's bytes; Zstandard is supported too.
+
+    Raises: DataError for an unsupported compression.
+    """
+    info = archive.getinfo(name)
+    if info.compress_type != ZSTANDARD:
+        try:
+            return archive.read(name)
+        except NotImplementedError as error:
+            raise DataError(f"{archive.filename}: {name} is compressed by method {info.compress_type}") from error
+    import pyarrow as pa
+
+    with Path(str(archive.filename)).open("rb") as file:
+        file.seek(info.header_offset + LOCAL_HEADER - 4)
+        n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
+        file.seek(n_name + n_extra, 1)
+        packed = file.read(info.compress_size)
+    return bytes(pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read())
+
+
+def one_model(names: Sequence[str], path: Path) -> str:
+    """Return the model of logs that are all of the same model.
+
+    Raises: DataError if they are of several models.
+    """
+    found = sorted(set(names))
+    if len(found) > 1:
+        raise DataError(f"{path} has logs of {len(found)} models ({', '.join(found[:4])}); import them one by one")
+    return found[0]

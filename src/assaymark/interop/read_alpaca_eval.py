@@ -1,0 +1,107 @@
+"""Reader of AlpacaEval's `annotations.json` (comparisons with the reference model) and `leaderboard.csv`.
+
+An annotation prefers output 1, the reference (1), or output 2, the model (2); weighted annotators give values between,
+and a draw is 1.5, or 0 in early files. Win rates are percentages in the leaderboard, and in [0, 1] here.
+Source: alpaca_eval 0.6, README and metrics/winrate.py
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+from assaymark.interop.imported import ForeignRun, ForeignSample, ReportedValue
+from assaymark.interop.log_files import one_model, parse_json
+from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+
+__all__ = ["is_alpaca_eval", "read_alpaca_eval"]
+
+ANNOTATIONS, LEADERBOARD = "annotations.json", "leaderboard.csv"
+TASK, WIN_RATE = "alpaca_eval", "win_rate"
+RATES = {WIN_RATE: "standard_error", "length_controlled_winrate": "lc_standard_error", "discrete_win_rate": None}
+SNIFFED = 65536  # bytes
+DRAWS = {0: 0.5, 1.5: 0.5}
+
+
+def is_alpaca_eval(path: Path) -> bool:
+    """Return whether a path is AlpacaEval's annotations or leaderboard, or a folder with either."""
+    if path.is_dir():
+        return any(is_alpaca_eval(path / name) for name in (ANNOTATIONS, LEADERBOARD))
+    if not path.is_file() or path.suffix not in {".json", ".csv"}:
+        return False
+    with path.open("rb") as opened:
+        start = opened.read(SNIFFED)
+    wanted = (b'"preference"', b'"generator_2"') if path.suffix == ".json" else (b"win_rate", b"standard_error")
+    return all(word in start for word in wanted)
+
+
+def read_alpaca_eval(path: Path) -> ForeignRun:
+    """Return the comparisons of one model, with its values in the leaderboard next to them.
+
+    Raises: DataError if the files are of several models, or not in AlpacaEval's format.
+    """
+    folder = path if path.is_dir() else path.parent
+    annotations, leaderboard = folder / ANNOTATIONS, folder / LEADERBOARD
+    if path.is_file():
+        annotations, leaderboard = (path, leaderboard) if path.suffix == ".json" else (folder / "", path)
+    found = _annotations(annotations) if annotations.is_file() else []
+    rows = _rows(leaderboard) if leaderboard.is_file() else {}
+    model = one_model([str(one["generator_2"]) for one in found] or list(rows), path)
+    return ForeignRun(
+        tool="alpaca_eval",
+        model=model,
+        tasks=(TaskSummaryInput(TASK, (MetricInput(WIN_RATE),), "generate_until", primary_metric=WIN_RATE),),
+        samples=tuple(_sample(index, one) for index, one in enumerate(found)),
+        reported=tuple(_reported(rows.get(model, {}))),
+        files=tuple(file for file, used in ((annotations, found), (leaderboard, rows.get(model))) if used),
+        config={"reference": sorted({str(one.get("generator_1")) for one in found}),
+                "annotator": sorted({str(one.get("annotator")) for one in found})},
+    )  # fmt: skip
+
+
+def _annotations(file: Path) -> list[dict[str, Any]]:
+    loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
+    if not isinstance(loaded, list) or not all(isinstance(one, dict) and "preference" in one for one in loaded):
+        raise DataError(f"{file} is not a list of annotations with preferences; expected AlpacaEval's {ANNOTATIONS}")
+    return loaded
+
+
+def _rows(file: Path) -> dict[str, dict[str, str]]:
+    """Return the leaderboard's rows by model (the column without a name)."""
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        rows = list(csv.reader(opened))
+    if not rows:
+        return {}
+    header, *lines = rows
+    return {line[0]: dict(zip(header[1:], line[1:], strict=False)) for line in lines if line}
+
+
+def _reported(row: Mapping[str, str]) -> Iterator[ReportedValue]:
+    for name, error in RATES.items():
+        value, stderr = _number(row.get(name)), _number(row.get(error or ""))
+        if value is not None:
+            n = int(_number(row.get("n_total")) or 0)
+            yield ReportedValue(TASK, name, value / 100, None if stderr is None else stderr / 100, n)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _sample(index: int, one: Mapping[str, Any]) -> ForeignSample:
+    preference = one["preference"]
+    won = None if preference is None else DRAWS.get(preference, float(preference) - 1.0)
+    return ForeignSample(
+        task=TASK,
+        index=index,
+        row={"instruction": one["instruction"], "dataset": one.get("dataset")},
+        prompt=str(one["instruction"]),
+        target=str(one.get("output_1") or ""),
+        scores={WIN_RATE: won},
+        answers=(str(one.get("output_2") or ""),),
+        error="the annotator gave no preference" if won is None else None,
+    )

@@ -1,0 +1,88 @@
+"""Reader of EvalScope's reports `reports/<model>/<dataset>.json`: totals by metric and subset, without samples.
+
+Source: evalscope 0.11 and later, evalscope/report/report.py
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assaymark.interop.imported import ForeignRun, ReportedValue
+from assaymark.interop.log_files import json_object, object_in, one_model
+from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.scoring.metrics import is_higher_better
+
+__all__ = ["evalscope_reports", "read_evalscope"]
+
+REPORTS = "reports"  # the run's folder for reports, with one folder for each model
+
+
+def evalscope_reports(path: Path) -> list[Path]:
+    """Return the reports at a path: the file itself, or those in a folder or its `reports`; empty if there are none."""
+    if path.is_dir():
+        files = sorted({*path.glob("*.json"), *path.glob(f"**/{REPORTS}/**/*.json"), *_of_model(path)})
+    else:
+        files = [path] if path.suffix == ".json" else []
+    return [file for file in files if file.is_file() and _is_report(file)]
+
+
+def _of_model(path: Path) -> Iterator[Path]:
+    """Yield the models' files if the path is the `reports` folder itself."""
+    yield from path.glob("*/*.json") if path.name == REPORTS else ()
+
+
+def _is_report(file: Path) -> bool:
+    found = object_in(file)
+    metrics = found.get("metrics")
+    if not {"dataset_name", "model_name"} <= set(found) or not isinstance(metrics, list):
+        return False
+    return all(isinstance(one, dict) and {"name", "score"} <= set(one) for one in metrics)
+
+
+def read_evalscope(path: Path) -> ForeignRun:
+    """Return the run in a report, or in a folder of reports of one model.
+
+    Raises: DataError if the reports are of several models.
+    """
+    files = evalscope_reports(path)
+    found = [json_object(file) for file in files]
+    model = one_model([str(report["model_name"]) for report in found], path)
+    reported = [value for report in found for value in _reported(report)]
+    return ForeignRun(
+        tool="evalscope",
+        model=model,
+        tasks=tuple(_tasks(reported)),
+        samples=(),
+        reported=tuple(reported),
+        files=tuple(files),
+        shots_known=False,
+    )
+
+
+def _tasks(reported: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
+    for name in dict.fromkeys(one.task for one in reported):
+        metrics = dict.fromkeys(one.metric for one in reported if one.task == name)
+        yield TaskSummaryInput(
+            name=name,
+            metrics=tuple(MetricInput(one, higher_is_better=is_higher_better(one)) for one in metrics),
+            output_type="unknown",
+        )
+
+
+def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
+    """Yield the value of each metric, and those of its subsets if there are several."""
+    dataset = str(report["dataset_name"])
+    for metric in report["metrics"]:
+        yield _value(dataset, str(metric["name"]), metric)
+        subsets = [
+            subset
+            for category in metric.get("categories") or ()
+            for subset in category.get("subsets") or ()
+            if not subset.get("is_aggregate")
+        ]
+        for subset in subsets if len(subsets) > 1 else ():
+            yield _value(f"{dataset}/{subset['name']}", str(metric["name"]), subset)
+
+
+def _value(task: str, metric: str, one: Mapping[str, Any]) -> ReportedValue:
+    return ReportedValue(task, metric, float(one["score"]), None, int(one.get("num") or 0))

@@ -1,0 +1,104 @@
+"""Reader of results of lm-eval before 0.4, and of leaderboards made with it, which have no samples.
+
+A metric's name has no filter after it (`acc`, `acc_stderr`). The number of shots is one for all tasks, or at the end of
+a task's name (`harness|arc:challenge|25`, the first Open LLM Leaderboard).
+Source: lm-evaluation-harness 0.2 and 0.3, evaluator.py
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+from assaymark.interop.imported import ForeignRun, ReportedValue
+from assaymark.interop.lm_eval_checks import model_named
+from assaymark.interop.log_files import json_object, object_in, one_model
+from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.scoring.metrics import is_higher_better
+
+__all__ = ["early_files", "read_lm_eval_03"]
+
+OVER_ALL = "all"  # a leaderboard's mean over all tasks, whatever their metrics
+STDERR = "_stderr"
+
+
+def early_files(path: Path) -> list[Path]:
+    """Return the early results files at a path: the file itself, or those in a folder; empty if there are none."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path] if path.suffix == ".json" else []
+    return [file for file in files if file.is_file() and _is_early(file)]
+
+
+def _is_early(file: Path) -> bool:
+    found = object_in(file)
+    results = found.get("results")
+    if not isinstance(results, dict) or not results or "configs" in found or "config_general" in found:
+        return False
+    if not isinstance(found.get("versions"), dict) and not isinstance(found.get("config"), dict):
+        return False
+    return all(isinstance(entry, dict) and not any("," in str(key) for key in entry) for entry in results.values())
+
+
+def read_lm_eval_03(path: Path) -> ForeignRun:
+    """Return the run in an early results file, or in a folder of files of one model (for example one for each task).
+
+    Raises: DataError if the files are of several models, or two of them have the same task.
+    """
+    found = [(file, json_object(file)) for file in early_files(path)]
+    model = one_model([model_named(content) for _, content in found], path)
+    first = found[0][1].get("config") or {}
+    return ForeignRun(
+        tool="lm-eval",
+        version="0.3",
+        model=model,
+        dtype=str(first.get("model_dtype") or "dtype unknown").removeprefix("torch."),
+        tasks=tuple(_tasks(found)),
+        samples=(),
+        reported=tuple(value for file, content in found for value in _reported(file, content)),
+        files=tuple(file for file, _ in found),
+        config=first,
+        shots_known=any((content.get("config") or {}).get("num_fewshot") is not None for _, content in found)
+        or all("|" in name for _, content in found for name in _entries(content)),
+    )
+
+
+def _entries(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {name: entry for name, entry in content["results"].items() if name != OVER_ALL}
+
+
+def _tasks(found: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInput]:
+    file_of: dict[str, Path] = {}
+    for file, content in found:
+        for name, entry in _entries(content).items():
+            if name in file_of:
+                raise DataError(f"{name} is in {file_of[name]} and in {file}; import them one by one")
+            file_of[name] = file
+            yield TaskSummaryInput(
+                name=name,
+                metrics=tuple(
+                    MetricInput(metric, higher_is_better=is_higher_better(metric))
+                    for metric in entry
+                    if not metric.endswith(STDERR)
+                ),
+                output_type="unknown",
+                version=str((content.get("versions") or {}).get(name, "N/A")),
+                num_fewshot=_shots(name, content.get("config") or {}),
+            )
+
+
+def _shots(name: str, config: Mapping[str, Any]) -> int:
+    tail = name.rpartition("|")[2] if "|" in name else ""
+    return int(tail) if tail.isdigit() else int(config.get("num_fewshot") or 0)
+
+
+def _reported(file: Path, content: Mapping[str, Any]) -> Iterator[ReportedValue]:
+    for name, entry in _entries(content).items():
+        for metric, value in entry.items():
+            if metric.endswith(STDERR):
+                continue
+            if value is not None and _number(value) is None:
+                raise DataError(f"{file}: results.{name}.{metric} is {value!r:.80}; expected a number or null")
+            yield ReportedValue(name, metric, _number(value), _number(entry.get(metric + STDERR)))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

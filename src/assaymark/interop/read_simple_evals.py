@@ -1,0 +1,104 @@
+"""Reader of simple-evals' JSON: `<eval>_<model>_<time>_allresults.json` with every conversation, or the totals alone.
+
+A conversation's score is only in the HTML page that simple-evals renders of it, and is read from there. Values of
+categories are imported as totals, since the files do not assign conversations to categories.
+Source: https://github.com/openai/simple-evals (common.py, simple_evals.py)
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+from assaymark.interop.imported import ForeignRun, ForeignSample, ReportedValue
+from assaymark.interop.log_files import json_object
+from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+
+__all__ = ["is_simple_evals", "read_simple_evals"]
+
+SCORE = "score"
+FILE_NAME = re.compile(
+    r"(?P<task>healthbench_(?:hard|consensus|meta)|[^_]+)_(?P<model>.+?)_(?P<time>\d{8}_\d{6})(?:_DEBUG)?(?:_allresults)?"
+)
+CHOICES = {"mmlu": 4, "gpqa": 4}
+_SHOWN = r"<p>{}: (.*?)</p>"
+
+
+def is_simple_evals(path: Path) -> bool:
+    """Return whether a file has the name and keys of simple-evals' files."""
+    if path.suffix != ".json" or not path.is_file() or FILE_NAME.fullmatch(path.stem) is None:
+        return False
+    return SCORE in json_object(path)
+
+
+def read_simple_evals(path: Path) -> ForeignRun:
+    """Return the run in a file of simple-evals; the totals alone have no samples.
+
+    Raises: DataError if a file is not in simple-evals' format.
+    """
+    named = FILE_NAME.fullmatch(path.stem)
+    if named is None:
+        raise DataError(f"{path.name} is not a file name of simple-evals: <eval>_<model>_<date>_<time>.json")
+    found = json_object(path)
+    task, totals = named["task"], found.get("metrics") or found
+    samples = tuple(_samples(task, found)) if found.get("htmls") else ()
+    reported = [ReportedValue(task, SCORE, float(found[SCORE]), None, len(samples))] if found[SCORE] is not None else []
+    reported += [
+        ReportedValue(task, name, float(value))
+        for name, value in totals.items()
+        if name != SCORE and not name.endswith((":std", ":min", ":max")) and isinstance(value, int | float)
+    ]
+    return ForeignRun(
+        tool="simple-evals",
+        model=named["model"],
+        date=named["time"],
+        tasks=(TaskSummaryInput(task, (MetricInput(SCORE),), "generate_until", primary_metric=SCORE),),
+        samples=samples,
+        reported=tuple(reported),
+        files=(path,),
+    )
+
+
+def _samples(task: str, found: Mapping[str, Any]) -> Iterator[ForeignSample]:
+    pages, conversations = found["htmls"], found.get("convos") or ()
+    if len(pages) != len(conversations):
+        raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")
+    for index, (page, conversation) in enumerate(zip(pages, conversations, strict=True)):
+        *messages, answer = conversation
+        score = _shown(page, "Score")
+        yield ForeignSample(
+            task=task,
+            index=index,
+            row={"messages": list(messages), "target": _shown(page, "Correct Answer")},
+            prompt=_text(messages),
+            target=_shown(page, "Correct Answer") or "",
+            scores={SCORE: _number(score)},
+            answers=(str(answer.get("content", "")),),
+            n_choices=CHOICES.get(task),
+        )
+
+
+def _shown(page: str | None, what: str) -> str | None:
+    found = re.search(_SHOWN.format(what), page or "", re.DOTALL)
+    return unescape(found[1]).strip() if found else None
+
+
+def _number(text: str | None) -> float | None:
+    """Return a score that Jinja rendered: a number, or True or False."""
+    if text in {"True", "False"}:
+        return float(text == "True")
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _text(messages: Sequence[Mapping[str, Any]]) -> str:
+    texts = []
+    for message in messages:
+        content = message.get("content", "")
+        parts = content if isinstance(content, list) else [content]
+        texts += [str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in parts]
+    return "\n\n".join(text for text in texts if text)

@@ -1,0 +1,180 @@
+"""Agreement of a judge's grades of single answers with people's, beside people's agreement with each other."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+
+from assaymark.errors import DataError
+from assaymark.judges.agreement import are_two_people
+from assaymark.records import JsonValue
+from assaymark.statistics.agreement import Agreement, krippendorff_alpha
+from assaymark.statistics.grade_agreement import GradeAgreement, grade_agreement
+
+__all__ = ["GivenGrade", "GradeReport", "JudgeGrades", "grade_report", "grade_report_json", "grade_trust"]
+
+FEWEST = 50  # graded answers of both, as for verdicts
+ENOUGH = 0.6  # Spearman's correlation, where people's own is not known
+SOME = 0.4
+AnswerKey = tuple[str, str, str]  # question, part, model
+
+
+@dataclass(frozen=True, slots=True)
+class GivenGrade:
+    """One rater's grade of one answer. part: what separates the answers to one question: its turn; empty without."""
+
+    question: str
+    part: str
+    model: str
+    value: float
+    rater: str
+
+    @property
+    def key(self) -> AnswerKey:
+        """What grades of the same answer have in common."""
+        return (self.question, self.part, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeGrades:
+    """A judge's grades, and how many of its texts hold none."""
+
+    name: str
+    grades: Sequence[GivenGrade]
+    n_without_grade: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GradeReport:
+    """Everything `assaymark judge agreement` prints about grades.
+
+    judge: with each person's grade of the same answer. with_mean: with the mean of people's grades of an answer.
+    people: each two people; None where no answer has two grades. parts: `judge` by turn, where there are several.
+    judge_range, people_range: smallest and greatest grade on the answers that both have graded.
+    """
+
+    judge_name: str
+    n_judged: int  # answers
+    n_labelled: int  # of them, with at least one person's grade
+    n_grades: int  # of people, on those
+    n_without_grade: int
+    judge: GradeAgreement
+    with_mean: GradeAgreement
+    people: GradeAgreement | None
+    parts: Mapping[str, GradeAgreement]
+    alpha: Agreement | None  # Krippendorff's, of all people, interval level
+    judge_range: tuple[float, float]
+    people_range: tuple[float, float]
+    trust: str
+
+
+def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeReport:
+    """Return the agreement of a judge with people on the answers that both have graded.
+
+    Raises: DataError if there is none.
+    """
+    given, labels = _by_answer(judge.grades), _by_answer(people)
+    shared = [key for key in given if key in labels]
+    if not shared:
+        raise DataError(
+            f"{len(given):,} answers graded by the judge and {len(labels):,} by people have none in common; they are "
+            "matched by question, turn and model"
+        )
+    pairs = [(one, other) for key in shared for one in given[key] for other in labels[key]]
+    means = [(one, _mean(labels[key])) for key in shared for one in given[key]]
+    among = [
+        (one, other)
+        for grades in labels.values()
+        for one, other in combinations(grades, 2)
+        if are_two_people(one.rater, other.rater)
+    ]
+    parts = dict.fromkeys(one.part for one, _ in pairs)
+    with_each = _agreement(pairs)
+    beside = _agreement(among, symmetric=True) if among else None
+    return GradeReport(
+        judge.name,
+        len(given),
+        len(shared),
+        sum(len(labels[key]) for key in shared),
+        judge.n_without_grade,
+        with_each,
+        grade_agreement(
+            [one.value for one, _ in means], [mean for _, mean in means], [one.question for one, _ in means]
+        ),
+        beside,
+        {part: _agreement([pair for pair in pairs if pair[0].part == part]) for part in parts}
+        if len(parts) > 1
+        else {},
+        _alpha(labels),
+        _range(one.value for one, _ in pairs),
+        _range(other.value for _, other in pairs),
+        grade_trust(with_each, beside, len(shared)),
+    )
+
+
+def grade_report_json(report: GradeReport) -> dict[str, JsonValue]:
+    """Return the report as JSON values."""
+    return asdict(report)
+
+
+def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled: int) -> str:
+    """Return one sentence: whether the judge's order of answers can stand in for people's, by Spearman's correlation.
+
+    Too few labels, or grades that are all the same: it cannot be said. An interval that reaches 0: no. At least
+    people's own correlation, within its interval: yes. Otherwise from 0.6 on yes, from 0.4 on for large differences,
+    below that no.
+    """
+    rho = judge.spearman
+    if n_labelled < FEWEST:
+        return (
+            f"It cannot be said whether this judge can be trusted: people have graded {n_labelled} of its answers, and "
+            f"at least {FEWEST} are needed."
+        )
+    if rho.value is None:
+        return (
+            "It cannot be said whether this judge can be trusted: there is no correlation where its grades, or "
+            "people's, are all the same."
+        )
+    if rho.low is None or rho.low <= 0:
+        return f"This judge cannot be trusted here: the correlation of its grades with people's is {rho.value:.2f}."
+    why = f"Spearman's correlation of its grades with a person's is {rho.value:.2f}"
+    own = people.spearman if people is not None and people.n >= FEWEST else None
+    if own is not None and own.value is not None:
+        why += f", of two people's {own.value:.2f}"
+        if rho.value >= (own.value if own.low is None else own.low):
+            return f"This judge can be trusted here as one more person could: {why}."
+    if rho.value >= ENOUGH:
+        return f"This judge can be trusted here for the order of answers: {why}."
+    if rho.value >= SOME:
+        return f"This judge can show large differences here: {why}."
+    return f"This judge cannot be trusted here: {why}."
+
+
+def _by_answer(grades: Iterable[GivenGrade]) -> dict[AnswerKey, list[GivenGrade]]:
+    found: dict[AnswerKey, list[GivenGrade]] = defaultdict(list)
+    for grade in grades:
+        found[grade.key].append(grade)
+    return dict(found)
+
+
+def _agreement(pairs: Sequence[tuple[GivenGrade, GivenGrade]], *, symmetric: bool = False) -> GradeAgreement:
+    values = [one.value for one, _ in pairs], [other.value for _, other in pairs]
+    return grade_agreement(*values, [one.question for one, _ in pairs], symmetric=symmetric)
+
+
+def _mean(grades: Sequence[GivenGrade]) -> float:
+    return sum(grade.value for grade in grades) / len(grades)
+
+
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    found = list(values)
+    return min(found), max(found)
+
+
+def _alpha(labels: Mapping[AnswerKey, Sequence[GivenGrade]]) -> Agreement | None:
+    """Return Krippendorff's alpha of all people; the n-th grade of an answer stands for the n-th rater."""
+    units = [[grade.value for grade in grades] for grades in labels.values() if len(grades) > 1]
+    if not units:
+        return None
+    ratings = [[unit[rater] if rater < len(unit) else None for unit in units] for rater in range(max(map(len, units)))]
+    return krippendorff_alpha(ratings, "interval")

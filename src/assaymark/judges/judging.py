@@ -1,0 +1,159 @@
+"""A judging: the second pass of a judge over stored answers, stored as a run of its own.
+
+Its plan is the judge, the prompt's hash and a hash of all judged answers. So the same command continues a judging that
+was killed, other answers are another judging, and a complete one is read from the store without calling the judge.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assaymark.errors import UsageError
+from assaymark.judges.judge_prompts import JudgePrompt
+from assaymark.judges.material import Material
+from assaymark.judges.requests import Asked, requests_of
+from assaymark.judges.results import JudgedItem, estimates_of, judged_item, scores_of
+from assaymark.models.cost.bill import Bill
+from assaymark.models.model import Model
+from assaymark.records import AuditPlan, JsonValue, Output, Progress, Request, RunPlan, content_hash
+from assaymark.runner.attempt import Attempt
+from assaymark.runner.opening import RunOpener
+from assaymark.settings import environment
+from assaymark.store import RunRow, Store
+
+__all__ = ["JUDGING", "JudgingSettings", "check_runs", "judge", "judging_plan", "pending_of"]
+
+JUDGING = "judging"  # the kind of audit that the plan of a judging has
+VERSION = 1  # raise it when the same plan would send other requests
+MOST_TOKENS = 512
+Observe = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingSettings:
+    """How answers are judged. limit: questions of each task; reference: column with the reference answer."""
+
+    prompt: JudgePrompt
+    seed: int = 0  # of the marks around the material
+    limit: int | None = None
+    reference: str | None = None
+    max_tokens: int = MOST_TOKENS  # of the judge's text
+
+
+def check_runs(settings: JudgingSettings, rows: Sequence[RunRow]) -> None:
+    """Raise UsageError where the number of runs does not match the prompt, or a run is judged against itself."""
+    wanted = 2 if settings.prompt.is_paired else 1
+    name = settings.prompt.name
+    if len(rows) != wanted:
+        runs = "two runs, RUN and OTHER" if wanted == 2 else "one run"
+        other = "single" if wanted == 2 else "pair"
+        raise UsageError(f"prompt '{name}' judges {runs}, and {len(rows)} given; else use --prompt {other}")
+    if wanted == 2 and rows[0].run_id == rows[1].run_id:
+        raise UsageError(f"run {rows[0].short_id} would be compared with itself; name two runs")
+
+
+def judging_plan(settings: JudgingSettings, model: Model, rows: Sequence[RunRow], material: Material) -> RunPlan:
+    """Return the plan of a judging of these runs."""
+    prompt = settings.prompt
+    facts: dict[str, JsonValue] = {
+        "prompt": prompt.name,
+        "form": prompt.form,
+        "prompt_hash": prompt.hash,
+        "runs": [row.run_id for row in rows],
+        "models": [row.model for row in rows],
+        "answers": material.hash,
+        "reference": settings.reference,
+        "seed": settings.seed,
+        "max_tokens": settings.max_tokens,
+    }
+    plans = {task.name: task for task in rows[0].plan.tasks}
+    tasks = tuple(
+        replace(plans[task], n_samples=len({item.sample.index for item in items}), sample_indices=None)
+        for task, items in material.items.items()
+    )
+    return RunPlan(
+        model.identity,
+        rows[0].plan.profile,
+        tasks,
+        seed=settings.seed,
+        limit=settings.limit,
+        too_long="error",
+        audit_settings=AuditPlan(JUDGING, VERSION, facts),
+    )
+
+
+def all_requests(settings: JudgingSettings, model: Model, material: Material) -> list[Asked]:
+    """Return every request of a judging, by item."""
+    items = list(material.all())
+    return requests_of(items, settings.prompt, model, seed=settings.seed, max_tokens=settings.max_tokens)
+
+
+def pending_of(store: Store, plan: RunPlan, asked: Sequence[Asked]) -> list[Request]:
+    """Return the requests that have no stored answer; the store is only read."""
+    requests = [request for one in asked for request in one.requests]
+    row = next((row for row in store.audits() if row.plan.key == plan.key), None)
+    return requests if row is None else store.unanswered(row.run_id, requests)
+
+
+def judge(
+    opener: RunOpener,
+    model: Model,
+    settings: JudgingSettings,
+    material: Material,
+    *,
+    bill: Bill | None = None,
+    command: str | None = None,
+) -> str:
+    """Carry out a judging, or what is left of it, and return the id of its run.
+
+    Each judgement is stored as it arrives. With a bill, its limit decides which requests are sent; what is not sent
+    makes the judging incomplete.
+
+    Raises: ModelUnavailable, StoreError. Judgements received before an error stay stored.
+    """
+    store = opener.store
+    asked = all_requests(settings, model, material)
+    opener.until_free()
+    if not store.is_complete(opener.plan):
+        model.check()
+    opened = opener.open(facts=environment(), command=command)
+    if opened.is_complete:
+        store.close_run(opened.run_id, opened.attempt_id, "finished")
+        return opened.run_id
+    with Attempt(store, model, opened, bill) as attempt:
+        attempt.charge_stored([task.name for task in opener.plan.tasks])
+        requests = [request for one in asked for request in one.requests]
+        samples = [sample for one in asked for sample in one.samples]
+        pending = attempt.unanswered(requests, samples)
+        for _ in attempt.answer(pending, opener.observe):
+            pass  # stored by the attempt
+        _score(store, opened.run_id, settings, asked, material)
+    return opened.run_id
+
+
+def _score(store: Store, run_id: str, settings: JudgingSettings, asked: Sequence[Asked], material: Material) -> None:
+    """Store the scores of all judged answers, and the estimates."""
+    form = settings.prompt.form
+    scoring = content_hash({"judging": VERSION, "form": form})
+    judged = list(_judged(store, run_id, settings, asked))
+    for item, one in zip(asked, judged, strict=True):
+        if one is not None:
+            store.add_scores(run_id, scores_of(one, item.requests, item.item.lengths), scoring)
+    counts: Mapping[str, JsonValue] = {
+        "n_without_answer": material.n_without_answer,
+        "n_unmatched": material.n_unmatched,
+        "left_out": list(material.left_out),
+    }
+    estimates = estimates_of([one for one in judged if one is not None], form)
+    store.save_estimates(run_id, estimates, {JUDGING: dict(counts)})
+
+
+def _judged(
+    store: Store, run_id: str, settings: JudgingSettings, asked: Sequence[Asked]
+) -> Iterator[JudgedItem | None]:
+    """Yield the judgement of each item; None where an order has no stored output yet."""
+    ids = [request.id for one in asked for request in one.requests]
+    outputs: Mapping[str, Sequence[Output]] = store.outputs_of(run_id, ids)
+    for one in asked:
+        of_orders = [outputs[request.id][0] if outputs[request.id] else None for request in one.requests]
+        lengths = one.item.lengths if settings.prompt.is_paired else None
+        yield judged_item(one.item.key, settings.prompt.form, of_orders, lengths)

@@ -1,0 +1,58 @@
+"""Grades of single answers, by task and turn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.judges.question_means import mean_over_questions
+from assaymark.statistics.estimate import IntervalEstimate
+
+__all__ = ["Grade", "GradeSummary", "summarise_grades"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The grade of one answer. value: from 1 to 10; None without a verdict."""
+
+    task: str
+    sample_index: int
+    turn: int
+    value: float | None
+    is_failed: bool = False  # the judge gave no text at all
+
+
+@dataclass(frozen=True, slots=True)
+class GradeSummary:
+    """The grades of a task, of one turn or of all."""
+
+    task: str
+    turn: int | None  # from 0; None: all turns
+    n: int  # answers with a grade
+    n_missing: int  # the judge's text has no verdict
+    n_failed: int  # the judge's request failed
+    mean: IntervalEstimate | None  # None without a grade
+
+
+def summarise_grades(grades: Sequence[Grade]) -> list[GradeSummary]:
+    """Return the mean grade of each task; for conversations each turn's too.
+
+    The turns of a conversation are dependent: the interval over all turns takes each conversation as a cluster. Answers
+    without a grade are excluded and counted, never graded 0.
+    """
+    found = []
+    for task in dict.fromkeys(grade.task for grade in grades):
+        own = [grade for grade in grades if grade.task == task]
+        turns = sorted({grade.turn for grade in own})
+        if len(turns) > 1:
+            found += [_summary(task, turn, [grade for grade in own if grade.turn == turn]) for turn in turns]
+        found.append(_summary(task, None, own))
+    return found
+
+
+def _summary(task: str, turn: int | None, grades: Sequence[Grade]) -> GradeSummary:
+    scored = [(grade.value, grade.sample_index) for grade in grades if grade.value is not None]
+    n_failed = sum(grade.is_failed for grade in grades)
+    mean = None
+    if scored:
+        values, samples = [value for value, _ in scored], [sample for _, sample in scored]
+        mean = mean_over_questions(values, samples, binary=False, bounds=(1.0, 10.0))
+    return GradeSummary(task, turn, len(scored), len(grades) - len(scored) - n_failed, n_failed, mean)

@@ -1,0 +1,142 @@
+"""What a board says of its benchmarks: shots, metric, what it measures, its faults, and a command."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+from assaymark.leaderboard.board import ANY_METRIC, Board
+from assaymark.leaderboard.keys import slug
+from assaymark.leaderboard.task_names import task_name
+from assaymark.scoring.metrics import find_metric
+from assaymark.settings import VERSION
+from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.describe import find_card_named
+from assaymark.tasks.suites import Member
+
+__all__ = ["TaskAbout", "bibtex", "command_of_board", "formulas_of", "task_card", "tasks_about"]
+
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAbout:
+    """One benchmark of a board."""
+
+    column: str
+    task: str
+    shots: int | None  # None: the task's own
+    metric: str
+    formula: str
+    chance: str
+    command: str
+    card: Mapping[str, Any]  # title, measures, dataset, licence, known_faults, citation ...; empty where there is none
+
+
+def task_card(task: str) -> Mapping[str, Any]:
+    """Return a task's card from the library; empty where it has none, or where no file can have the name."""
+    if not _FILE_NAME.fullmatch(task):  # it may come from an address: no path and no pattern
+        return {}
+    try:
+        return find_card_named(task, (), LIBRARY) or {}
+    except DataError:
+        return {}
+
+
+def tasks_about(board: Board) -> tuple[TaskAbout, ...]:
+    """Return the benchmarks of a board, in its order; none for a published table."""
+    if board.suite is None:
+        return ()
+    files = _files(board)
+    return tuple(_about(board, member, files) for member in board.suite.members)
+
+
+def formulas_of(metrics: Iterable[str]) -> dict[str, str]:
+    """Return the formula of each metric that has one in the table of metrics, in the order given."""
+    rows = {name: find_metric(name) for name in metrics}
+    return {name: row.formula for name, row in rows.items() if row is not None and row.formula}
+
+
+def _about(board: Board, member: Member, files: Mapping[str, str]) -> TaskAbout:
+    named = [name for name in member.metrics if name != ANY_METRIC]
+    formulas = list(formulas_of(named).values())
+    words = ["--tasks", files.get(member.task, member.task)]
+    words += [] if member.shots is None else ["--num_fewshot", str(member.shots)]
+    return TaskAbout(
+        column=member.column,
+        task=member.task,
+        shots=member.shots,
+        metric=", ".join(named) or "the task's primary metric",
+        formula="; ".join(formulas),
+        chance=""
+        if member.chance is None
+        else f"{member.chance:.3g}"
+        if isinstance(member.chance, float)
+        else member.chance,
+        command=_command(words, board.suite.profile if board.suite else ""),
+        card=task_card(member.task),
+    )
+
+
+def _files(board: Board) -> dict[str, str]:
+    """Return the board's task files by the name of their task, as they are called beside the board's own file."""
+    return {task_name(path): _beside(board, path) for path in board.task_files}
+
+
+def _beside(board: Board, path: Path) -> str:
+    return path.name if board.source is None else relpath(path, board.source.parent)
+
+
+def _command(words: Sequence[str], profile: str) -> str:
+    given = [] if profile in {"", "lm-eval-0.4.13"} else ["--profile", profile]
+    return f"assaymark run --model hf --model_args pretrained=MODEL {shlex.join([*words, *given])}"
+
+
+def command_of_board(board: Board) -> str:
+    """Return the command that measures a model on the whole board; empty for a published table."""
+    if board.suite is None:
+        return ""
+    if board.suite.source is not None:
+        is_ours = board.suite.source.is_relative_to(LIBRARY)
+        name = board.suite.name if is_ours else _beside(board, board.suite.source)
+        return _command(["--tasks", f"suite:{name}" if is_ours else name], "")
+    files = _files(board)
+    names = [files.get(member.task, member.task) for member in board.suite.members]
+    return _command(["--tasks", ",".join(dict.fromkeys(names))], board.suite.profile)
+
+
+def bibtex(board: Board, updated_at: str) -> str:
+    """Return BibTeX for the board, for this program, and notes that name the works behind its benchmarks."""
+    year = updated_at[:4]
+    entries = [
+        board.cite
+        or "\n".join(
+            [
+                f"@misc{{{slug(board.name)},",
+                f"  title = {{{_tex(board.title)}}},",
+                f"  year = {{{year}}}," if year else "  year = {},",
+                f"  note = {{Leaderboard, as of {updated_at[:10] or 'an unknown date'}}},",
+                "}",
+            ]
+        ),
+        "\n".join(
+            [
+                "@software{assaymark,",
+                "  title = {Assaymark: standardised evaluation of language models},",
+                f"  version = {{{VERSION}}},",
+                "}",
+            ]
+        ),
+    ]
+    cited = {str(one.card["citation"]): slug(one.task) for one in tasks_about(board) if one.card.get("citation")}
+    works = [f"@misc{{{key},\n  note = {{{_tex(text)}}},\n}}" for text, key in cited.items()]
+    return "\n\n".join([*entries, *works])
+
+
+def _tex(text: str) -> str:
+    return " ".join(text.translate({ord("{"): "(", ord("}"): ")", ord("\\"): "/"}).split())

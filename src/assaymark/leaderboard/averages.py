@@ -1,0 +1,117 @@
+"""A board's average over its columns: by the board's rule for complete rows, a labelled mean of some for others."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from assaymark.leaderboard.rows import Average, Cell, Number, ScoreColumn
+from assaymark.leaderboard.table import averaged
+from assaymark.statistics.distributions import two_sided_z
+
+__all__ = ["CONFIDENCE", "average_of", "mean_number"]
+
+CONFIDENCE = 0.95
+MOVER = "MOVER from the columns' intervals"
+Aggregate = Literal["mean", "weighted", "geometric", "none"]
+
+
+def average_of(columns: Sequence[ScoreColumn], cells: Mapping[str, Cell], aggregate: Aggregate) -> Average | None:
+    """Return the average of the columns that a row has; None where it has none or the board makes no average.
+
+    A geometric mean of fewer columns than all would not be the board's rule on fewer, so there is none.
+    """
+    wanted = averaged(columns)
+    known = [(column, cells[column.key].number) for column in wanted if column.key in cells]
+    if aggregate == "none" or not known:
+        return None
+    if aggregate == "geometric":
+        return _geometric([number for _, number in known], len(wanted)) if len(known) == len(wanted) else None
+    weights = [column.weight if aggregate == "weighted" else 1.0 for column, _ in known]
+    return Average(mean_number([number for _, number in known], weights), len(known))
+
+
+def mean_number(numbers: Sequence[Number], weights: Sequence[float] | None = None) -> Number:
+    """Return the mean of independent numbers: normal, with the root of the sum of their squared errors' shares.
+
+    Of one number it is that number. Where an error is 0, as of a proportion of 0 or 1, the numbers' own intervals are
+    combined instead (`_mover`), so that no mean looks certain.
+
+    Raises: ZeroDivisionError for no numbers or weights of zero.
+    """
+    if len(numbers) == 1:
+        return numbers[0]
+    given = [1.0] * len(numbers) if weights is None else list(weights)
+    shares = [weight / sum(given) for weight in given]
+    value = sum(share * number.value for share, number in zip(shares, numbers, strict=True))
+    errors = [number.stderr for number in numbers]
+    known = [error for error in errors if error is not None]
+    if len(known) != len(errors):
+        return Number(value)
+    if min(known) == 0.0:
+        ends = [(number.value, number.low, number.high) for number in numbers]
+        reach = _mover(shares, ends)
+        return Number(value) if reach is None else _within(value, *reach, f"mean of independent columns, {MOVER}")
+    stderr = math.sqrt(sum((share * error) ** 2 for share, error in zip(shares, known, strict=True)))
+    return with_interval(value, stderr, "mean of independent columns, normal")
+
+
+def with_interval(value: float, stderr: float, method: str) -> Number:
+    """Return a mean of shares with the normal interval of its standard error, which ends at 0 and 1.
+
+    (A normalised share may be negative, below chance: then the interval ends at the value itself.)
+    """
+    reach = two_sided_z(CONFIDENCE) * stderr
+    return replace(_within(value, reach, reach, method), stderr=stderr)
+
+
+def _mover(
+    shares: Sequence[float], ends: Sequence[tuple[float, float | None, float | None]]
+) -> tuple[float, float] | None:
+    """Return how far below and above a weighted sum its interval reaches; None where a part has no interval.
+
+    MOVER, the method of variance estimates recovery (Donner and Zou 2012, Statistical Methods in Medical Research 21).
+    """
+    below = above = 0.0
+    for share, (value, low, high) in zip(shares, ends, strict=True):
+        if low is None or high is None:
+            return None
+        below += (share * (value - low)) ** 2
+        above += (share * (high - value)) ** 2
+    return math.sqrt(below), math.sqrt(above)
+
+
+def _within(value: float, below: float, above: float, method: str) -> Number:
+    """Return a mean of shares with an interval that ends at 0 and 1, as `with_interval` does."""
+    low, high = max(value - below, min(0.0, value)), min(value + above, max(1.0, value))
+    return Number(value, low, high, (below + above) / (2.0 * two_sided_z(CONFIDENCE)), method)
+
+
+def _geometric(numbers: Sequence[Number], n_columns: int) -> Average | None:
+    if n_columns == 1:
+        return Average(numbers[0], 1)
+    values = [number.value for number in numbers]
+    if min(values) < 0:
+        return None
+    if min(values) == 0:
+        return Average(Number(0.0), n_columns)
+    value = math.exp(sum(math.log(one) for one in values) / len(values))
+    errors = [number.stderr for number in numbers]
+    if 0.0 in errors:
+        reach = _mover([1.0 / len(values)] * len(values), [_logarithms(number) for number in numbers])
+        if reach is None:
+            return Average(Number(value), n_columns)
+        below, above = value * -math.expm1(-reach[0]), value * math.expm1(reach[1])
+        return Average(_within(value, below, above, f"geometric mean, {MOVER}"), n_columns)
+    if any(error is None for error in errors):
+        return Average(Number(value), n_columns)
+    relative = sum((error / one) ** 2 for error, one in zip(errors, values, strict=True) if error is not None)
+    return Average(with_interval(value, value * math.sqrt(relative) / len(values), "geometric mean"), n_columns)
+
+
+def _logarithms(number: Number) -> tuple[float, float | None, float | None]:
+    """Return the logarithms of a positive value and its ends; that of an end at 0 is minus infinity."""
+    low, high = (
+        None if end is None else math.log(end) if end > 0.0 else -math.inf for end in (number.low, number.high)
+    )
+    return math.log(number.value), low, high

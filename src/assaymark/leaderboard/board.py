@@ -1,0 +1,122 @@
+"""A board as data: what its YAML file says, checked. `board_files` reads the file.
+
+A board shows one of three things: a suite (`suite: open-llm-v1`), task sets of its own (`tasks: [law.csv, ...]`), or a
+table that exists already (`table: {file: scores.csv, format: csv}`). Everything else is optional.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from assaymark.leaderboard.columns import FACTS
+from assaymark.leaderboard.keys import column_keys
+from assaymark.leaderboard.rows import ScoreColumn
+from assaymark.tasks.suites import Suite
+
+__all__ = ["ANY_METRIC", "SHOWN", "Board", "CitedScores", "Question", "RatingSource", "TableSource"]
+
+ANY_METRIC = ""  # of a member: the task's primary metric in the run
+SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
+TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One entry of the FAQ; the answer is Markdown."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CitedScores:
+    """Numbers that were not measured here: a baseline (people, a model of a paper), or a claim about a model."""
+
+    name: str  # of the baseline or model
+    scores: Mapping[str, float]  # by column title, as shown (per cent for shares)
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table that exists already."""
+
+    file: Path
+    format: TableFormat
+    columns: Mapping[str, str] = field(default_factory=dict)  # of `csv`: column title -> heading in the file
+    sizes: Mapping[str, int] = field(default_factory=dict)  # questions by column title: intervals come from them
+    per_cent: bool = True  # of `csv`: 63.4 stands for a share of 0.634
+
+
+@dataclass(frozen=True, slots=True)
+class RatingSource:
+    """Ratings as a column: a CSV file with a rating for each model, or a file of votes, which are rated."""
+
+    file: Path
+    title: str
+    model: str = "model"  # headings
+    rating: str = "rating"
+    low: str = "low"  # may be missing in the file, as may high
+    high: str = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One board."""
+
+    name: str  # in URLs
+    title: str
+    introduction: str = ""  # Markdown, as are about and policy
+    about: str = ""
+    policy: str = ""
+    faq: tuple[Question, ...] = ()
+    logo: Path | None = None
+    suite: Suite | None = None  # what is measured: a suite, or one made of the board's own task sets
+    task_files: tuple[Path, ...] = ()  # own task sets, as they are given to `assaymark run --tasks`
+    table: TableSource | None = None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
+    shown: tuple[str, ...] = SHOWN  # columns that are no scores
+    rank_together: bool = False  # across prompt sets
+    baselines: tuple[CitedScores, ...] = ()  # rows that are no models; their averages are computed
+    claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model
+    only: tuple[str, ...] = ()  # runs in which every one of these words occurs
+    exclude: tuple[str, ...] = ()  # beginnings of ids of runs that are left out
+    results: tuple[Path, ...] = ()  # files that other tools wrote: rows marked self-reported
+    requests: tuple[Path, ...] = ()  # folders of the Open LLM Leaderboard's request files, of the models in `results`
+    ratings: tuple[RatingSource, ...] = ()  # of arenas, judges and studies, beside the scores
+    models: Mapping[str, Mapping[str, str | float | bool]] = field(default_factory=dict)  # name -> facts of it
+    cite: str = ""  # BibTeX of the board itself
+    source: Path | None = None  # its file; None where it was made of a suite
+
+    @property
+    def score_columns(self) -> tuple[ScoreColumn, ...]:
+        """The board's score columns by its suite, in the order of its categories; none for a table."""
+        if self.suite is None:
+            return ()
+        keys = column_keys(self.suite.columns)
+        columns = [_score_column(self, self.suite, title, keys[title]) for title in self.suite.columns]
+        order = list(self.categories)
+        known = [column for column in columns if column.category in order]
+        return (
+            *sorted(known, key=lambda column: order.index(column.category)),
+            *(column for column in columns if column.category not in order),
+        )
+
+    def category_of(self, title: str) -> str:
+        """Return the category that a column is listed under; empty for none."""
+        return next((name for name, titles in self.categories.items() if title in titles), "")
+
+
+def _score_column(board: Board, suite: Suite, title: str, key: str) -> ScoreColumn:
+    members = [member for member in suite.members if member.column == title]
+    return ScoreColumn(
+        key=key,
+        title=title,
+        category=board.category_of(title),
+        tasks=tuple(member.task for member in members),
+        shots=tuple(dict.fromkeys(member.shots for member in members if member.shots is not None)),
+        metrics=tuple(dict.fromkeys(name for member in members for name in member.metrics if name != ANY_METRIC)),
+        weight=suite.weight_of(title),
+        normalised=suite.normalise != "none",
+    )

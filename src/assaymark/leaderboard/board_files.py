@@ -1,0 +1,398 @@
+"""A board's YAML file: reading it, and each fault as one line that names the file, the key and what was expected."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.leaderboard.board import (
+    ANY_METRIC,
+    SHOWN,
+    Board,
+    CitedScores,
+    Question,
+    RatingSource,
+    TableFormat,
+    TableSource,
+)
+from assaymark.leaderboard.columns import FACTS_BY_KEY, canonical
+from assaymark.leaderboard.keys import slug
+from assaymark.leaderboard.task_names import task_name
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.registry import nearest
+from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.suites import Suite, suite_from
+
+__all__ = ["board_of_suite", "library_suites", "read_board"]
+
+_KEYS = (
+    "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
+    "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "claims",
+    "runs", "results", "requests", "ratings", "cite",
+)  # fmt: skip
+_TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance")
+_OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
+_RATING_HEADINGS = ("model", "rating", "low", "high")
+_LOGO_TYPES = (".svg", ".png", ".jpg", ".jpeg", ".webp")
+LARGEST_FILE = 1 << 20
+LARGEST_LOGO = 1 << 19
+
+
+def library_suites() -> dict[str, Suite]:
+    """Return the suites that come with the package, by name and alias."""
+    found: dict[str, Suite] = {}
+    for path in sorted((LIBRARY / "suites").glob("*.yaml")):
+        suite = read_suite(path)
+        found.update(dict.fromkeys((suite.name, *suite.aliases), suite))
+    return found
+
+
+def board_of_suite(suite: Suite) -> Board:
+    """Return the board of a suite, as it is shown where no file was given."""
+    texts = _suite_texts()
+    return Board(
+        name=slug(suite.name),
+        title=suite.title,
+        introduction=suite.note,
+        suite=suite,
+        faq=tuple(Question(one["question"], one["answer"]) for one in texts["faq"]),
+        policy=texts["policy"],
+    )
+
+
+@cache
+def _suite_texts() -> Mapping[str, Any]:
+    content: Mapping[str, Any] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
+    return content
+
+
+def read_board(path: str | Path) -> Board:
+    """Return the board of a file.
+
+    Raises: UsageError where there is no such file; DataError for what the file says, naming file and key.
+    """
+    try:
+        place = Path(path).expanduser()
+        is_file = place.is_file()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{str(path)!r:.80} is no file name: {_short(error)}") from error
+    if not is_file:
+        raise UsageError(f"there is no board file {place}; make one with: assaymark board init {place}")
+    if place.stat().st_size > LARGEST_FILE:
+        raise DataError(f"{place} has {place.stat().st_size:,} bytes; a board's file has at most {LARGEST_FILE:,}")
+    try:
+        spec = load_yaml(place.read_bytes())
+    except (DataError, OSError) as error:
+        raise DataError(f"{place}: {error}") from error
+    if not isinstance(spec, Mapping):
+        raise DataError(f"{place}: expected keys such as `title:` and `suite:`; found {type(spec).__name__}")
+    return _Reader(place.resolve(), spec).board()
+
+
+class _Reader:
+    """One file while it is being read; every fault names it."""
+
+    def __init__(self, path: Path, spec: Mapping[Any, Any]) -> None:
+        self.path = path
+        self.spec = spec
+
+    def board(self) -> Board:
+        self.refuse_strange(self.spec, _KEYS, "")
+        given = [key for key in ("suite", "tasks", "table") if self.spec.get(key) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            raise self.fault("", f"has {found}; expected exactly one of suite, tasks and table")
+        title = self.text(self.spec, "title") or self.path.stem
+        name = self.text(self.spec, "name") or slug(self.path.stem)
+        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
+            raise self.fault("name", f"is {name!r:.80}; expected lower-case letters, digits, dots and dashes")
+        suite = self.suite(given[0], name, title)
+        runs = self.mapping(self.spec, "runs")
+        self.refuse_strange(runs, ("only", "exclude"), "runs")
+        board = Board(
+            name=name,
+            title=title,
+            introduction=self.text(self.spec, "introduction"),
+            about=self.text(self.spec, "about"),
+            policy=self.text(self.spec, "policy"),
+            faq=self.faq(),
+            logo=self.logo(),
+            suite=suite,
+            task_files=tuple(self.file(one["file"], f"tasks[{at}].file") for at, one in self.tasks() if "file" in one),
+            table=self.table(),
+            categories=self.categories(),
+            shown=self.shown(),
+            rank_together=self.boolean("rank_together"),
+            baselines=self.cited("baselines", "name"),
+            claims=self.cited("claims", "model"),
+            only=self.words(runs, "only"),
+            exclude=self.words(runs, "exclude"),
+            results=tuple(self.file(one, "results", or_folder=True) for one in self.words(self.spec, "results")),
+            requests=tuple(self.folder(one, "requests") for one in self.words(self.spec, "requests")),
+            ratings=self.ratings(),
+            models=self.models(),
+            cite=self.text(self.spec, "cite"),
+            source=self.path,
+        )
+        self.check_columns(board)
+        return board
+
+    def fault(self, key: str, what: str) -> DataError:
+        return DataError(f"{self.path}: {key} {what}" if key else f"{self.path}: {what}")
+
+    # ----------------------------------------------------------------------------- plain values
+
+    def text(self, spec: Mapping[Any, Any], key: str) -> str:
+        value = spec.get(key, "")
+        if not isinstance(value, str | None):
+            raise self.fault(key, f"is {value!r:.80}; expected text")
+        return (value or "").strip()
+
+    def mapping(self, spec: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
+        value = spec.get(key) or {}
+        if not isinstance(value, Mapping):
+            raise self.fault(key, f"is {value!r:.80}; expected keys with values")
+        return value
+
+    def words(self, spec: Mapping[Any, Any], key: str) -> tuple[str, ...]:
+        value = spec.get(key) or ()
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+            raise self.fault(key, f"is {value!r:.80}; expected a text or a list of texts")
+        return tuple(listed)
+
+    def boolean(self, key: str) -> bool:
+        value = self.spec.get(key, False)
+        if not isinstance(value, bool):
+            raise self.fault(key, f"is {value!r:.80}; expected true or false")
+        return value
+
+    def file(self, name: object, key: str, *, or_folder: bool = False) -> Path:
+        """Return a file that the board names: a regular one, since a device or a pipe may never end."""
+        if not isinstance(name, str) or not name:
+            raise self.fault(key, f"is {name!r:.80}; expected the name of a file")
+        try:
+            place = (self.path.parent / Path(name).expanduser()).resolve()
+            is_there, is_known = place.exists(), place.is_file() or (or_folder and place.is_dir())
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that is not there
+            raise self.fault(key, f"is {name!r:.80}, which is no file name: {_short(error)}") from error
+        shown = " ".join(name.split())[:200]
+        if not is_there:
+            raise self.fault(key, f"names {shown}, which is not there; expected a file beside {self.path.name}")
+        if not is_known:
+            expected = "a file or a folder" if or_folder else "a file"
+            raise self.fault(key, f"names {shown}, which is no regular file; expected {expected}")
+        return place
+
+    def folder(self, name: object, key: str) -> Path:
+        """Return a folder that the board names."""
+        place = self.file(name, key, or_folder=True)
+        if not place.is_dir():
+            raise self.fault(key, f"names {name!r:.80}, which is a file; expected a folder")
+        return place
+
+    def refuse_strange(self, spec: Mapping[Any, Any], known: Sequence[str], key: str) -> None:
+        strange = next((str(one) for one in spec if one not in known), None)
+        if strange is not None:
+            close = nearest(strange, known)
+            hint = f"; nearest: {', '.join(close)}" if close else ""
+            raise self.fault(key, f"has the unknown key '{strange:.60}'{hint}; known: {', '.join(known)}")
+
+    # -------------------------------------------------------------------------------- what is measured
+
+    def suite(self, given: str, name: str, title: str) -> Suite | None:
+        if given != "tasks":
+            if own := [key for key in _OWN_RULES if key in self.spec]:
+                raise self.fault(own[0], f"belongs to a board with `tasks`; this one has `{given}`, which has its own")
+            return self.named_suite() if given == "suite" else None
+        members = [self.member(one, at) for at, one in self.tasks()]
+        if not members:
+            raise self.fault("tasks", "is empty; expected at least one file or task")
+        rules = {key: self.spec[key] for key in _OWN_RULES if key in self.spec}
+        try:
+            suite = suite_from({"name": name, "title": title, "members": members, "reproduced": True, **rules})
+        except DataError as error:
+            raise self.fault("tasks", f"make no board: {error}") from error
+        return suite
+
+    def named_suite(self) -> Suite:
+        name = self.text(self.spec, "suite")
+        known = library_suites()
+        if name in known:
+            return known[name]
+        if Path(name).suffix in {".yaml", ".yml"}:
+            return read_suite(self.file(name, "suite"))
+        error = UnknownName("suite", name, nearest(name, known), f"known: {', '.join(sorted(known))}")
+        raise self.fault("suite", f"names an {error}") from error
+
+    def tasks(self) -> list[tuple[int, Mapping[str, Any]]]:
+        value = self.spec.get("tasks") or ()
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise self.fault("tasks", f"is {value!r:.80}; expected a list of files or task names")
+        found = []
+        for at, one in enumerate(value, start=1):
+            entry = {("file" if _is_file_name(one) else "task"): one} if isinstance(one, str) else one
+            if not isinstance(entry, Mapping) or ("file" in entry) == ("task" in entry):
+                raise self.fault(f"tasks[{at}]", f"is {one!r:.80}; expected a file, a task name, or file: or task:")
+            self.refuse_strange(entry, _TASK_KEYS, f"tasks[{at}]")
+            found.append((at, entry))
+        return found
+
+    def member(self, entry: Mapping[str, Any], at: int) -> dict[str, Any]:
+        """Return one task set as a member of a suite; without a metric the task's primary one is used."""
+        name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
+        if not isinstance(name, str):
+            raise self.fault(f"tasks[{at}].task", f"is {name!r:.80}; expected a name")
+        rest = {key: entry[key] for key in ("filter", "shots", "weight", "chance") if key in entry}
+        if "metric" not in entry:
+            rest["metric"] = [ANY_METRIC]
+        else:
+            rest["metric"] = entry["metric"]
+        if self.spec.get("normalise") == "chance" and "chance" not in rest:
+            rest["chance"] = "1/choices"
+        return {"task": name, "column": entry.get("column") or name, **rest}
+
+    def table(self) -> TableSource | None:
+        if self.spec.get("table") is None:
+            return None
+        spec = self.mapping(self.spec, "table")
+        self.refuse_strange(spec, ("file", "format", "columns", "sizes", "per_cent"), "table")
+        form = spec.get("format", "csv")
+        if form not in get_args(TableFormat):
+            raise self.fault("table.format", f"is {form!r:.60}; expected one of {', '.join(get_args(TableFormat))}")
+        columns, sizes = self.mapping(spec, "columns"), self.mapping(spec, "sizes")
+        if form == "csv" and not columns:
+            raise self.fault("table.columns", "is missing; expected `Title: heading in the file` for each score column")
+        if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+            raise self.fault("table.sizes", f"is {dict(sizes)!r:.120}; expected a number of questions for each column")
+        per_cent = spec.get("per_cent", True)
+        if not isinstance(per_cent, bool):
+            raise self.fault("table.per_cent", f"is {per_cent!r:.60}; expected true or false")
+        return TableSource(
+            self.file(spec.get("file"), "table.file"),
+            form,
+            {str(title): str(heading) for title, heading in columns.items()},
+            {str(title): size for title, size in sizes.items()},
+            per_cent,
+        )
+
+    # ------------------------------------------------------------------------------------- how it looks
+
+    def faq(self) -> tuple[Question, ...]:
+        value = self.spec.get("faq") or ()
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.fault("faq", f"is {value!r:.80}; expected a list of question and answer")
+        found = []
+        for at, one in enumerate(value, start=1):
+            if not isinstance(one, Mapping) or set(one) != {"question", "answer"}:
+                raise self.fault(f"faq[{at}]", f"is {one!r:.80}; expected question: and answer:")
+            found.append(Question(self.text(one, "question"), self.text(one, "answer")))
+        return tuple(found)
+
+    def logo(self) -> Path | None:
+        name = self.text(self.spec, "logo")
+        if not name:
+            return None
+        place = self.file(name, "logo")
+        if place.suffix.lower() not in _LOGO_TYPES or not place.is_file() or place.stat().st_size > LARGEST_LOGO:
+            raise self.fault("logo", f"is {name}; expected {', '.join(_LOGO_TYPES)} of at most {LARGEST_LOGO:,} bytes")
+        return place
+
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        named = {str(key): self.words(self.mapping(self.spec, "categories"), key)
+                 for key in self.mapping(self.spec, "categories")}  # fmt: skip
+        for at, one in self.tasks():
+            if category := self.text(one, "category"):
+                title = str(one.get("column") or self.member(one, at)["task"])
+                named[category] = (*named.get(category, ()), title)
+        return {name: tuple(dict.fromkeys(titles)) for name, titles in named.items()}
+
+    def shown(self) -> tuple[str, ...]:
+        if "columns" not in self.spec:
+            return SHOWN
+        wanted = self.words(self.spec, "columns")
+        for name in wanted:
+            if name not in FACTS_BY_KEY:
+                close = nearest(name, FACTS_BY_KEY)
+                hint = f"; nearest: {', '.join(close)}" if close else ""
+                raise self.fault("columns", f"names '{name:.60}'{hint}; known: {', '.join(FACTS_BY_KEY)}")
+        return wanted
+
+    def models(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for name, facts in self.mapping(self.spec, "models").items():
+            given = self.mapping({"models." + str(name): facts}, f"models.{name}")
+            self.refuse_strange(given, tuple(FACTS_BY_KEY), f"models.{name}")
+            found[str(name)] = {str(key): self.fact(f"models.{name}.{key}", key, value) for key, value in given.items()}
+        return found
+
+    def fact(self, where: str, key: str, value: Any) -> str | float | bool:
+        column = FACTS_BY_KEY[key]
+        wanted: Any = {"flag": bool, "number": int | float}.get(column.kind, str)
+        if not isinstance(value, wanted) or (column.kind == "number" and isinstance(value, bool)):
+            raise self.fault(where, f"is {value!r:.60}; expected a {column.kind}")
+        if column.kind != "choice":
+            return value  # type: ignore[no-any-return]
+        try:
+            return canonical(column, value)
+        except UnknownName as error:
+            raise self.fault(where, f"is not known: {error}") from error
+
+    def cited(self, listed: str, name: str) -> tuple[CitedScores, ...]:
+        """Return a list of cited numbers; `name` is the key of the baseline's or the model's name."""
+        value = self.spec.get(listed) or ()
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.fault(listed, f"is {value!r:.80}; expected a list")
+        found = []
+        for at, one in enumerate(value, start=1):
+            key = f"{listed}[{at}]"
+            if not isinstance(one, Mapping) or not one.get(name) or not one.get("source"):
+                raise self.fault(key, f"lacks its {name} or source; expected {name}:, source: and scores:")
+            self.refuse_strange(one, (name, "source", "scores"), key)
+            scores = self.mapping(one, "scores")
+            if not all(isinstance(score, int | float) and abs(score) < 1e6 for score in scores.values()):
+                raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
+            found.append(CitedScores(str(one[name]), dict(scores), str(one["source"])))
+        return tuple(found)
+
+    def ratings(self) -> tuple[RatingSource, ...]:
+        value = self.spec.get("ratings") or ()
+        listed = [value] if isinstance(value, Mapping) else value
+        if not isinstance(listed, Sequence) or isinstance(listed, str):
+            raise self.fault("ratings", f"is {value!r:.80}; expected file: and column:, or a list of such")
+        found = []
+        for at, one in enumerate(listed, start=1):
+            key = f"ratings[{at}]"
+            spec = self.mapping({key: one}, key)
+            self.refuse_strange(spec, ("file", "column", *_RATING_HEADINGS), key)
+            headings = {name: self.text(spec, name) or name for name in _RATING_HEADINGS}
+            title = self.text(spec, "column") or "Rating"
+            found.append(RatingSource(self.file(spec.get("file"), f"{key}.file"), title, **headings))
+        titles = [one.title for one in found]
+        if len(set(titles)) < len(titles):
+            raise self.fault("ratings", f"has the columns {', '.join(titles)}; expected different ones")
+        return tuple(found)
+
+    def check_columns(self, board: Board) -> None:
+        """Refuse categories and cited numbers that name columns which the board does not have."""
+        if board.table is not None and board.table.format != "csv":
+            return
+        titles = board.suite.columns if board.suite is not None else tuple(board.table.columns if board.table else ())
+        named = [("categories", title) for listed in board.categories.values() for title in listed]
+        named += [("baselines", title) for one in board.baselines for title in one.scores]
+        named += [("claims", title) for one in board.claims for title in one.scores]
+        for key, title in named:
+            if title not in titles:
+                raise self.fault(key, f"names the column '{title:.60}'; columns: {', '.join(titles)}")
+
+
+def _is_file_name(text: str) -> bool:
+    return "/" in text or Path(text).suffix in {".csv", ".tsv", ".jsonl", ".json", ".parquet", ".yaml", ".yml"}
+
+
+def _short(error: Exception) -> str:
+    """Return what the system says of a file name, without the name."""
+    return (error.strerror if isinstance(error, OSError) else None) or f"{error!s:.80}"

@@ -1,0 +1,145 @@
+"""Writing a board's file that works as it is, with what else it may hold beside it as comments."""
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from os.path import relpath
+from pathlib import Path
+
+from assaymark.drafts import write_whole
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.leaderboard.board_files import library_suites
+from assaymark.leaderboard.columns import FACTS
+from assaymark.registry import nearest
+
+__all__ = ["number_headings", "write_board"]
+
+_REST = """
+introduction: |
+  What this leaderboard is about, in a few sentences of Markdown.
+
+# Everything below is optional.
+
+# about: |
+#   Who runs it, how models are chosen, what the numbers can and cannot say.
+# policy: |
+#   How a model is added, flagged or removed.
+# faq:
+#   - question: How do I add my model?
+#     answer: Run the command on the About page.
+# logo: logo.svg
+{more}"""
+_OF_RUNS = """
+# columns: [params, precision, licence, date]    # beside the scores; readers can choose others
+# models:                                         # what the runs do not record
+#   org/name: {type: chat, licence: apache-2.0}
+# baselines:                                      # random and majority class are computed from the data
+#   - name: Human
+#     source: "who measured it, and where it was published"
+#     scores: {COLUMN: 90.0}
+# claims:                                         # what others state, shown under the measured score
+#   - {model: org/name, source: "where it is stated", scores: {COLUMN: 90.0}}
+# runs: {only: [], exclude: []}                   # words that a run must hold; ids that are left out
+"""
+_FILES = {".csv", ".jsonl", ".tsv", ".parquet", ".json", ".yaml", ".yml"}
+
+
+def write_board(
+    path: Path, *, suite: str | None, tasks: Sequence[str], table: str | None, form: str, title: str | None
+) -> None:
+    """Write a board's file; without suite, tasks and table it shows the suite open-llm-v1.
+
+    Raises: UsageError where the file is there already; UnknownName for a suite; DataError for a table without columns.
+    """
+    if path.exists():
+        raise UsageError(f"{path} is there already; name another file")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}; make it first")
+    if table is not None:
+        text = _table(path, Path(table), form, title)
+    elif tasks:
+        text = _tasks(path, tasks, title)
+    else:
+        text = _suite(suite or "open-llm-v1", title)
+    write_whole(path, text)
+
+
+def _head(title: str) -> str:
+    return f"title: {json.dumps(title, ensure_ascii=False)}\n"
+
+
+def _suite(name: str, title: str | None) -> str:
+    suites = library_suites()
+    if name not in suites:
+        raise UnknownName("suite", name, nearest(name, suites), f"known: {', '.join(sorted(suites))}")
+    return _head(title or suites[name].title) + f"suite: {name}\n" + _REST.format(more=_OF_RUNS)
+
+
+def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
+    lines = [_head(title or "Our leaderboard"), "tasks:\n"]
+    for name in names:
+        place = Path(name).expanduser()
+        is_file = place.is_file()
+        if not is_file and ("/" in name or place.suffix in _FILES):
+            raise UsageError(
+                f"there is no file {name}; expected a file of questions or a task's name (the leaderboard's own file "
+                "is named before --tasks)"
+            )
+        key = "file" if is_file else "task"
+        shown = relpath(place, path.parent) if is_file else name
+        column = place.name.split(".")[0] if is_file else name
+        lines.append(f"  - {key}: {json.dumps(shown)}\n    column: {json.dumps(column.replace('_', ' '))}\n")
+        lines.append("    # category: General\n")
+    rules = "\n# aggregate: mean        # or weighted (with column_weights), geometric\n"
+    rules += "# normalise: chance      # guessing becomes 0\n"
+    return "".join(lines) + rules + _REST.format(more=_OF_RUNS)
+
+
+def _table(path: Path, table: Path, form: str, title: str | None) -> str:
+    if not table.is_file():
+        raise UsageError(f"there is no file {table}; expected a CSV file")
+    shown = json.dumps(relpath(table, path.parent))
+    lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {shown}\n",
+             f"  format: {form}\n"]  # fmt: skip
+    if form == "csv":
+        lines.append("  columns:                  # title: heading in the file\n")
+        lines += [f"    {json.dumps(name)}: {json.dumps(name)}\n" for name in number_headings(table)]
+        lines.append("  # sizes: {COLUMN: 1000}   # numbers of questions; intervals and ranks come from them\n")
+        lines.append("  # per_cent: false         # where 0.63 stands for 63%\n")
+    return "".join(lines) + _REST.format(more="# columns: [params, precision, licence, date]\n")
+
+
+def number_headings(table: Path) -> list[str]:
+    """Return the headings of a CSV file's columns of shares, in per cent or in [0, 1], except facts of the model."""
+    facts = {name for column in FACTS for name in (column.key, *column.aliases)}
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = [row for row, _ in zip(reader, range(50), strict=False)]
+            headings = list(reader.fieldnames or ())
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{table}: is no CSV file in UTF-8: {error}") from error
+    if "model" not in headings:
+        raise DataError(f"{table}: has no column 'model'; expected one with the models' names")
+    skipped = facts | {"model", "average", "rank", "id"}
+    found = [
+        name for name in headings if name.strip().lower() not in skipped and _holds_shares([r[name] for r in rows])
+    ]
+    if not found:
+        raise DataError(f"{table}: has no column of numbers from 0 to 100; expected one for each benchmark")
+    return found
+
+
+def _holds_shares(values: Sequence[str | None]) -> bool:
+    """Return whether all values are numbers and not all of them too large for a share, as ratings and years are."""
+    known = [value.strip().rstrip("%") for value in values if value and value.strip()]
+    are_numbers = all(value.replace(".", "", 1).replace("-", "", 1).isdecimal() for value in known)
+    return bool(known) and are_numbers and any(0.0 <= _float(value) <= 100.0 for value in known)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # `3-4`
+        return math.nan

@@ -1,0 +1,78 @@
+"""Results files that people bring to a board: what other tools wrote becomes rows that are marked self-reported."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assaymark.errors import DataError
+from assaymark.interop.imported import ImportedRun
+from assaymark.interop.read_imported import read_imported
+from assaymark.leaderboard.stored import StoredRun
+from assaymark.store import RunRow
+
+__all__ = ["read_brought"]
+
+MOST_FILES = 10_000
+LARGEST_FILE = 1 << 30  # bytes; logs with every sample are read too
+ENDINGS = {".json", ".md"}
+FIRST_STAGE = 10  # letters of an id that are shown
+
+
+def read_brought(paths: Sequence[Path]) -> list[StoredRun]:
+    """Return the runs in results files, and in all of those that lie in a folder, the latest first.
+
+    Raises: DataError for a file that no known tool wrote; it names the file.
+    """
+    files: list[Path] = []
+    for path in paths:
+        files += _files_in(path) if path.is_dir() else [path]
+    if len(files) > MOST_FILES:
+        raise DataError(f"{paths[0]} and others hold {len(files):,} results files; at most {MOST_FILES:,} are read")
+    runs = [_run(file, read_imported(_checked(file))) for file in files]
+    return sorted(runs, key=lambda run: run.row.updated_at, reverse=True)
+
+
+def _checked(file: Path) -> Path:
+    """Return a file that may be read: a regular one, not too large."""
+    if not file.is_file():
+        raise DataError(f"{file} is no regular file; expected a results file")
+    if file.stat().st_size > LARGEST_FILE:
+        raise DataError(f"{file} has {file.stat().st_size:,} bytes; a results file has at most {LARGEST_FILE:,}")
+    return file
+
+
+def _files_in(folder: Path) -> list[Path]:
+    known = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and not path.name.startswith("."))
+    return [path for path in known if path.is_file()]
+
+
+def _date(source: object) -> str:
+    """Return when an imported run was made, in ISO 8601; empty where its files do not say."""
+    stated = source.get("date") if isinstance(source, Mapping) else None
+    if isinstance(stated, int | float):
+        return datetime.fromtimestamp(stated, tz=UTC).isoformat()
+    return str(stated or "")
+
+
+def _run(file: Path, run: ImportedRun) -> StoredRun:
+    plan = run.plan
+    run_id = plan.key.rpartition(":")[2][:32]
+    date = _date(run.extra.get("imported"))
+    row = RunRow(
+        run_id=run_id,
+        short_id=run_id[:FIRST_STAGE],
+        plan=plan,
+        status="finished",
+        created_at=date,
+        updated_at=date,
+        n_attempts=0,
+        n_samples=len(run.samples),
+        n_requests=len(run.requests),
+        n_outputs=len(run.outputs),
+        n_failed=sum(output.error is not None for output in run.outputs),
+        n_scores=len(run.scores),
+        command=None,
+        summary={},
+        extra=dict(run.extra),
+    )
+    return StoredRun(row, tuple(run.estimates), source=file.name)

@@ -1,0 +1,87 @@
+"""Which benchmarks measure what: capabilities as data (`capabilities.yaml`) and the domains that task cards state.
+
+A task's card names the domain it measures; the YAML file maps domains to the capabilities that a reader asks for, and
+names further tasks that have no card. Columns of published tables have a title only and are mapped to a task.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from assaymark.leaderboard.about import task_card
+from assaymark.leaderboard.keys import slug
+from assaymark.leaderboard.rows import ScoreColumn
+from assaymark.limits.yaml_documents import load_yaml
+
+__all__ = ["Capability", "capabilities", "capabilities_of_task", "find_capability", "measured_task", "names"]
+
+FILE = Path(__file__).with_name("capabilities.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Something a model may be good at."""
+
+    key: str
+    title: str
+    other_names: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()  # of task cards
+    tasks: tuple[str, ...] = ()  # names and patterns of tasks without a card
+    suggested: str = ""  # task to evaluate where there is no evidence
+    advice: str = ""  # which benchmark to use when
+
+
+@cache
+def _content() -> Mapping[str, Any]:
+    content: Mapping[str, Any] = load_yaml(FILE.read_bytes())
+    return content
+
+
+@cache
+def capabilities() -> Mapping[str, Capability]:
+    """Return all capabilities by key, in the order in which pages list them."""
+    return {
+        key: Capability(
+            key,
+            given["title"],
+            tuple(given["other_names"]),
+            tuple(given["domains"]),
+            tuple(given["tasks"]),
+            given["suggested"],
+            given["advice"],
+        )
+        for key, given in _content()["capabilities"].items()
+    }
+
+
+def find_capability(name: str) -> Capability | None:
+    """Return a capability by its key, its title or another of its names, whatever the case; None if none matches."""
+    return names().get(" ".join(name.lower().split()))
+
+
+@cache
+def names() -> Mapping[str, Capability]:
+    """Return every name of every capability, in lower case."""
+    return {name.lower(): one for one in capabilities().values() for name in (one.key, one.title, *one.other_names)}
+
+
+@lru_cache(maxsize=10_000)
+def capabilities_of_task(task: str) -> tuple[str, ...]:
+    """Return the keys of the capabilities that a task or group measures; empty where nothing states it."""
+    domain = task_card(task).get("domain")
+    return tuple(
+        one.key
+        for one in capabilities().values()
+        if domain in one.domains or any(fnmatchcase(task, pattern) for pattern in one.tasks)
+    )
+
+
+def measured_task(column: ScoreColumn) -> str:
+    """Return the task that a board's column reports: its own where it names one, else by its title; or empty."""
+    if len(column.tasks) == 1:
+        return column.tasks[0]
+    known: Mapping[str, str] = _content()["columns"]
+    return known.get(slug(column.title), "")

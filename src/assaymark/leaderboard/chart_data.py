@@ -1,0 +1,215 @@
+"""What the charts of a board show: the best score over time, score against size, strengths of a model, a heat map.
+
+All of it is computed from the rows that a view leaves, so a chart follows the filters of the table.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import numpy.typing as npt
+
+from assaymark.leaderboard.rows import Number, Row, ScoreColumn
+from assaymark.leaderboard.shown import SelectedRows, ShownRow
+from assaymark.leaderboard.table import Table, averaged
+from assaymark.statistics.arrays import Floats
+from assaymark.statistics.distributions import two_sided_z
+
+__all__ = ["HeatCell", "HeatMap", "Residual", "SizedModel", "SizedModels", "TimedModel", "best_over_time", "heat_map",
+           "last_day", "profile", "score_by_size"]  # fmt: skip
+
+MOST_HEAT_ROWS = 30
+DAY = len("2024-01-31")  # characters of a date without the time
+YEARS = range(1900, 2100)
+FEWEST_MODELS = 10  # complete rows that a column's expectation is fitted to
+FEWEST_COLUMNS = 3
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class TimedModel:
+    """A model that scored above all that were dated before it."""
+
+    date: str  # ISO 8601, a day
+    model: str
+    number: Number
+
+
+@dataclass(frozen=True, slots=True)
+class SizedModel:
+    """A model with its number of parameters."""
+
+    model: str
+    params: float  # billions
+    number: Number
+    is_on_front: bool  # no model of as few parameters scores as much
+
+
+@dataclass(frozen=True, slots=True)
+class SizedModels:
+    """Models by size, the smallest first. Shapes: each array [models]."""
+
+    rows: SelectedRows
+    places: npt.NDArray[np.int64]  # among the rows
+    params: Floats  # billions
+    values: Floats
+    is_on_front: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def models(self, among: npt.NDArray[np.bool_] | None = None) -> Iterator[SizedModel]:
+        """Yield the models one by one, or some of them."""
+        for at in range(len(self)) if among is None else np.flatnonzero(among).tolist():
+            one = self.rows.row(int(self.places[at]))
+            yield SizedModel(one.row.model, float(self.params[at]), _average(one), bool(self.is_on_front[at]))
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """One score among those of its column."""
+
+    number: Number
+    standing: float  # share of the map's rows with a lower score, ties half; in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """The first rows by all columns."""
+
+    columns: tuple[ScoreColumn, ...]
+    rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]  # model, and a cell per column
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """How far a model's score in one column is from what its other columns lead one to expect. Shares in [0, 1]."""
+
+    column: ScoreColumn
+    value: float
+    low: float | None  # None where the scores' errors are not known
+    high: float | None
+    spread: float  # standard deviation of the residuals of all models
+    n_models: int
+
+
+def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
+    """Return the models that raised the best average, by date; rows without a date or an average are left out."""
+    days = _days(table, rows)
+    dated = np.flatnonzero((days > 0) & rows.is_ranked)
+    found = dated[np.lexsort((-rows.values[dated], days[dated]))]
+    shown = [(int(days[at]), rows.row(at)) for at in found[_above_all_before(rows.values[found])].tolist()]
+    return [TimedModel(date.fromordinal(day).isoformat(), one.row.model, _average(one)) for day, one in shown]
+
+
+def last_day(table: Table, rows: SelectedRows) -> str:
+    """Return the last date among rows that have one, ISO 8601."""
+    return date.fromordinal(int(_days(table, rows).max())).isoformat()
+
+
+def _days(table: Table, rows: SelectedRows) -> npt.NDArray[np.int64]:
+    """Return the rows' dates as ordinals; 0 for a row without a date of a model: ISO 8601, of these two centuries."""
+    texts = table.index.texts("date")
+    return np.array([*map(_day, texts.distinct), 0], dtype=np.int64)[texts.codes[rows.places]]
+
+
+def _day(text: str) -> int:
+    try:
+        day = date.fromisoformat(text[:DAY])
+    except ValueError:
+        return 0
+    return day.toordinal() if day.year in YEARS else 0
+
+
+def score_by_size(table: Table, rows: SelectedRows) -> SizedModels:
+    """Return the complete rows that state their parameters, smallest first, with the Pareto front marked."""
+    params = table.index.numbers("params")[rows.places]
+    sized = np.flatnonzero((params > 0) & rows.is_ranked)
+    sized = sized[np.lexsort((-rows.values[sized], params[sized]))]
+    values = rows.values[sized]
+    return SizedModels(rows, sized, params[sized], values, _above_all_before(values))
+
+
+def _above_all_before(values: Floats) -> npt.NDArray[np.bool_]:
+    best = np.maximum.accumulate(np.concatenate([[-np.inf], values]))
+    return np.asarray(values > best[:-1])
+
+
+def _average(one: ShownRow) -> Number:
+    if one.average is None:
+        raise ValueError("a row without an average has no rank")
+    return one.average.number
+
+
+def heat_map(rows: SelectedRows, columns: Sequence[ScoreColumn]) -> HeatMap:
+    """Return the first rows by all columns, each score with its standing among them."""
+    first = [rows.row(at) for at in range(min(len(rows), MOST_HEAT_ROWS))]
+    values = {
+        column.key: np.sort([one.cells[column.key].number.value for one in first if column.key in one.cells])
+        for column in columns
+    }
+    found = [(one.row.model, tuple(_heat_cell(one, column, values[column.key]) for column in columns)) for one in first]
+    return HeatMap(tuple(columns), tuple(found))
+
+
+def _heat_cell(one: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell | None:
+    cell = one.cells.get(column.key)
+    if cell is None:
+        return None
+    low, high = (int(np.searchsorted(values, cell.number.value, side)) for side in ("left", "right"))
+    standing = (low + high) / 2 / len(values)
+    return HeatCell(cell.number, standing if column.higher_is_better else 1 - standing)
+
+
+def profile(table: Table, row: Row) -> list[Residual]:
+    """Return a row's residuals, one per column that is a share; none where too little is known.
+
+    A column is regressed (least squares, with an intercept) on the mean of the other columns over all complete rows
+    but this one, so a residual says whether the model is better or worse at it than models of its overall level. The
+    95% interval takes the errors of the row's own scores as independent, and the fitted line as known.
+    """
+    columns = averaged(table.columns)
+    if len(columns) < FEWEST_COLUMNS or any(column.key not in row.cells for column in columns):
+        return []
+    values = np.column_stack([table.index.scores(column.key).values for column in columns])
+    others = table.index.is_complete & ~table.index.is_baseline
+    others[table.places[row.id]] = False
+    values = values[others & np.isfinite(values).all(axis=1)]
+    if len(values) < FEWEST_MODELS:
+        return []
+    own = [row.cells[column.key].number for column in columns]
+    return [_residual(column, values, own, at) for at, column in enumerate(columns)]
+
+
+def _residual(column: ScoreColumn, values: Floats, own: Sequence[Number], at: int) -> Residual:
+    n_columns = values.shape[1]
+    rest = (values.sum(axis=1) - values[:, at]) / (n_columns - 1)
+    spread_of_rest = float(((rest - rest.mean()) ** 2).sum())
+    slope = 0.0
+    if spread_of_rest > 0:
+        slope = float(((rest - rest.mean()) * (values[:, at] - values[:, at].mean())).sum()) / spread_of_rest
+    intercept = float(values[:, at].mean() - slope * rest.mean())
+    fitted = values[:, at] - intercept - slope * rest
+    own_rest = sum(number.value for place, number in enumerate(own) if place != at) / (n_columns - 1)
+    value = own[at].value - intercept - slope * own_rest
+    error = _error(own, at, slope)
+    reach = None if error is None else two_sided_z(CONFIDENCE) * error
+    return Residual(
+        column,
+        value,
+        None if reach is None else value - reach,
+        None if reach is None else value + reach,
+        float(np.sqrt((fitted**2).sum() / (len(fitted) - 2))),
+        len(values),
+    )
+
+
+def _error(own: Sequence[Number], at: int, slope: float) -> float | None:
+    """Return a residual's standard error: of its score, and of the other columns' mean times the slope."""
+    errors = [number.stderr for number in own]
+    known = [error for error in errors if error is not None]
+    if len(known) != len(errors):
+        return None
+    rest = sum(error * error for place, error in enumerate(known) if place != at)
+    return float(np.sqrt(known[at] ** 2 + (slope / (len(own) - 1)) ** 2 * rest))

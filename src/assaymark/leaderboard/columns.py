@@ -1,0 +1,145 @@
+"""What is known about a model beside its scores: the columns that every board shares, and their values.
+
+Scores are columns of a board; these are the others. Each is named here once, for the table, the search language, the
+column picker and the exports.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from assaymark.errors import UnknownName
+from assaymark.registry import nearest
+
+__all__ = [
+    "FACTS",
+    "FACTS_BY_KEY",
+    "MODEL_TYPES",
+    "FactColumn",
+    "ModelType",
+    "canonical",
+    "model_type",
+    "precision_name",
+]
+
+Kind = Literal["text", "choice", "number", "flag", "date"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelType:
+    """How a model was made."""
+
+    key: str
+    title: str
+    symbol: str  # as the Open LLM Leaderboard wrote it
+    aliases: tuple[str, ...] = ()
+
+
+MODEL_TYPES: tuple[ModelType, ...] = (
+    ModelType("pretrained", "pretrained", "🟢", ("base", "foundation", "pt")),
+    ModelType("continued", "continuously pretrained", "🟩", ("continuous", "continuously-pretrained", "cpt")),
+    ModelType("finetuned", "fine-tuned on domain data", "🔶", ("fine-tuned", "fine-tune", "finetune", "ft", "sft")),
+    ModelType("chat", "chat (RLHF, DPO, IFT)", "💬", ("instruct", "rlhf", "dpo", "chatmodels")),
+    ModelType("merge", "merge", "🤝", ("merged", "moerge", "merges")),
+    ModelType("multimodal", "multimodal", "🌸", ("mm",)),
+    ModelType("unknown", "type not stated", "❓", ("other", "?")),
+)
+"""The six types of the Open LLM Leaderboard, and the one for models that do not say."""
+
+PRECISIONS: Mapping[str, str] = {
+    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "f32": "float32", "float": "float32",
+    "int8": "8bit", "int4": "4bit", "gptq": "GPTQ", "awq": "AWQ",
+}  # fmt: skip
+WEIGHT_TYPES = ("original", "adapter", "delta")
+ORIGINS = ("measured", "self-reported", "published", "baseline")
+
+
+@dataclass(frozen=True, slots=True)
+class FactColumn:
+    """One column that is no score."""
+
+    key: str
+    title: str
+    kind: Kind
+    help: str
+    shown: bool = False  # unless the reader or the board chooses otherwise
+    aliases: tuple[str, ...] = ()  # in the search language
+    choices: tuple[str, ...] = ()  # of `choice`: the values there are; empty for any
+
+
+FACTS: tuple[FactColumn, ...] = (
+    FactColumn(
+        "type", "Type", "choice", "how the model was made", choices=tuple(one.key for one in MODEL_TYPES)
+    ),
+    FactColumn("params", "Params (B)", "number", "parameters, in billions", shown=True, aliases=("size", "parameters")),
+    FactColumn("precision", "Precision", "choice", "type of number the weights were loaded in", aliases=("dtype",)),
+    FactColumn(
+        "weight", "Weights", "choice", "original, adapter or delta", aliases=("weights", "weight_type"),
+        choices=WEIGHT_TYPES,
+    ),
+    FactColumn("licence", "Licence", "text", "licence stated on the model's page", aliases=("license",)),
+    FactColumn("architecture", "Architecture", "text", "class of the model", aliases=("arch",)),
+    FactColumn("sha", "Revision", "text", "commit or content hash of the weights", aliases=("revision", "hash")),
+    FactColumn("chat_template", "Chat template", "flag", "prompts were rendered with the model's chat template",
+               aliases=("template",)),
+    FactColumn("preset", "Prompt preset", "text", "named layout of the prompts", aliases=("prompt_preset",)),
+    FactColumn("system", "System prompt", "text", "system prompt the model was given", aliases=("system_prompt",)),
+    FactColumn("prompts", "Setup", "text", "how prompts were built; profile and limit where not the board's",
+               aliases=("prompt_set",)),
+    FactColumn("merged", "Merged", "flag", "a merge of other models' weights", aliases=("merge",)),
+    FactColumn("moe", "MoE", "flag", "mixture of experts"),
+    FactColumn("flagged", "Flagged", "flag", "under discussion: see the model's page"),
+    FactColumn("available", "On the Hub", "flag", "the weights can still be downloaded", aliases=("on_hub",)),
+    FactColumn("official", "Official", "flag", "submitted by the model's provider"),
+    FactColumn("base", "Base model", "text", "model this one was made from", aliases=("base_model",)),
+    FactColumn("generation", "Generation", "number", "steps of fine-tuning or merging from the base model"),
+    FactColumn("likes", "Likes", "number", "likes on the Hub", aliases=("hearts",)),
+    FactColumn("speed", "Tokens/s", "number", "tokens of prompts and answers per second, loading included",
+               aliases=("tokens_per_second",)),
+    FactColumn("memory", "Memory (GB)", "number", "most memory of the evaluating process, without that of a GPU",
+               aliases=("peak_memory",)),
+    FactColumn("prompt_spread", "Prompt spread", "number",
+               "largest minus smallest score over wordings of the prompts, in points; mean of the audited tasks",
+               aliases=("spread",)),
+    FactColumn("co2", "CO₂ (kg)", "number", "estimated emissions of the evaluation"),
+    FactColumn("date", "Evaluated", "date", "when it was evaluated or submitted", aliases=("submitted", "evaluated")),
+    FactColumn("uploaded", "Uploaded", "date", "when the weights were published"),
+    FactColumn("limit", "Samples", "text", "which samples were evaluated; empty for all"),
+    FactColumn("profile", "Profile", "text", "whose rules the run follows"),
+    FactColumn("origin", "Source", "choice", "measured here, self-reported, or from a published table",
+               choices=ORIGINS),
+)  # fmt: skip
+
+FACTS_BY_KEY: Mapping[str, FactColumn] = {column.key: column for column in FACTS}
+_TYPE_NAMES: Mapping[str, str] = {
+    name: one.key for one in MODEL_TYPES for name in (one.key, one.title, one.symbol, *one.aliases)
+}
+
+
+def model_type(key: str) -> ModelType:
+    """Return a type by its key; the unknown one for any other."""
+    return next((one for one in MODEL_TYPES if one.key == key), MODEL_TYPES[-1])
+
+
+def precision_name(text: str) -> str:
+    """Return a precision as it is written here: `bf16` and `torch.bfloat16` are bfloat16."""
+    bare = text.strip().removeprefix("torch.")
+    return PRECISIONS.get(bare.lower(), bare)
+
+
+def canonical(column: FactColumn, text: str) -> str:
+    """Return a value of a choice as rows hold it.
+
+    Raises: UnknownName for a value that the column never has.
+    """
+    if column.key == "precision":
+        return precision_name(text)
+    if column.key == "type":
+        found = _TYPE_NAMES.get(text.strip().lower())
+        if found is None:
+            raise UnknownName("type", text, nearest(text, _TYPE_NAMES), f"types: {', '.join(column.choices)}")
+        return found
+    lowered = text.strip().lower()
+    if column.choices and lowered not in column.choices:
+        raise UnknownName(column.key, text, nearest(text, column.choices), f"known: {', '.join(column.choices)}")
+    return lowered

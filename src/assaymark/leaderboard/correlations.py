@@ -1,0 +1,109 @@
+"""How well each benchmark of a board agrees with the ratings beside it, over models."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from assaymark.errors import UsageError
+from assaymark.leaderboard.rating_columns import rating_columns
+from assaymark.leaderboard.rows import ScoreColumn
+from assaymark.leaderboard.table import Table
+from assaymark.records import JsonValue
+from assaymark.report.console import Text
+from assaymark.report.numbers import NOTHING
+from assaymark.report.views.cells import plain_table
+from assaymark.statistics.correlation import Correlation, correlations
+
+__all__ = ["BenchmarkCorrelation", "board_correlations", "correlations_json", "correlations_table"]
+
+AVERAGE = "average"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkCorrelation:
+    """One benchmark against one rating. Signs are as if higher were better in both."""
+
+    rating: str  # keys and titles of the columns
+    rating_title: str
+    benchmark: str
+    benchmark_title: str
+    spearman: Correlation
+    pearson: Correlation
+
+    @property
+    def n(self) -> int:
+        """Models with both values."""
+        return self.spearman.n
+
+
+def board_correlations(table: Table, *, confidence: float = 0.95) -> list[BenchmarkCorrelation]:
+    """Return the correlation of each benchmark, and of the average, with each rating; the highest Spearman's first.
+
+    A model counts once: with several rows, by the mean of each value over them.
+
+    Raises: UsageError for a board without ratings.
+    """
+    ratings = rating_columns(table)
+    if not ratings:
+        raise UsageError("the board has no ratings; add `ratings: {file: ratings.csv, column: Arena}` to its file")
+    benchmarks = [(column.key, column.title, column) for column in table.columns if column not in ratings]
+    found: list[BenchmarkCorrelation] = []
+    for rating in ratings:
+        of_models = _values(table, rating)
+        one = [
+            _correlated(rating, of_models, key, title, _values(table, column), confidence)
+            for key, title, column in [(AVERAGE, "Average", None), *benchmarks]
+        ]
+        found += sorted(one, key=lambda each: 2.0 if each.spearman.value is None else -each.spearman.value)
+    return found
+
+
+def correlations_json(found: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
+    """Return the correlations with stable names; undefined is None."""
+    return [asdict(one) | {"n": one.n} for one in found]
+
+
+def correlations_table(found: Sequence[BenchmarkCorrelation]) -> Any:
+    """Return the correlations as a table for the terminal."""
+    table = plain_table()
+    for header in ("rating", "benchmark"):
+        table.add_column(header, overflow="fold")
+    for header in ("Spearman", "95% interval", "Pearson", "95% interval", "models"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for one in found:
+        cells = (*_cells(one.spearman), *_cells(one.pearson), f"{one.n:,}")
+        table.add_row(Text(one.rating_title), Text(one.benchmark_title), *map(Text, cells))
+    return table
+
+
+def _cells(one: Correlation) -> tuple[str, str]:
+    value = NOTHING if one.value is None else f"{one.value:.2f}"
+    return value, NOTHING if one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
+
+
+def _correlated(
+    rating: ScoreColumn, ratings: dict[str, float], key: str, title: str, scores: dict[str, float], confidence: float
+) -> BenchmarkCorrelation:
+    models = sorted(ratings.keys() & scores.keys())
+    values = [np.array([one[model] for model in models], dtype=np.float64) for one in (scores, ratings)]
+    spearman, pearson = correlations(values[0], values[1], confidence=confidence)
+    return BenchmarkCorrelation(rating.key, rating.title, key, title, spearman, pearson)
+
+
+def _values(table: Table, column: ScoreColumn | None) -> dict[str, float]:
+    """Return each model's value, of a complete average if no column is given; higher is better."""
+    found: dict[str, list[float]] = {}
+    for row in table.rows:
+        if row.is_baseline:
+            continue
+        if column is not None:
+            cell = row.cells.get(column.key)
+            value = None if cell is None else cell.number.value if column.higher_is_better else -cell.number.value
+        else:
+            is_complete = row.average is not None and row.average.n_columns == table.n_averaged
+            value = row.average.number.value if row.average is not None and is_complete else None
+        if value is not None:
+            found.setdefault(row.model, []).append(value)
+    return {model: sum(values) / len(values) for model, values in found.items()}

@@ -1,0 +1,98 @@
+"""Tables in which a recommendation looks: one of all stored runs, and the published ones.
+
+Values of two tables may differ in prompts, shots and program, so models are ranked within one table. The table of
+stored runs has a column for each benchmark, and one for each number of shots where runs differ in it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.board_files import board_of_suite
+from assaymark.leaderboard.brought import read_brought
+from assaymark.leaderboard.capabilities import capabilities_of_task
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRun
+from assaymark.leaderboard.table import Table
+from assaymark.records import Estimate
+from assaymark.tasks.suites import suite_from
+
+__all__ = ["OWN_RUNS", "Source", "benchmarks", "own_board", "sources_of"]
+
+OWN_RUNS = "(own runs)"  # no board's file can have this name
+_COPIED = ("licence", "type", "params", "merged", "flagged")  # facts of a model that hold in any table
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One table, with where its rows can be read."""
+
+    name: str  # of its board; OWN_RUNS for the stored runs
+    title: str
+    table: Table
+
+
+def sources_of(site: Site) -> list[Source]:
+    """Return the tables of a site: its stored runs first, where there are any, then each published table.
+
+    Raises: DataError for a published file that cannot be read.
+    """
+    boards = list(site.boards.values())
+    published = [Source(board.name, board.title, site.table(board)) for board in boards if board.table is not None]
+    runs = [*site.stored_runs(), *read_brought([path for board in boards for path in board.results])]
+    board = own_board(runs, boards, [one.table for one in published])
+    if board is None:
+        return published
+    return [Source(OWN_RUNS, "Runs in the store", site.table(board)), *published]
+
+
+def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Sequence[Table]) -> Board | None:
+    """Return a board with every benchmark of the stored runs; None without runs.
+
+    What the boards' files and the published tables state about a model (licence, type) is copied.
+    """
+    members = list(_members(runs))
+    if not members:
+        return None
+    suite = suite_from({"name": "own", "title": "Runs in the store", "members": members, "reproduced": True})
+    wanted = {run.model for run in runs} | {run.plan.model.name for run in runs}
+    models: dict[str, Mapping[str, str | float | bool]] = {}
+    for table in published:
+        for row in table.rows:
+            if row.model in wanted and row.model not in models:
+                models[row.model] = {k: v for k in _COPIED if (v := row.facts.get(k)) is not None}
+    for board in boards:
+        models.update({name: {**models.get(name, {}), **facts} for name, facts in board.models.items()})
+    results = tuple(path for board in boards for path in board.results)
+    requests = tuple(path for board in boards for path in board.requests)
+    return replace(board_of_suite(suite), name=OWN_RUNS, models=models, results=results, requests=requests)
+
+
+def _members(runs: Sequence[StoredRun]) -> Iterator[dict[str, object]]:
+    """Yield the members of the suite of all benchmarks: apart by shots where runs differ in them."""
+    shots: dict[str, set[int | None]] = {}
+    for run in runs:
+        of_run: dict[str, set[int]] = {}
+        for name, estimate in benchmarks(run):
+            n = estimate.details.get("n_shots")
+            of_run.setdefault(name, set()).update([n] if isinstance(n, int) else [])
+        for name, found in of_run.items():
+            shots.setdefault(name, set()).add(next(iter(found)) if len(found) == 1 else None)
+    for name, kinds in shots.items():
+        for n in sorted(kind for kind in kinds if kind is not None) if len(kinds) > 1 else [None]:
+            title = name if n is None else f"{name}, {n}-shot"
+            yield {"task": name, "metric": [""], "column": title, **({} if n is None else {"shots": n})}
+
+
+def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
+    """Yield the primary estimate of each task with the benchmark it belongs to.
+
+    That is its outermost group that measures a known capability, else its outermost group with a value, else itself.
+    """
+    groups = {one.task for one in run.estimates if one.details.get("kind") == "group" and one.value is not None}
+    for one in run.estimates:
+        if one.details.get("kind", "task") != "task" or not one.details.get("primary") or one.value is None:
+            continue
+        path = [*one.details.get("path", ()), one.task]
+        known = next((name for name in path if capabilities_of_task(name)), None)
+        yield known or next((name for name in path if name in groups), one.task), one

@@ -1,0 +1,115 @@
+"""A table as JSON, CSV and Parquet: the rows that a view leaves, in its order, every number as it is held."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assaymark.leaderboard.columns import FACTS
+from assaymark.leaderboard.rows import Number, ScoreColumn
+from assaymark.leaderboard.shown import ShownRow
+from assaymark.records import JsonValue
+from assaymark.report.plain_text import csv_row
+
+__all__ = ["flat_row", "rows_csv", "rows_jsonl", "rows_parquet", "shown_json"]
+
+
+def flat_row(shown: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, JsonValue]:
+    """Return a row as one flat mapping with the same keys for every row; shares are in [0, 1], undefined is None."""
+    row = shown.row
+    average = shown.average
+    found: dict[str, JsonValue] = {
+        "rank": shown.rank,
+        "rank_best": shown.best,
+        "rank_worst": shown.worst,
+        "model": row.model,
+        **_ends("average", None if average is None else average.number),
+        "n_columns": None if average is None else average.n_columns,
+    }
+    for column in columns:
+        cell = shown.cells.get(column.key)
+        found |= _ends(column.key, None if cell is None else cell.number)
+        if column.normalised:
+            found[f"{column.key}_raw"] = None if cell is None or cell.raw is None else cell.raw.value
+        found[f"{column.key}_claimed"] = None if cell is None or cell.claim is None else cell.claim.value
+        found[f"{column.key}_n"] = None if cell is None else cell.n
+        found[f"{column.key}_n_failed"] = None if cell is None else cell.n_failed
+    found |= {fact.key: row.facts.get(fact.key) for fact in FACTS}
+    return {**found, "runs": " ".join(row.run_ids), "id": row.id, "notes": "; ".join(row.notes), "url": row.url}
+
+
+def _ends(key: str, number: Number | None) -> dict[str, JsonValue]:
+    if number is None:
+        return {key: None, f"{key}_low": None, f"{key}_high": None}
+    return {key: number.value, f"{key}_low": number.low, f"{key}_high": number.high}
+
+
+def shown_json(shown: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue:
+    """Return a row as nested JSON."""
+    row = shown.row
+    average = shown.average
+    return {
+        "id": row.id,
+        "model": row.model,
+        "origin": row.origin,
+        "rank": shown.rank,
+        "rank_set": None if shown.best is None else [shown.best, shown.worst],
+        "average": None if average is None else {**_json(average.number), "n_columns": average.n_columns,
+                                                 "stated": average.stated},
+        "scores": {
+            column.key: {**_json(cell.number), "raw": None if cell.raw is None else _json(cell.raw), "n": cell.n,
+                         "n_failed": cell.n_failed, "run": cell.run_id,
+                         "claimed": None if cell.claim is None else {"value": cell.claim.value,
+                                                                     "source": cell.claim.source,
+                                                                     "outside_interval": cell.claim.is_outside}}
+            for column in columns if (cell := shown.cells.get(column.key)) is not None
+        },
+        "facts": dict(row.facts),
+        "runs": list(row.run_ids),
+        "notes": list(row.notes),
+        "citation": row.citation or None,
+        "url": row.url or None,
+    }  # fmt: skip
+
+
+def _json(number: Number) -> dict[str, JsonValue]:
+    return {"value": number.value, "low": number.low, "high": number.high, "method": number.method or None}
+
+
+def rows_csv(rows: Sequence[ShownRow], columns: Sequence[ScoreColumn]) -> str:
+    """Return CSV with a heading; no text in it is a formula to a spreadsheet."""
+    flat = [flat_row(row, columns) for row in rows]
+    names = list(flat[0]) if flat else ["rank", "model", "average"]
+    file = io.StringIO()
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(csv_row(row) for row in flat)
+    return file.getvalue()
+
+
+def rows_jsonl(rows: Sequence[ShownRow], columns: Sequence[ScoreColumn]) -> str:
+    """Return one JSON object for each row, in lines, with the same keys as the CSV's columns."""
+    return "".join(json.dumps(flat_row(row, columns), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def rows_parquet(rows: Sequence[ShownRow], columns: Sequence[ScoreColumn]) -> bytes:
+    """Return a Parquet file with the same columns as the CSV."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = [flat_row(row, columns) for row in rows]
+    names = list(flat[0]) if flat else ["rank", "model", "average"]
+    kinds: Mapping[str, Any] = {fact.key: _KINDS[fact.kind] for fact in FACTS}
+    texts = {"model", "runs", "id", "notes", "url"}
+    fields = []
+    for name in names:
+        whole = name in {"rank", "rank_best", "rank_worst", "n_columns"} or name.endswith(("_n", "_n_failed"))
+        plain = "string" if name in texts else "int64" if whole else "double"
+        fields.append(pa.field(name, pa.type_for_alias(kinds.get(name, plain))))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(flat, schema=pa.schema(fields)), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+_KINDS = {"text": "string", "choice": "string", "date": "string", "number": "double", "flag": "bool"}

@@ -1,0 +1,91 @@
+"""Which benchmark for what: the capabilities, and the benchmarks of the library that measure each, from their cards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.capabilities import Capability, capabilities, find_capability, names
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.registry import nearest
+from assaymark.statistics.intervals import wilson
+from assaymark.tasks.catalog import LIBRARY
+
+__all__ = ["GuideEntry", "GuideSection", "guide", "guide_section"]
+
+CARD = ".card.yaml"
+DEMO = "demo"  # folder of the library
+
+
+@dataclass(frozen=True, slots=True)
+class GuideEntry:
+    """One benchmark."""
+
+    task: str
+    title: str
+    measures: str
+    n_samples: int
+    chance: float | str | None  # a share, a rule such as `1/choices`, or None where guessing scores nothing
+    half_width: float  # of the 95% interval at 50% right, a share
+    known_faults: tuple[str, ...]
+    licence: str
+    citation: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuideSection:
+    """One capability with what measures it, the suggested benchmark first."""
+
+    capability: Capability
+    entries: tuple[GuideEntry, ...]
+
+
+@cache
+def guide() -> tuple[GuideSection, ...]:
+    """Return all capabilities with their benchmarks."""
+    cards = _cards()
+    return tuple(_section(one, cards) for one in capabilities().values())
+
+
+def guide_section(name: str) -> GuideSection:
+    """Return one capability by any of its names.
+
+    Raises: UnknownName.
+    """
+    found = find_capability(name)
+    if found is None:
+        raise UnknownName("capability", name[:80], nearest(name[:80].lower(), names()), _known())
+    return next(one for one in guide() if one.capability.key == found.key)
+
+
+def _known() -> str:
+    return f"known: {', '.join(capabilities())}"
+
+
+def _cards() -> Mapping[str, Mapping[str, Any]]:
+    """Return the cards of the benchmarks; the demo's tasks measure its own two models only."""
+    files = [file for file in sorted(LIBRARY.rglob(f"*{CARD}")) if DEMO not in file.parts]
+    return {file.name.removesuffix(CARD): load_yaml(file.read_bytes()) for file in files}
+
+
+def _section(one: Capability, cards: Mapping[str, Mapping[str, Any]]) -> GuideSection:
+    found = [_entry(task, card) for task, card in cards.items() if card["domain"] in one.domains]
+    found.sort(key=lambda entry: (entry.task != one.suggested, -entry.n_samples, entry.task))
+    return GuideSection(one, tuple(found))
+
+
+def _entry(task: str, card: Mapping[str, Any]) -> GuideEntry:
+    n = int(card["n_samples"])
+    half = wilson(n / 2, n)
+    return GuideEntry(
+        task,
+        card["title"],
+        card["measures"],
+        n,
+        card["chance"],
+        (half.high - half.low) / 2,
+        tuple(card["known_faults"]),
+        str(card["licence"]),
+        card["citation"],
+    )

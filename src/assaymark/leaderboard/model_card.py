@@ -1,0 +1,281 @@
+"""The README.md that a model lacks, from its stored runs: results, strengths and weaknesses, set-up, what is missing.
+
+A benchmark's skill is the share of what lies between the best baseline (guessing, or always one answer) and a perfect
+score. Strengths have an interval above the mean of the model's skills, weaknesses one below it, or one that reaches the
+baseline.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from assaymark.errors import UnknownName
+from assaymark.interop.export_tables import model_index_results
+from assaymark.leaderboard.board import ANY_METRIC
+from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task
+from assaymark.leaderboard.evidence import benchmarks, own_board
+from assaymark.leaderboard.own_rows import estimates_of_member
+from assaymark.leaderboard.run_facts import prompt_set
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
+from assaymark.options.of_plans import limit_shown, short_hash
+from assaymark.records import Estimate
+from assaymark.registry import nearest
+from assaymark.report.evidence.baselines import highest_baseline
+from assaymark.report.numbers import NOTHING, counted, is_proportion, shown_count, shown_interval, shown_value
+from assaymark.report.plain_text import markdown_inline, printable
+from assaymark.settings import VERSION
+from assaymark.store import Store
+from assaymark.tasks.suites import Member
+
+__all__ = ["model_card", "runs_of_model"]
+
+MOST_LISTED = 5  # strengths, and weaknesses above the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One benchmark of a model."""
+
+    estimate: Estimate
+    run: StoredRun
+    shots: int | None
+
+    @property
+    def skill(self) -> tuple[float, float, float] | None:
+        """The share of what lies between the best baseline and 1, with its interval; None where that says nothing."""
+        one = self.estimate
+        if not is_proportion(one) or not one.higher_is_better or one.value is None:
+            return None
+        if one.low is None or one.high is None:
+            return None
+        base = self.baseline
+        if base >= 1.0:
+            return None
+        value, low, high = ((end - base) / (1.0 - base) for end in (one.value, one.low, one.high))
+        return value, low, high
+
+    @property
+    def baseline(self) -> float:
+        """The best baseline, a share; 0 where there are no choices to guess from."""
+        found = highest_baseline(self.estimate)
+        return 0.0 if found is None else found[1]
+
+
+def runs_of_model(runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
+    """Return a model's runs with results, the latest first.
+
+    Raises: UnknownName for a model without any, with the nearest names.
+    """
+    known = {label: run for run in runs if run.estimates for label in (run.model, run.plan.model.name)}
+    found = [run for run in runs if run.estimates and name in {run.model, run.plan.model.name}]
+    if not found:
+        raise UnknownName("model", name[:100], nearest(name, known), f"{counted(len(known), 'name')} in the store")
+    return found
+
+
+def model_card(store: Store, name: str, licence: str = "") -> str:
+    """Return the model card of a model in the store, as Markdown with its YAML front matter.
+
+    Args:
+        store: where its runs are.
+        name: the model's, as the runs have it or as pages show it.
+        licence: identifier on the Hub, such as apache-2.0; empty leaves it out, since runs do not know it.
+
+    Raises: UnknownName.
+    """
+    every = StoredRuns(store).runs()
+    runs = runs_of_model(every, name)
+    results = list(_results(runs))
+    used = list({one.run.run_id: one.run for one in results}.values())
+    sections = [
+        ("Results", _results_table(results)),
+        ("Strengths and weaknesses", [*_strengths(results), *_ranks(store, every, runs[0].model)]),
+        ("Set-up", _set_up(used)),
+        ("Lineage", _lineage(runs[0])),
+        ("What was not measured", _not_measured(results)),
+        ("How to reproduce the results", _commands(used)),
+    ]
+    lines = [_front_matter(store, used, licence), f"# {markdown_inline(runs[0].model)}", ""]
+    lines += [f"Written by Assaymark {VERSION} from {counted(len(used), 'stored run')}. Intervals are 95%."]
+    for title, body in sections:
+        lines += ["", f"## {title}", "", *body]
+    return "\n".join(lines) + "\n"
+
+
+def _results(runs: Sequence[StoredRun]) -> Iterator[_Result]:
+    """Yield the latest result of each benchmark, shots and prompts; with --limit only if there is no other."""
+    seen: set[tuple[object, ...]] = set()
+    for run in sorted(runs, key=lambda one: one.plan.limit is not None):  # stable: the latest first within each
+        for name in dict.fromkeys(name for name, _ in benchmarks(run)):
+            for one in estimates_of_member(Member(task=name, column=name, metrics=(ANY_METRIC,)), run):
+                shots = one.details.get("n_shots")
+                key = (one.task, one.metric, one.filter, shots, prompt_set(run.plan))
+                if key not in seen:
+                    seen.add(key)
+                    yield _Result(one, run, shots if isinstance(shots, int) else None)
+
+
+def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
+    base, _, adapter = runs[0].plan.model.name.partition("+")
+    content = {
+        **({"license": licence} if licence else {}),
+        **({"base_model": model_label(base)} if adapter else {}),
+        "model-index": [
+            {
+                "name": runs[0].model,
+                "results": [one for run in runs for one in model_index_results(store, run.run_id)],
+            }
+        ],
+    }
+    return f"---\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}---\n"
+
+
+def _results_table(results: Sequence[_Result]) -> list[str]:
+    lines = ["| Benchmark | Measures | Metric | Shots | Value | 95% interval | Baseline | n |",
+             "|---|---|---|--:|--:|--:|--:|--:|"]  # fmt: skip
+    for one in results:
+        estimate, is_share = one.estimate, is_proportion(one.estimate)
+        base = highest_baseline(estimate)
+        cells = [
+            estimate.task,
+            ", ".join(capabilities()[key].title.lower() for key in capabilities_of_task(estimate.task)) or NOTHING,
+            estimate.metric if estimate.filter in {"none", ""} else f"{estimate.metric} ({estimate.filter})",
+            NOTHING if one.shots is None else str(one.shots),
+            shown_value(estimate.value, proportion=is_share),
+            shown_interval(estimate.low, estimate.high, proportion=is_share),
+            NOTHING if base is None else shown_value(base[1], proportion=True),
+            shown_count([estimate]),
+        ]
+        lines.append("| " + " | ".join(markdown_inline(cell) for cell in cells) + " |")
+    if any(highest_baseline(one.estimate) is not None for one in results):
+        lines += ["", "The baseline is the highest of guessing and always giving the same answer."]
+    return lines
+
+
+# ------------------------------------------------------------------------------------------ judgement
+
+
+def _strengths(results: Sequence[_Result]) -> Iterator[str]:
+    """Yield what the model is good at and what not, as lines of Markdown."""
+    known = sorted(((one, skill) for one in results if (skill := one.skill) is not None), key=lambda pair: -pair[1][0])
+    if not known:
+        yield "No result has an interval and a scale on which it can be judged."
+        return
+    mean = sum(skill[0] for _, skill in known) / len(known)
+    yield (
+        "Shares of the way from the best baseline (0%) to a perfect score (100%), with 95% intervals; the mean over "
+        f"{counted(len(known), 'benchmark')} is {100 * mean:.1f}%."
+    )
+    yield ""
+    chance = [pair for pair in known if pair[1][1] <= 0.0]
+    strong = [pair for pair in known if pair[1][1] > max(mean, 0.0)]
+    weak = [pair for pair in reversed(known) if pair[1][2] < mean and pair not in chance]
+    yield from (f"- Strength, above the mean: {_skill_line(*pair)}" for pair in strong[:MOST_LISTED])
+    yield from (f"- Weakness, below the mean: {_skill_line(*pair)}" for pair in weak[:MOST_LISTED])
+    yield from (f"- Weakness, not significantly above the baseline: {_skill_line(*pair)}" for pair in chance)
+    if not (strong or weak or chance):
+        yield "- No benchmark differs significantly from the mean."
+    yield ""
+    yield "Benchmarks differ in difficulty: a low share can be the benchmark's, where other models have no more."
+
+
+def _skill_line(one: _Result, skill: tuple[float, float, float]) -> str:
+    value, low, high = (f"{100 * end:.1f}" for end in skill)
+    shots = "" if one.shots is None else f", {one.shots}-shot"
+    return f"{markdown_inline(one.estimate.task)}{shots}: {value}% ({low} to {high})"
+
+
+def _ranks(store: Store, every: Sequence[StoredRun], model: str) -> Iterator[str]:
+    """Yield the model's ranks among the store's models, as ranges; nothing where it is alone."""
+    board = own_board(every, (), ())
+    table = Site([], StoredRuns(store)).table(board) if board is not None else None
+    if table is None:
+        return
+    lines = []
+    for column in table.columns:
+        among = ~table.index.is_baseline
+        ranks = table.index.ranks_among(table.index.scores(column.key), among)
+        n = int((ranks.rank > 0).sum())
+        at = next((i for i, row in enumerate(table.rows) if row.model == model and ranks.rank[i] > 0), None)
+        if at is not None and n > 1 and column.higher_is_better:
+            best, worst = int(ranks.best[at]), int(ranks.worst[at])
+            place = f"{best}" if best == worst else f"{best} to {worst}"
+            lines.append(f"- {markdown_inline(column.title)}: {place} of {n}")
+    if lines:
+        yield from (
+            "",
+            "Rank among the rows of the same store (95%, all at once; rows of a limit included):",
+            "",
+            *lines,
+        )
+
+
+# ------------------------------------------------------------------------------------------ facts
+
+
+def _set_up(runs: Sequence[StoredRun]) -> list[str]:
+    lines = [
+        "| Run | Precision | Numerics | Profile | Prompts | Samples | Finished (UTC) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        plan = run.plan
+        cells = [run.row.short_id, plan.model.dtype, plan.model.numerics, plan.profile, prompt_set(plan),
+                 "all" if plan.limit is None else limit_shown(plan.limit),
+                 run.row.updated_at[:16].replace("T", " ")]  # fmt: skip
+        lines.append("| " + " | ".join(markdown_inline(cell) for cell in cells) + " |")
+    for run in runs:
+        if run.plan.system_instruction:
+            text = markdown_inline(run.plan.system_instruction)
+            lines += ["", f"System prompt of run {run.row.short_id}: {text}"]
+    return lines
+
+
+def _lineage(run: StoredRun) -> list[str]:
+    model = run.plan.model
+    base, _, adapter = model.name.partition("+")
+    lines = []
+    if adapter:
+        adapter_name, base_name = (markdown_inline(model_label(name)) for name in (adapter, base))
+        lines.append(f"- Adapter {adapter_name} on the base model {base_name}.")
+    if model.n_parameters is not None:
+        lines.append(f"- Parameters: {model.n_parameters:,}")
+    if model.revision:
+        lines.append(f"- Revision: {markdown_inline(model.revision)}")
+    if model.content_hash:
+        lines.append(f"- Content hash of weights, configuration and tokenizer: {short_hash(model.content_hash)}")
+    if model.template_hash:
+        lines.append(f"- Content hash of the chat template: {short_hash(model.template_hash)}")
+    if not adapter:
+        lines.append("- What it was trained from is not recorded in the runs.")
+    return lines
+
+
+def _not_measured(results: Sequence[_Result]) -> list[str]:
+    measured = {key for one in results for name in (one.estimate.task, *one.estimate.details.get("path", ()))
+                for key in capabilities_of_task(name)}  # fmt: skip
+    lines = []
+    for key, one in capabilities().items():
+        if key not in measured:
+            hint = f" (`assaymark run --tasks {one.suggested}` would)" if one.suggested else ""
+            lines.append(f"- {one.title}: no benchmark measures it{hint}")
+    for result in results:
+        failed = result.estimate.n_failed
+        if failed:
+            name = markdown_inline(result.estimate.task)
+            lines.append(f"- {name}: {counted(failed, 'request')} failed, which count as not evaluated")
+        if result.run.plan.limit is not None:
+            name = markdown_inline(result.estimate.task)
+            lines.append(f"- {name}: evaluated on the {limit_shown(result.run.plan.limit)} only")
+    lines.append("- Safety, bias, cost and speed are not judged by this card.")
+    return lines
+
+
+def _commands(runs: Sequence[StoredRun]) -> list[str]:
+    lines = ["```bash"]
+    for run in runs:
+        command = " ".join(printable(run.row.command or "").split()).replace("```", "'''")
+        lines.append(command or f"assaymark reproduce {run.row.short_id}   # with the store that holds the run")
+    return [*lines, "```"]

@@ -1,0 +1,76 @@
+"""A board's own rows in the layouts of the Open LLM Leaderboard's data sets, for hosts and scripts that read them.
+
+`requests/` has one file per row (`request_files`). Of the second leaderboard (v2), `results/` has lm-eval's results
+files by model and `details/` lm-eval's samples by model and task; of the first (v1), both are lighteval's
+(`lighteval_files`). Samples of gated data sets are not written unless that is allowed.
+Source: https://huggingface.co/open-llm-leaderboard (2024), https://huggingface.co/open-llm-leaderboard-old (2023)
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from assaymark.errors import StoreError
+from assaymark.interop.lighteval_files import write_lighteval_files
+from assaymark.interop.lighteval_rows import need_hashes
+from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
+from assaymark.leaderboard.published_facts import is_hub_id
+from assaymark.leaderboard.request_files import request_of, write_request
+from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.withheld import is_gated
+from assaymark.store import Store
+
+__all__ = ["Layout", "write_old_layout"]
+
+Layout = Literal["v1", "v2"]
+
+REQUESTS, RESULTS, DETAILS = "requests", "results", "details"
+
+
+def write_old_layout(
+    table: Table, store: Store, folder: Path, *, layout: Layout = "v2", show_gated: bool = False
+) -> Iterator[Path]:
+    """Write requests, results and details of a board's measured rows; yield the paths.
+
+    Raises: UsageError for a run without results; MissingExtra for v1 without xxhash; StoreError if a file cannot be
+    written.
+    """
+    if layout == "v1":
+        need_hashes()
+    written: set[str] = set()
+    for row in table.rows:
+        if row.origin != "measured":
+            continue
+        try:
+            yield write_request(folder / REQUESTS, request_of(row), _place(row))
+        except OSError as error:
+            raise StoreError(f"requests cannot be written to {folder}: {error}; name another folder") from error
+        for run_id in row.run_ids:
+            if run_id not in written:
+                written.add(run_id)
+                tasks = [name for name in store.run(run_id).tasks if show_gated or not is_gated(name)]
+                if layout == "v1":
+                    yield from write_lighteval_files(
+                        store, run_id, folder, model=row.model, place=_place(row), tasks=tasks
+                    )
+                else:
+                    yield from _write_run(store, run_id, folder, _place(row), tasks)
+
+
+def _place(row: Row) -> str:
+    """Return where a model's files lie: `org/name` for a Hub id, else one folder name."""
+    is_safe = is_hub_id(row.model) and ".." not in row.model
+    return row.model if is_safe else sanitised_model(row.model).strip(".") or "model"
+
+
+def _write_run(store: Store, run_id: str, folder: Path, place: str, tasks: Sequence[str]) -> Iterator[Path]:
+    results, *samples = write_lm_eval_files(store, run_id, folder / RESULTS, log_samples=True, tasks=tasks, place=place)
+    yield results
+    details = folder / DETAILS / f"{place.replace('/', '__')}-details"
+    for path in samples:
+        try:
+            details.mkdir(parents=True, exist_ok=True)
+            yield path.rename(details / path.name)
+        except OSError as error:
+            raise StoreError(f"details cannot be written to {details}: {error}; name another folder") from error

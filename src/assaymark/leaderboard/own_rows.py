@@ -1,0 +1,285 @@
+"""Stored runs as rows of a board: members found in the runs' estimates, columns and averages by the suite's rule.
+
+A row is one model in one setup (precision, prompt set, profile, limit); several runs of it fill the columns together,
+the latest run of each benchmark counting. A benchmark evaluated with other shots than the board's is excluded, and the
+row has a note. Where one run evaluated the whole suite, its stored composite counts: its intervals account for members
+that share questions.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assaymark.errors import DataError
+from assaymark.leaderboard.averages import average_of
+from assaymark.leaderboard.board import ANY_METRIC, Board
+from assaymark.leaderboard.rows import Average, Cell, Number, Origin, Row, ScoreColumn
+from assaymark.leaderboard.run_facts import facts_of_run, identity_of
+from assaymark.leaderboard.stored import StoredRun
+from assaymark.leaderboard.table import row_id
+from assaymark.records import Estimate
+from assaymark.statistics.board_scores import SHARES, Part, average
+from assaymark.statistics.estimate import IntervalEstimate
+from assaymark.tasks.first_board_names import GROUP_SIZES, PresentName, present_name
+from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite
+from assaymark.tasks.suites import Member, Suite
+
+__all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns",
+           "with_present_names"]  # fmt: skip
+
+COMPOSITE = "composite"
+TASK_IN_FILE = "task_in_file"  # detail of an estimate whose task has another name in the stored run
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run holds of one member of a suite."""
+
+    score: MemberScore
+    estimates: tuple[Estimate, ...]
+    run: StoredRun
+
+    @property
+    def is_share(self) -> bool:
+        """Whether all of it lies in [0, 1]."""
+        return all(one.details.get("unit") == "proportion" for one in self.estimates)
+
+
+def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
+    """Return the rows of a board's models, the latest runs first; none for a run that holds nothing of the board."""
+    if board.suite is None:
+        return []
+    ways: dict[str, list[StoredRun]] = {}
+    for run in map(with_present_names, runs):
+        if _counts(board, run):
+            ways.setdefault(row_id(identity_of(run.plan)), []).append(run)
+    rows = [_row(board, board.suite, name, of_row) for name, of_row in ways.items()]
+    return [row for row in rows if row is not None]
+
+
+def _counts(board: Board, run: StoredRun) -> bool:
+    """Return whether a run is one of the board's; what is still running or was never summed up has no estimates."""
+    if not run.estimates or any(run.run_id.startswith(beginning) for beginning in board.exclude):
+        return False
+    searched = " ".join([run.run_id, run.row.model, run.plan.profile, *run.row.tasks]).lower()
+    return all(word.lower() in searched for word in board.only)
+
+
+def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Row | None:
+    notes: list[str] = []
+    found = [_latest(member, runs, notes) for member in suite.members]
+    if not any(found):
+        return None
+    columns = board.score_columns
+    cells = _cells(suite, columns, found)
+    whole = _stored_composite(suite, runs)
+    if whole is not None:
+        cells |= _composite_cells(whole, cells, columns)
+    used = {one.run.run_id: one.run for one in found if one is not None}
+    latest = next(run for run in runs if run.run_id in used)
+    facts = facts_of_run(latest, board)
+    notes += [one.run.mark.note for one in found if one is not None and one.run.mark is not None and one.run.mark.note]
+    origin: Origin = "self-reported" if latest.source or latest.plan.model.kind == "imported" else "measured"
+    return Row(
+        id=name,
+        model=latest.model,
+        origin=origin,
+        cells=cells,
+        average=_average(suite, columns, cells, found, whole),
+        facts={**facts, "origin": origin},
+        run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Found | None:
+    for run in runs:
+        estimates = estimates_of_member(member, run)
+        if not estimates:
+            continue
+        shots = {e.details.get("n_shots") for e in estimates} - {None}
+        if member.shots is not None and shots and shots != {member.shots}:
+            notes.append(f"{member.task}: run {run.row.short_id} has {_list(shots)} shots, the board {member.shots}")
+            continue
+        score = _member_score(member, estimates)
+        if score is not None:
+            return Found(score, tuple(estimates), run)
+    return None
+
+
+def _list(values: set[Any]) -> str:
+    return ", ".join(map(str, sorted(values)))
+
+
+def estimates_of_member(member: Member, run: StoredRun) -> list[Estimate]:
+    """Return a member's estimates in a run: of its task, or of each task below the group that it names."""
+    if member.metrics == (ANY_METRIC,):
+        return _standing_for(member.task, run)
+    leaves = _leaves(member, run)
+    return [e for e in leaves if e.metric in member.metrics and e.filter == member.filter]
+
+
+def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
+    """Return the estimate that stands for a task or a group: its primary metric, or that of its tasks."""
+    own = [e for e in run.estimates if e.task == name and e.value is not None and e.details.get("kind") != COMPOSITE]
+    metrics = {(e.metric, e.filter) for e in run.estimates if e.details.get("primary") and name in _path(e)}
+    primary = [e for e in own if e.details.get("primary")] or [e for e in own if (e.metric, e.filter) in metrics]
+    if primary:
+        return primary[:1]
+    return [e for e in run.estimates if e.details.get("primary") and name in _path(e) and e.value is not None]
+
+
+def _path(estimate: Estimate) -> tuple[str, ...]:
+    return tuple(estimate.details.get("path", ()))
+
+
+def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
+    tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task" and e.value is not None]
+    return [e for e in tasks if e.task == member.task] or [e for e in tasks if member.task in _path(e)]
+
+
+def with_present_names(run: StoredRun) -> StoredRun:
+    """Return the run of a first leaderboard's results file under the names that tasks and metrics have here."""
+    if not any("|" in one.task for one in run.estimates):
+        return run
+    found = [(one, present_name(one.task, one.metric)) for one in run.estimates]
+    sizes = Counter(group for group, _ in {(name.group, name.task) for _, name in found if name is not None})
+    whole = {group for group, n_tasks in GROUP_SIZES.items() if sizes[group] == n_tasks}
+    return replace(run, estimates=tuple(one if name is None else _renamed(one, name, whole) for one, name in found))
+
+
+def _renamed(one: Estimate, name: PresentName, groups: Container[str]) -> Estimate:
+    path = (name.group,) if name.group is not None and name.group in groups else ()
+    details = {**one.details, "path": path, TASK_IN_FILE: one.task}
+    return replace(
+        one, task=name.task, metric=name.metric, filter=name.filter if one.filter == "none" else one.filter,
+        details=details,
+    )  # fmt: skip
+
+
+def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore | None:
+    by_task: dict[str, list[Estimate]] = {}
+    for one in estimates:
+        by_task.setdefault(one.task, []).append(one)
+    wanted = 1 if member.metrics == (ANY_METRIC,) else len(member.metrics)
+    if any(len(of_task) != wanted for of_task in by_task.values()):
+        return None
+    parts = [average([_part(one) for one in of_task]) for of_task in by_task.values()]
+    weights = [float(part.n) for part in parts] if member.within == "weighted" else [1.0] * len(parts)
+    chances = [of_task[0].chance for of_task in by_task.values()]
+    chance = member.chance if isinstance(member.chance, float) else _mean(chances, weights)
+    return MemberScore(average(parts, weights), chance)
+
+
+def _part(estimate: Estimate) -> Part:
+    """Return an estimate with its error; metrics of the same task are treated as fully correlated."""
+    value, n, error = float(estimate.value or 0.0), estimate.n, estimate.stderr
+    bounds = SHARES if estimate.details.get("unit") == "proportion" else None
+    if error is None or n == 1:
+        return Part(value, n)
+    if not n:  # imported with an error, from a file that does not say how many samples there were
+        return Part(value, 0, {estimate.task: error}, ((error * error, 1e6),), None, 0.0)
+    return Part(value, n, {estimate.task: error}, ((error * error, float(n - 1)),), bounds, 1.0 / n if bounds else 0.0)
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) != len(values) or not sum(weights):
+        return None
+    return sum(weight * value for weight, value in zip(weights, known, strict=True)) / sum(weights)
+
+
+# ------------------------------------------------------------------------------------------ columns
+
+
+def scored_columns(suite: Suite, members: Sequence[MemberScore | None]) -> tuple[SuiteScore, SuiteScore | None]:
+    """Return a suite's columns as they count, and raw where the suite normalises."""
+    raw = replace(suite, normalise="none", clip=False)
+    try:
+        counted = score_suite(suite, members)
+    except DataError as error:  # what guessing scores is not known
+        counted = replace(score_suite(raw, members), value=None, why=str(error))
+    return counted, None if suite.normalise == "none" else score_suite(raw, members)
+
+
+def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found | None]) -> dict[str, Cell]:
+    counted, raw = scored_columns(suite, [None if one is None else one.score for one in found])
+    keys = {column.title: column.key for column in columns}
+    raws = {} if raw is None else {name: number_of(number) for name, number in raw.columns}
+    cells: dict[str, Cell] = {}
+    for title, number in counted.columns:
+        of_column = [one for member, one in zip(suite.members, found, strict=True)
+                     if member.column == title and one is not None]  # fmt: skip
+        estimates = [estimate for one in of_column for estimate in one.estimates]
+        # a group has no samples of its own: its number leads to the run
+        own = [one for one in estimates if one.details.get("kind", "task") == "task"]
+        tasks = list(dict.fromkeys(one.details.get(TASK_IN_FILE, one.task) for one in own))
+        has_group = any(one.details.get("kind", "task") != "task" for one in estimates)
+        is_one = len(estimates) == 1 and suite.normalise == "none"
+        cells[keys[title]] = Cell(
+            _number_of_estimate(estimates[0]) if is_one else number_of(number),
+            raws.get(title),
+            n=sum({estimate.task: estimate.n for estimate in estimates}.values()) or None,  # 0: not stated
+            n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
+            run_id=None if of_column[0].run.source else of_column[0].run.run_id,
+            task=tasks[0] if len(tasks) == 1 and not has_group else None,
+            is_share=all(one.is_share for one in of_column),
+            higher_is_better=all(estimate.higher_is_better for estimate in estimates),
+        )
+    return cells
+
+
+def _number_of_estimate(one: Estimate) -> Number:
+    return Number(float(one.value or 0.0), one.low, one.high, one.stderr, one.method)
+
+
+def number_of(found: IntervalEstimate) -> Number:
+    """Return an interval estimate as a board's number."""
+    return Number(found.value, found.low, found.high, found.stderr, found.method)
+
+
+def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
+    """Return the latest run's composite of this very suite."""
+    return next((one for run in runs for one in _composites(suite, run)), None)
+
+
+def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
+    for one in run.estimates:
+        is_this = one.details.get("kind") == COMPOSITE and one.task == suite.name
+        if is_this and one.value is not None and one.details.get("version") == suite.version:
+            yield one
+
+
+def _composite_cells(whole: Estimate, cells: Mapping[str, Cell], columns: Sequence[ScoreColumn]) -> dict[str, Cell]:
+    keys = {column.title: column.key for column in columns}
+    found: dict[str, Cell] = {}
+    for column in whole.details.get("columns", ()):
+        key = keys.get(column["name"], "")
+        cell = cells.get(key)
+        if cell is not None and column.get("value") is not None:
+            number = Number(column["value"], column["low"], column["high"], column["stderr"], column["method"])
+            found[key] = replace(cell, number=number)
+    return found
+
+
+def _average(
+    suite: Suite,
+    columns: Sequence[ScoreColumn],
+    cells: Mapping[str, Cell],
+    found: Sequence[Found | None],
+    whole: Estimate | None,
+) -> Average | None:
+    if suite.aggregate == "winrate":
+        return None
+    if len(columns) == 1 and columns[0].key in cells and cells[columns[0].key].is_share:
+        return Average(cells[columns[0].key].number, 1)
+    if whole is not None:
+        number = Number(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
+        return Average(number, len(columns))
+    if all(one is None or one.is_share for one in found):
+        counted, _ = scored_columns(suite, [None if one is None else one.score for one in found])
+        if counted.value is not None:
+            return Average(number_of(counted.value), len(columns))
+    shares = [column for column in columns if column.key not in cells or cells[column.key].is_share]
+    return average_of(shares, cells, "geometric" if suite.aggregate == "geometric" else "weighted")

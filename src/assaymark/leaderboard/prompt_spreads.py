@@ -1,0 +1,50 @@
+"""How much a model's scores change with the wording of the prompts: stored audits of prompts, as a column.
+
+`assaymark audit prompts` evaluates the same samples under a dozen wordings and stores the results as it stores a run.
+The spread of a task is its largest minus its smallest score over them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assaymark.records import AUDIT, RunPlan
+from assaymark.store import RunRow, Store
+
+__all__ = ["ModelKey", "PromptSpreads", "model_key"]
+
+KIND = "prompts"  # of the audit
+ModelKey = tuple[str, str, str]  # name, content hash, type of the numbers
+
+
+def model_key(plan: RunPlan) -> ModelKey:
+    """Return what an audit and a run must share for the audit to be of the run's model."""
+    return plan.model.name, plan.model.content_hash or "", plan.model.dtype
+
+
+class PromptSpreads:
+    """The spreads of a store's audits; audits that did not change since the last call are not read again."""
+
+    def __init__(self) -> None:
+        self._state: tuple[tuple[str, str], ...] = ()
+        self._found: dict[ModelKey, dict[str, float]] = {}
+
+    def read(self, store: Store) -> Mapping[ModelKey, Mapping[str, float]]:
+        """Return each audited model's spreads by task, in points; of several audits of a task the latest counts."""
+        state = tuple(store.audit_states(KIND))
+        if state != self._state:
+            found: dict[ModelKey, dict[str, float]] = {}
+            for run_id, _ in state:  # the latest last
+                row = store.run(run_id)
+                found.setdefault(model_key(row.plan), {}).update(_spreads(row))
+            self._found, self._state = found, state
+        return self._found
+
+
+def _spreads(row: RunRow) -> dict[str, float]:
+    parts = (row.extra.get(AUDIT) or {}).get("parts") or {}
+    found: dict[str, float] = {}
+    for part in parts.values():
+        spread: Any = part.get("spread")
+        if isinstance(spread, Mapping) and isinstance(spread.get("spread"), float):
+            found[str(part.get("task"))] = 100 * spread["spread"]
+    return found

@@ -1,0 +1,227 @@
+"""Tables that others published become boards: the Open LLM Leaderboard's two final tables, and plain CSV files.
+
+Averages are recomputed by the table's own rule; rows whose numbers disagree with it are listed, and shown with what
+the rule gives. The files hold no intervals: they are computed from the published share and the benchmark's number of
+questions (Wilson's), which leaves out any variation but that of the questions.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import DataError
+from assaymark.leaderboard import published_facts
+from assaymark.leaderboard.averages import average_of
+from assaymark.leaderboard.board import Board, TableSource
+from assaymark.leaderboard.board_files import library_suites
+from assaymark.leaderboard.keys import column_keys
+from assaymark.leaderboard.numbers_in_files import number_in
+from assaymark.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
+from assaymark.leaderboard.table import Table, row_id
+from assaymark.statistics.distributions import two_sided_z
+from assaymark.statistics.intervals import wilson
+
+__all__ = ["read_published"]
+
+LARGEST_FILE = 200 << 20
+MOST_ROWS = 500_000
+CONFIDENCE = 0.95
+ROUNDING = 1e-9  # of a share that was computed in floating point
+METHOD = "wilson, from the published share and the number of questions"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One score column of a published table."""
+
+    title: str
+    value: str  # heading of what counts on the board
+    raw: str | None = None  # heading of the value before normalisation, a share
+    chance: float | None = None  # the rule: value = 100 max(0, raw - chance) / (1 - chance); None: it takes subtasks
+    size: int | None = None  # questions, as an unweighted mean of subtasks counts them
+    slope: float = 1.0  # change of the value with the raw one
+
+
+def _v1_sources() -> tuple[_Source, ...]:
+    # MMLU is the unweighted mean of 57 subjects: its error is that of 57² / Σ 1/n = 9,528 questions
+    sizes = {"ARC": 1172, "HellaSwag": 10042, "MMLU": 9528, "TruthfulQA": 817, "Winogrande": 1267, "GSM8K": 1319}
+    return tuple(_Source(title, title.lower(), size=size) for title, size in sizes.items())
+
+
+def _v2_sources() -> tuple[_Source, ...]:
+    # BBH is the unweighted mean of 24 sets of 146 to 250 questions: 24² / Σ 1/n = 5,657
+    sizes = {"IFEval": 541, "BBH": 5657, "MATH Lvl 5": 1324, "GPQA": 1192, "MuSR": 756, "MMLU-PRO": 12032}
+    names = dict(zip(sizes, ("ifeval", "bbh", "math", "gpqa", "musr", "mmlu_pro"), strict=True))
+    suite = library_suites()["open-llm-v2"]
+    found = []
+    for title, size in sizes.items():
+        chances = [m.chance for m in suite.members if m.column == title and isinstance(m.chance, float)]
+        one = f"evaluations_{names[title]}"
+        found.append(
+            _Source(
+                title,
+                f"{one}_normalized_score",
+                f"{one}_value",
+                chances[0] if len(chances) == 1 else None,
+                size,
+                sum(1.0 / (1.0 - chance) for chance in chances) / len(chances),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How one kind of file is read."""
+
+    sources: tuple[_Source, ...]
+    model: str  # headings
+    average: str | None
+    facts: Callable[[Mapping[str, str]], dict[str, Any]]
+    tolerance: float  # of the average, in points: what the rounding of the file allows
+    key: tuple[str, ...]  # headings that tell rows apart
+    scale: float = 100.0  # the file's numbers are so many times a share
+    note: str = ""
+
+
+def _format_of(source: TableSource) -> _Format:
+    if source.format == "open-llm-v1":
+        # seven numbers rounded to 0.01: the mean of six moves by 0.005 at most, the average by another 0.005
+        return _Format(_v1_sources(), "fullname", "average", published_facts.facts_v1, 0.01 + 1e-9,
+                       ("fullname", "precision"))  # fmt: skip
+    if source.format == "open-llm-v2":
+        return _Format(_v2_sources(), "model_name", "model_average_score", published_facts.facts_v2, 1e-9, ("id",))
+    sources = tuple(_Source(title, heading, size=source.sizes.get(title)) for title, heading in source.columns.items())
+    return _Format(sources, "model", None, published_facts.facts_of_csv, math.inf, (),
+                   scale=100.0 if source.per_cent else 1.0)  # fmt: skip
+
+
+def read_published(board: Board, source: TableSource) -> Table:
+    """Return the table of a published file.
+
+    Raises: DataError, in one line that names file, line and heading, for what is not as the format promises.
+    """
+    form = _format_of(source)
+    keys = column_keys(one.title for one in form.sources)
+    columns = tuple(_column(board, one, source, keys[one.title]) for one in form.sources)
+    rows: list[Row] = []
+    issues: list[Issue] = []
+    seen: dict[str, int] = {}
+    for line, record in _records(source.file, form):
+        row, what = _row(source.file, line, record, form, columns)
+        again = seen[row.id] = seen.get(row.id, 0) + 1
+        row = row if again == 1 else replace(row, id=f"{row.id}-{again}")
+        rows.append(row)
+        issues += [Issue(row.id, row.model, text) for text in what]
+    digest = sha256(source.file.read_bytes()).hexdigest()
+    dates = [str(row.facts["date"]) for row in rows if row.facts.get("date")]
+    return Table(columns, tuple(rows), rank_apart=False, issues=tuple(issues), version=digest[:16],
+                 updated_at=max(dates, default=""))  # fmt: skip
+
+
+def _column(board: Board, one: _Source, source: TableSource, key: str) -> ScoreColumn:
+    return ScoreColumn(
+        key=key,
+        title=one.title,
+        category=board.category_of(one.title),
+        normalised=one.raw is not None,
+        n=source.sizes.get(one.title, one.size),
+    )
+
+
+def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Yield line number and record; the headings that the format needs are there."""
+    if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+        raise DataError(f"{path}: expected a CSV file of at most {LARGEST_FILE >> 20} MiB")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            needed = [
+                form.model,
+                *(one.value for one in form.sources),
+                *form.key,
+                *([form.average] if form.average else []),
+            ]
+            lacking = [name for name in needed if name not in (reader.fieldnames or ())]
+            if lacking:
+                wanted = ", ".join(dict.fromkeys(needed))
+                raise DataError(f"{path}: has no column '{lacking[0]:.60}'; expected a first line with {wanted:.300}")
+            for count, record in enumerate(reader, start=1):
+                if count > MOST_ROWS:
+                    raise DataError(f"{path}: has more than {MOST_ROWS:,} rows")
+                yield reader.line_num, {key: value or "" for key, value in record.items() if isinstance(key, str)}
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
+
+
+def _row(
+    path: Path, line: int, record: Mapping[str, str], form: _Format, columns: Sequence[ScoreColumn]
+) -> tuple[Row, list[str]]:
+    """Return a row, and in which ways it disagrees with its table's rule."""
+    cells: dict[str, Cell] = {}
+    what: list[str] = []
+    for column, one in zip(columns, form.sources, strict=True):
+        value = _share(path, line, record, one.value, form.scale)
+        if value is None:
+            continue
+        raw = None if one.raw is None else _share(path, line, record, one.raw, 1.0)
+        cells[column.key] = _cell(value, raw, one, column.n)
+        if raw is not None and one.chance is not None:
+            due = 100.0 * max(0.0, raw - one.chance) / (1.0 - one.chance)
+            if abs(due - 100.0 * value) > 1e-9:
+                what.append(f"{one.title} is {100 * value:.6g}; its rule gives {due:.6g} for the raw value {raw:.6g}")
+    found = average_of(columns, cells, "mean")
+    stated = _scaled(number_in(path, line, record, form.average), form.scale) if form.average else None
+    if found is not None and stated is not None:
+        found = Average(found.number, found.n_columns, stated)
+        if abs(stated - found.number.value) * 100.0 > form.tolerance:
+            what.append(f"average is {100 * stated:.6g}; the mean of its columns is {100 * found.number.value:.6g}")
+    facts = form.facts(record)
+    model = record[form.model].strip() or "(no name)"
+    parts = {"model": model, "of": [record[key] for key in form.key]} if form.key else dict(record)
+    return Row(
+        id=row_id(parts), model=model, origin="published", cells=cells, average=found,
+        facts={**facts, "origin": "published"}, notes=tuple(what), url=_url(model, record),
+    ), what  # fmt: skip
+
+
+def _cell(value: float, raw: float | None, one: _Source, size: int | None) -> Cell:
+    if size is None:
+        return Cell(Number(value), None if raw is None else Number(raw))
+    share = value if raw is None else raw
+    if not 0.0 <= share <= 1.0:
+        return Cell(Number(value), None if raw is None else Number(raw), n=size)
+    ends = wilson(share * size, size, CONFIDENCE)
+    stderr = (ends.high - ends.low) / (2.0 * two_sided_z(CONFIDENCE))  # not 0 at 0% and 100%
+    plain = Number(share, ends.low, ends.high, stderr, METHOD)
+    if raw is None:
+        return Cell(plain, n=size)
+    low, high = value - one.slope * (share - ends.low), value + one.slope * (ends.high - share)
+    return Cell(Number(value, max(low, 0.0), high, one.slope * stderr, f"{METHOD}, rescaled"), plain, n=size)
+
+
+def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:
+    """Return a score in [0, 1]; every score of a published table is a share."""
+    value = _scaled(number_in(path, line, record, heading), scale)
+    if value is not None and not -ROUNDING <= value <= 1.0 + ROUNDING:
+        raise DataError(
+            f"{path}, line {line}: {heading} is {record[heading].strip()[:40]}; expected a share from 0 to {scale:g}"
+            + ("" if scale == 100.0 else " (of numbers up to 100: per_cent: true)")
+        )
+    return value
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value / scale
+
+
+def _url(model: str, record: Mapping[str, str]) -> str:
+    """Return where a model lies on the Hub; only there, since the file may say anything."""
+    stated = record.get("url", "")
+    if stated.startswith("https://huggingface.co/"):
+        return stated
+    return f"https://huggingface.co/{model}" if published_facts.is_hub_id(model) else ""

@@ -1,0 +1,58 @@
+"""A board's rows in the terminal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from assaymark.errors import UsageError
+from assaymark.leaderboard.rows import Number, ScoreColumn
+from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.view import parse_view
+from assaymark.report.console import Text
+from assaymark.report.views.cells import plain_table
+
+__all__ = ["found_rows", "rows_table"]
+
+
+def found_rows(site: Site, query: str, sort: str) -> tuple[Sequence[ScoreColumn], list[ShownRow], int]:
+    """Return a board's columns, the rows that a search finds, in order, and how many rows there are.
+
+    Raises: UsageError for a search or an order that cannot be read.
+    """
+    board = next(iter(site.boards.values()))
+    table = site.table(board)
+    pairs = [("q", query), ("sort", sort), ("hide", "baselines")]
+    view = parse_view(pairs, [column.key for column in table.columns])
+    shown = show_table(table, view, board.shown)
+    if shown.problems:
+        raise UsageError(shown.problems[0])
+    return table.columns, all_rows(table, view, board.shown), shown.n_models
+
+
+def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:
+    """Return rows as a table for the terminal."""
+    table = plain_table()
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    for title in ("average", *(column.title for column in columns)):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in rows:
+        rank = "" if one.rank is None else f"{one.rank} ({one.best}–{one.worst})"
+        cells = [_shown(one.average.number if one.average else None, is_share=True)]
+        for column in columns:
+            cell = one.cells.get(column.key)
+            cells.append(_shown(cell.number if cell else None, is_share=column.is_share, interval=False))
+        table.add_row(Text(rank), Text(one.row.model), *(Text(cell) for cell in cells))
+    return table
+
+
+def _shown(number: Number | None, *, is_share: bool, interval: bool = True) -> str:
+    if number is None:
+        return "–"
+    scale = 100.0 if is_share else 1.0
+    ends = (
+        ""
+        if not interval or number.low is None or number.high is None
+        else f" ±{scale * (number.high - number.low) / 2:.1f}"
+    )
+    return f"{scale * number.value:.1f}{ends}"

@@ -1,0 +1,99 @@
+"""The queue as readers see it: what waits, runs and ended, whose fault a failure is, and how long the rest takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.store import Store
+from assaymark.store.queue_rows import JobRow, QueueCounts, SubmissionRow
+
+__all__ = ["Entry", "Overview", "entry_of", "expected_seconds", "overview"]
+
+LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A job with its submission. `wait_seconds` is an estimate, None where nothing is known or it does not wait."""
+
+    job: JobRow
+    submission: SubmissionRow
+    name: str  # of the model, as it stands now
+    n_ahead: int | None = None
+    wait_seconds: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """How much of a running job is done, in [0, 1]; None where it is not known."""
+        return self.job.n_done / self.job.n_total if self.job.n_total else None
+
+    @property
+    def explanation(self) -> str:
+        """What the state means for the submitter, in one sentence; empty where the state says it."""
+        job = self.job
+        if job.state == "failed" and job.fault == "theirs":
+            return "The model could not be evaluated as it was submitted. Correct it and submit the new revision."
+        if job.state == "failed":
+            return "This was a fault of the evaluation, not of the model; moderators can start it again."
+        if job.state == "pending" and job.reason:
+            return "An attempt failed through a fault of ours; it is tried again by itself."
+        if job.state == "cancelled":
+            return "It was cancelled or withdrawn; it can be submitted again."
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The queue: its numbers, and its latest entries by state."""
+
+    counts: QueueCounts
+    pending: tuple[Entry, ...]
+    running: tuple[Entry, ...]
+    failed: tuple[Entry, ...]
+    finished: tuple[Entry, ...]
+
+
+def expected_seconds(counts: QueueCounts, n_ahead: int) -> float | None:
+    """Return how long a job with `n_ahead` before it is expected to wait until it has ended; None if unknown.
+
+    The mean duration of the last finished jobs, times the jobs up to this one, over the workers that are working.
+    """
+    if counts.mean_seconds is None:
+        return None
+    return counts.mean_seconds * (n_ahead + 1 + counts.by_state["running"]) / max(1, counts.n_working)
+
+
+def overview(store: Store) -> Overview:
+    """Return the queue as it is now."""
+    queue = store.queue
+    counts = queue.counts()
+    names = store.moderation.names()
+    by_state = {state: queue.jobs_in(state, limit=LISTED) for state in ("pending", "running", "failed", "finished")}
+    submissions = queue.submissions_of([job for jobs in by_state.values() for job in jobs])
+
+    def entries(state: str) -> tuple[Entry, ...]:
+        found = []
+        for at, job in enumerate(by_state[state]):
+            row = submissions[job.submission]
+            waits = state == "pending"
+            found.append(
+                Entry(
+                    job,
+                    row,
+                    names.get(row.new.model, row.new.model),
+                    at if waits else None,
+                    expected_seconds(counts, at) if waits else None,
+                )
+            )
+        return tuple(found)
+
+    return Overview(counts, entries("pending"), entries("running"), entries("failed"), entries("finished"))
+
+
+def entry_of(store: Store, submission: SubmissionRow, jobs: Sequence[JobRow]) -> Entry:
+    """Return a submission with the latest of its jobs."""
+    job = jobs[-1]
+    name = store.moderation.names().get(submission.new.model, submission.new.model)
+    if job.state != "pending":
+        return Entry(job, submission, name)
+    n_ahead = store.queue.n_ahead(job)
+    return Entry(job, submission, name, n_ahead, expected_seconds(store.queue.counts(), n_ahead))

@@ -1,0 +1,119 @@
+"""Ratings of arenas, judges and studies as columns of a board, beside its scores.
+
+A rating is no share: it is in no average, and no rank depends on it.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assaymark.arena.ratings import RatingSettings, rate
+from assaymark.arena.vote_files import read_votes
+from assaymark.errors import AssaymarkError, DataError
+from assaymark.leaderboard.board import RatingSource
+from assaymark.leaderboard.keys import column_keys
+from assaymark.leaderboard.numbers_in_files import number_in
+from assaymark.leaderboard.rows import Cell, Number, Row, ScoreColumn
+from assaymark.leaderboard.table import Table
+from assaymark.records import content_hash
+
+__all__ = ["CATEGORY", "rating_columns", "rating_files", "with_ratings"]
+
+CATEGORY = "Ratings"
+"""The category of rating columns; a score column is never in it."""
+
+LARGEST_FILE = 200 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Rated:
+    """What one file says: ratings by model name in lower case, and how they came about."""
+
+    numbers: Mapping[str, Number]
+    n_votes: Mapping[str, int]
+    note: str
+
+
+def with_ratings(table: Table, sources: Sequence[RatingSource]) -> Table:
+    """Return a table with a column for each file of ratings or votes; models are matched by name, whatever the case.
+
+    Raises: DataError for a file that holds neither, in one line that names it.
+    """
+    if not sources:
+        return table
+    titles = [column.title for column in table.columns]
+    if taken := next((one.title for one in sources if one.title in titles), None):
+        raise DataError(f"ratings have the column '{taken}', which is also a score; choose another title")
+    keys = column_keys([*titles, *(one.title for one in sources)])
+    columns, cells = list(table.columns), [dict(row.cells) for row in table.rows]
+    for source in sources:
+        rated = _read(source)
+        key = keys[source.title]
+        n_matched: set[str] = set()
+        for row, own in zip(table.rows, cells, strict=True):
+            number = rated.numbers.get(row.model.lower())
+            if number is not None and not row.is_baseline:
+                own[key] = Cell(number, n=rated.n_votes.get(row.model.lower()), is_share=False)
+                n_matched.add(row.model.lower())
+        note = f"{rated.note}; {len(n_matched):,} of its {len(rated.numbers):,} models are on this board"
+        columns.append(ScoreColumn(key, source.title, CATEGORY, weight=0.0, is_share=False, note=note))
+    rows: list[Row] = [replace(row, cells=own) for row, own in zip(table.rows, cells, strict=True)]
+    version = content_hash([table.version, rating_files(sources)]).rpartition(":")[2][:16]
+    return replace(table, columns=tuple(columns), rows=tuple(rows), version=version)
+
+
+def rating_columns(table: Table) -> tuple[ScoreColumn, ...]:
+    """Return the columns of a table that are ratings."""
+    return tuple(column for column in table.columns if column.category == CATEGORY and not column.is_share)
+
+
+def rating_files(sources: Sequence[RatingSource]) -> list[list[str | int]]:
+    """Return what changes when a file of ratings does."""
+    return [[str(one.file), one.title, one.file.stat().st_mtime_ns, one.file.stat().st_size] for one in sources]
+
+
+def _read(source: RatingSource) -> _Rated:
+    if source.file.stat().st_size > LARGEST_FILE:
+        raise DataError(f"{source.file}: expected at most {LARGEST_FILE >> 20} MiB of ratings or votes")
+    headings = _headings(source)
+    if source.rating in headings and source.model in headings:
+        return _ratings(source)
+    try:
+        found = rate(read_votes(source.file), RatingSettings())
+    except AssaymarkError as error:
+        raise DataError(
+            f"{source.file}: has no columns {source.model} and {source.rating}, and is no file of votes: {error}"
+        ) from error
+    numbers = {one.model.lower(): Number(one.rating, one.low, one.high, method="sandwich") for one in found.ratings}
+    votes = {one.model.lower(): one.n_votes for one in found.ratings}
+    return _Rated(numbers, votes, f"Bradley-Terry on {found.n_votes:,} votes, intervals by {found.by}")
+
+
+def _headings(source: RatingSource) -> Sequence[str]:
+    """Return the headings of a CSV file; none for other files."""
+    if source.file.suffix.lower() != ".csv":
+        return ()
+    try:
+        with source.file.open(encoding="utf-8-sig", newline="") as file:
+            return csv.DictReader(file).fieldnames or ()
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{source.file}: is no CSV file in UTF-8: {error}") from error
+
+
+def _ratings(source: RatingSource) -> _Rated:
+    numbers: dict[str, Number] = {}
+    try:
+        with source.file.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            for record in reader:
+                name = (record.get(source.model) or "").strip().lower()
+                value = number_in(source.file, reader.line_num, record, source.rating)
+                if name and value is not None:
+                    low, high = (
+                        number_in(source.file, reader.line_num, record, end) for end in (source.low, source.high)
+                    )
+                    both = low is not None and high is not None
+                    numbers.setdefault(name, Number(value, low if both else None, high if both else None))
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{source.file}: is no CSV file in UTF-8: {error}") from error
+    return _Rated(numbers, {}, f"column {source.rating} of {source.file.name}")

@@ -1,0 +1,385 @@
+"""Which model for what: models ranked by the benchmarks that measure what was requested, in one table at a time.
+
+A model's value is the mean over the requested capabilities of the mean over the benchmarks that measure each; its error
+follows from the benchmarks' standard errors, taken as independent. Two models that answered the same questions differ
+with more certainty than that: a paired test (`assaymark compare`) can tell more of them apart. Only models that have
+every benchmark used are ranked, and each model once: with the set-up that has the most samples, then the latest, so
+that no model gains from having been evaluated often.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import hypot
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.about import task_card
+from assaymark.leaderboard.averages import CONFIDENCE, mean_number
+from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task, find_capability, measured_task, names
+from assaymark.leaderboard.conditions import Term
+from assaymark.leaderboard.evidence import Source
+from assaymark.leaderboard.query import parse_query, search_keys
+from assaymark.leaderboard.rows import Cell, Number, Row, ScoreColumn
+from assaymark.registry import nearest
+from assaymark.statistics.distributions import normal_cdf, two_sided_z
+
+__all__ = [
+    "Demand", "Missing", "Ranked", "Ranking", "Recommendation", "Requested", "SizeClass", "Used", "probability_better",
+    "recommend",
+]  # fmt: skip
+
+MOST_REQUESTED = 8  # capabilities in one request
+SIZES = (2.0, 4.0, 9.0, 20.0, 45.0, 70.0)  # upper ends of the size classes, in billions of parameters
+NO_ERRORS = "some values have no standard error, so probabilities are missing: state `sizes` in the board's file"
+Weights = Mapping[str, float]  # of columns, by key
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What a reader wants."""
+
+    capabilities: tuple[str, ...]  # names of capabilities, or of single benchmarks
+    max_params: float | None = None  # in billions
+    licence: str = ""  # how it begins: apache finds apache-2.0
+    where: str = ""  # further conditions, in the boards' search language
+    top: int = 10  # models listed per table
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One capability, or one benchmark, as it was understood."""
+
+    key: str
+    title: str
+    suggested: str = ""  # task to evaluate where there is no evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """One benchmark that counts towards a demand."""
+
+    demand: str  # its key
+    column: str  # key in the table
+    title: str
+    measures: str  # as the benchmark's card states it; empty without a card
+    share: float  # of the model's value
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One model."""
+
+    rank: int
+    row: Row
+    value: Number
+    better_than_next: float | None  # probability; None for the last one, and without standard errors
+    first_is_better: float | None  # probability that the first one of the list is better than this; None for the first
+    cells: Mapping[str, Cell]  # of the benchmarks used
+    n_set_ups: int  # rows of this model that fulfil the conditions
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """The best model of one size class."""
+
+    title: str
+    n_models: int
+    best: Ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The models of one table."""
+
+    source: str
+    title: str
+    used: tuple[Used, ...]
+    no_evidence: tuple[Demand, ...]  # demands that nothing in this table measures
+    models: tuple[Ranked, ...]  # the first `Requested.top`
+    by_size: tuple[SizeClass, ...]
+    n_ranked: int
+    excluded: Mapping[str, int]  # reason -> number of models
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A demand that no table has evidence for."""
+
+    demand: Demand
+    command: str  # that would give it; empty where this package has no such task
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The answer: one ranking per table."""
+
+    requested: Requested
+    demands: tuple[Demand, ...]
+    rankings: tuple[Ranking, ...]
+    no_evidence: tuple[Missing, ...] = field(default=())
+
+
+def recommend(sources: Sequence[Source], requested: Requested) -> Recommendation:
+    """Return which models the evidence of some tables recommends.
+
+    Raises: UnknownName for what is neither a capability nor a benchmark of a table, with the nearest names; UsageError
+    for no capability at all, for too many, or for a condition that cannot be read.
+    """
+    if not 1 <= len(requested.capabilities) <= MOST_REQUESTED:
+        raise UsageError(
+            f"{len(requested.capabilities)} capabilities were requested; expected one to {MOST_REQUESTED} of "
+            f"{', '.join(capabilities())}"
+        )
+    demands = tuple(dict.fromkeys(_demand(name, sources) for name in requested.capabilities))
+    rankings = tuple(_ranking(source, demands, requested) for source in sources)
+    rankings = tuple(one for one in rankings if one.used)
+    measured = {used.demand for ranking in rankings for used in ranking.used}
+    return Recommendation(
+        requested,
+        demands,
+        rankings,
+        tuple(Missing(one, _command(one)) for one in demands if one.key not in measured),
+    )
+
+
+def probability_better(first: Number, second: Number) -> float | None:
+    """Return the probability that the first true value is above the second, from their standard errors.
+
+    Both are taken as independent and normal. None where a standard error is unknown.
+    """
+    if first.stderr is None or second.stderr is None:
+        return None
+    gap, error = first.value - second.value, hypot(first.stderr, second.stderr)
+    if error == 0.0:
+        return 0.5 if gap == 0.0 else float(gap > 0.0)
+    return normal_cdf(gap / error)
+
+
+# ------------------------------------------------------------------------------------------ demands
+
+
+def _demand(name: str, sources: Sequence[Source]) -> Demand:
+    known = find_capability(name)
+    if known is not None:
+        return Demand(known.key, known.title, known.suggested)
+    benchmarks = {label.lower(): column for source in sources for column in source.table.columns
+                  for label in (column.key, column.title, *column.tasks[:1])}  # fmt: skip
+    column = benchmarks.get(name.strip().lower())
+    if column is None:
+        near = nearest(name, [*names(), *benchmarks])
+        raise UnknownName("capability", name[:80], near, f"known: {', '.join(capabilities())}, and every benchmark")
+    return Demand(column.key, column.title)
+
+
+def _columns_for(demand: Demand, source: Source) -> list[ScoreColumn]:
+    """Return the columns of a table that measure a demand."""
+    if demand.key in capabilities():
+        return [
+            column for column in source.table.columns
+            if demand.key in {key for task in (column.tasks or (measured_task(column),))
+                              for key in capabilities_of_task(task)}
+        ]  # fmt: skip
+    return [column for column in source.table.columns if demand.title.lower() in {column.key, column.title.lower()}
+            or demand.key == column.key or demand.key in column.tasks]  # fmt: skip
+
+
+def _command(demand: Demand) -> str:
+    return f"assaymark run --model_args pretrained=MODEL --tasks {demand.suggested}" if demand.suggested else ""
+
+
+# ------------------------------------------------------------------------------------------ one table
+
+
+def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) -> Ranking:
+    found = {one: _columns_for(one, source) for one in demands}
+    notes = [
+        f"{column.title} has a unit of its own and does not count"
+        for column in dict.fromkeys(column for columns in found.values() for column in columns)
+        if not _counts(column)
+    ]
+    excluded: dict[str, int] = {}
+    rows = _fulfilling(source, requested, excluded)
+    columns = {one: [column for column in some if _counts(column)] for one, some in found.items()}
+    everyone = [row for row in source.table.rows if not row.is_baseline]
+    used = _used(columns, rows) or _used(columns, everyone)  # conditions that no model fulfils are no lack of evidence
+    keys = {one.column for one in used}
+    models: dict[str, list[Row]] = {}
+    for row in rows:
+        models.setdefault(row.model, []).append(row)
+    complete = {name: [row for row in some if keys <= row.cells.keys()] for name, some in models.items()}
+    lacking = sum(not some for some in complete.values())
+    if lacking and keys:
+        excluded["not evaluated on every benchmark used"] = lacking
+    ranked = _ranked({name: some for name, some in complete.items() if some}, used) if keys else []
+    if any(one.value.stderr is None for one in ranked):
+        notes.append(NO_ERRORS)
+    return Ranking(
+        source=source.name,
+        title=source.title,
+        used=used,
+        no_evidence=tuple(one for one in demands if one.key not in {use.demand for use in used}),
+        models=tuple(ranked[: requested.top]),
+        by_size=_by_size(ranked),
+        n_ranked=len(ranked),
+        excluded=excluded,
+        notes=tuple(notes),
+    )
+
+
+def _counts(column: ScoreColumn) -> bool:
+    return column.is_share and column.higher_is_better
+
+
+def _fulfilling(source: Source, requested: Requested, excluded: dict[str, int]) -> list[Row]:
+    """Return the rows that fulfil the conditions.
+
+    Counts by reason, in `excluded`, the models of which only one thing is lacking: that it is stated, or that they can
+    be had.
+    """
+    index = source.table.index
+    keys = search_keys({column.key: column.title for column in source.table.columns})
+    models = ~index.is_baseline & index.matching(parse_query(requested.where, keys))
+    unusable = (index.flags("flagged") == 1) | (index.flags("available") == 0)
+    conditions = {"flagged, or no longer available": (~unusable, unusable)}  # reason -> fulfilled, not to be judged
+    if requested.max_params is not None:
+        within = index.fulfilling(Term("params", "<=", requested.max_params))
+        conditions["number of parameters not stated"] = (within, np.isnan(index.numbers("params")))
+    if requested.licence:
+        licensed = index.fulfilling(Term("licence", "begins", requested.licence.lower()))
+        conditions["licence not stated"] = (licensed, index.texts("licence").codes < 0)
+    rows = _where(source, np.logical_and.reduce([models, *(fulfilled for fulfilled, _ in conditions.values())]))
+    counted = {row.model for row in rows}
+    for why, (_, unknown) in conditions.items():
+        others = [fulfilled for reason, (fulfilled, _) in conditions.items() if reason != why]
+        found = {row.model for row in _where(source, np.logical_and.reduce([models, unknown, *others]))} - counted
+        counted |= found
+        if found:
+            excluded[why] = len(found)
+    return rows
+
+
+def _where(source: Source, mask: NDArray[np.bool_]) -> list[Row]:
+    return [source.table.rows[at] for at in np.flatnonzero(mask).tolist()]
+
+
+def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[Row]) -> tuple[Used, ...]:
+    """Return the benchmarks that count: those which the largest number of models share, over the most demands.
+
+    Of the sets of benchmarks that rows have, that one is used which covers the most demands, then has the most values.
+    """
+    every = {column.key: column for some in columns.values() for column in some}
+    held = [frozenset(every.keys() & row.cells.keys()) for row in rows]
+    popular = Counter(key for keys in held for key in keys)
+    candidates = {frozenset(_one_per_task([every[key] for key in keys], popular)) for keys in set(held) if keys}
+    counts = {one: sum(one <= keys for keys in held) for one in candidates}
+    if not counts:
+        return ()
+
+    def rating(keys: frozenset[str]) -> tuple[int, int, list[str]]:
+        covered = sum(any(column.key in keys for column in some) for some in columns.values())
+        return covered, counts[keys] * len(keys), sorted(keys)
+
+    chosen = max(counts, key=rating)
+    covered = {one: [column for column in some if column.key in chosen] for one, some in columns.items()}
+    n = sum(bool(some) for some in covered.values())
+    return tuple(
+        Used(one.key, column.key, column.title, _measures(column), 1.0 / (n * len(some)))
+        for one, some in covered.items()
+        for column in some
+    )
+
+
+def _one_per_task(columns: Sequence[ScoreColumn], popular: Mapping[str, int]) -> Iterator[str]:
+    """Yield one column for each task, since a task at two numbers of shots must not count twice: the commonest."""
+    by_task: dict[tuple[str, ...], list[str]] = {}
+    for column in columns:
+        by_task.setdefault(column.tasks or (column.key,), []).append(column.key)
+    yield from (max(keys, key=lambda key: (popular[key], key)) for keys in by_task.values())
+
+
+def _measures(column: ScoreColumn) -> str:
+    return " ".join(str(task_card(measured_task(column)).get("measures", "")).split())
+
+
+def _ranked(models: Mapping[str, Sequence[Row]], used: Sequence[Used]) -> list[Ranked]:
+    """Return all models, the best first."""
+    weights: dict[str, float] = {}
+    for one in used:
+        weights[one.column] = weights.get(one.column, 0.0) + one.share
+    rows = [max(some, key=lambda row: _weight_of_evidence(row, weights)) for some in models.values()]
+    valued = [(row, _value(row, weights)) for row in rows]
+    valued.sort(key=lambda one: (-one[1].value, one[0].model))
+    return [
+        Ranked(
+            rank=at + 1,
+            row=row,
+            value=value,
+            better_than_next=probability_better(value, valued[at + 1][1]) if at + 1 < len(valued) else None,
+            first_is_better=probability_better(valued[0][1], value) if at else None,
+            cells={key: row.cells[key] for key in weights},
+            n_set_ups=len(models[row.model]),
+            reason=_reason(row, used),
+        )
+        for at, (row, value) in enumerate(valued)
+    ]
+
+
+def _value(row: Row, weights: Weights) -> Number:
+    mean = mean_number([_with_error(row.cells[key].number) for key in weights], list(weights.values()))
+    if mean.low is None or mean.high is None:
+        return mean
+    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
+
+
+def _with_error(number: Number) -> Number:
+    """Return a number whose error is not 0 where every answer was right, or wrong: that of its interval instead."""
+    if number.stderr != 0.0 or number.low is None or number.high is None:
+        return number
+    return replace(number, stderr=(number.high - number.low) / (2.0 * two_sided_z(CONFIDENCE)))
+
+
+def _weight_of_evidence(row: Row, weights: Weights) -> tuple[int, str, str]:
+    return sum(row.cells[key].n or 0 for key in weights), str(row.facts.get("date", "")), row.id
+
+
+def _reason(row: Row, used: Sequence[Used]) -> str:
+    """Return which of a model's values speak for it, in one line."""
+    demands: dict[str, list[str]] = {}
+    for one in used:
+        number = row.cells[one.column].number
+        ends = "" if number.low is None or number.high is None else f" ({100 * number.low:.1f}–{100 * number.high:.1f})"
+        demands.setdefault(one.demand, []).append(f"{one.title} {100 * number.value:.1f}{ends}")
+    words = ["; ".join(f"{_title(key)}: {', '.join(parts)}" for key, parts in demands.items())]
+    if row.facts.get("limit"):
+        words.append(f"on some samples only ({row.facts['limit']})")
+    if row.origin == "self-reported":
+        words.append("self-reported")
+    return "; ".join(words)
+
+
+def _title(key: str) -> str:
+    known = capabilities().get(key)
+    return key if known is None else known.title.lower()
+
+
+def _by_size(ranked: Sequence[Ranked]) -> tuple[SizeClass, ...]:
+    classes: dict[int, list[Ranked]] = {}
+    for one in ranked:
+        params = one.row.facts.get("params")
+        is_known = isinstance(params, int | float) and not isinstance(params, bool)
+        at = sum(float(params) > end for end in SIZES) if is_known and params is not None else len(SIZES) + 1
+        classes.setdefault(at, []).append(one)
+    return tuple(SizeClass(_size_title(at), len(some), some[0]) for at, some in sorted(classes.items()))
+
+
+def _size_title(at: int) -> str:
+    if at > len(SIZES):
+        return "size not stated"
+    if at == 0:
+        return f"up to {SIZES[0]:g} B"
+    return f"over {SIZES[-1]:g} B" if at == len(SIZES) else f"{SIZES[at - 1]:g} to {SIZES[at]:g} B"

@@ -1,0 +1,198 @@
+"""Request files of the Open LLM Leaderboard: what a submitter stated of a model, one JSON file for each submission.
+
+They lie at `ORG/MODEL_eval_request_{private}_{precision}_{weight type}.json`. Hosts of its copies have thousands; a
+board reads them beside the results files, and writes them of its own rows.
+Source: https://huggingface.co/datasets/open-llm-leaderboard/requests (layout of 2024)
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from assaymark.drafts import whole_file
+from assaymark.errors import DataError
+from assaymark.leaderboard.columns import MODEL_TYPES, WEIGHT_TYPES, model_type, precision_name
+from assaymark.leaderboard.queue_marks import RunMark
+from assaymark.leaderboard.rows import Fact, Row
+from assaymark.leaderboard.stored import StoredRun
+
+__all__ = ["RequestFile", "read_requests", "request_of", "with_requests", "write_request"]
+
+NAMED = "*_eval_request_*.json"
+FINISHED = frozenset({"FINISHED", "PENDING_NEW_EVAL"})  # statuses whose results the old boards showed
+LARGEST_FILE = 1 << 16  # bytes
+MOST_FILES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFile:
+    """One submission, in the words that are used here. params: in billions; submitted: ISO 8601, UTC."""
+
+    model: str
+    revision: str = ""
+    base: str = ""
+    precision: str = ""
+    weight: str = ""
+    type: str = "unknown"
+    params: float | None = None
+    architecture: str = ""
+    licence: str = ""
+    status: str = "FINISHED"
+    submitted: str = ""
+    has_chat_template: bool | None = None
+    is_private: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether results of it may be shown."""
+        return self.status in FINISHED
+
+    def facts(self) -> dict[str, Fact]:
+        """Return what a row shows of it."""
+        found: dict[str, Fact | None] = {
+            "type": self.type,
+            "weight": self.weight or None,
+            "precision": self.precision or None,
+            "params": self.params,
+            "architecture": self.architecture or None,
+            "licence": self.licence or None,
+            "sha": self.revision or None,
+            "base": self.base or None,
+            "date": self.submitted[:10] or None,
+            "chat_template": self.has_chat_template,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
+    """Return the requests below these folders by model, in lower case, the latest first.
+
+    Raises: DataError for a file that is no request; it names the file.
+    """
+    files = [file for folder in folders for file in sorted(folder.rglob(NAMED)) if file.is_file()]
+    if len(files) > MOST_FILES:
+        raise DataError(f"{folders[0]} and others hold {len(files):,} request files; at most {MOST_FILES:,} are read")
+    found: dict[str, list[RequestFile]] = {}
+    for file in files:
+        one = _read(file)
+        found.setdefault(one.model.lower(), []).append(one)
+    return {name: sorted(some, key=lambda one: one.submitted, reverse=True) for name, some in found.items()}
+
+
+def with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> list[StoredRun]:
+    """Return brought runs with the facts of their requests; without those whose request is not finished.
+
+    A run without a request is returned as it is: its file was brought by hand.
+    """
+    return list(_with_requests(runs, requests))
+
+
+def _with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> Iterator[StoredRun]:
+    for run in runs:
+        known = requests.get(run.model.lower(), ())
+        precision = precision_name(run.plan.model.dtype)
+        fitting = [one for one in known if one.precision == precision] or list(known)
+        if not fitting:
+            yield run
+        elif fitting[0].is_finished:
+            yield replace(run, mark=RunMark(fitting[0].model, submission="", facts=fitting[0].facts()))
+
+
+def request_of(row: Row) -> RequestFile:
+    """Return the request that a row would have had."""
+    facts = row.facts
+    text = {key: str(facts.get(key) or "") for key in ("sha", "base", "precision", "weight", "architecture", "licence")}
+    params, template = facts.get("params"), facts.get("chat_template")
+    return RequestFile(
+        model=row.model,
+        revision=text["sha"],
+        base=text["base"],
+        precision=text["precision"],
+        weight=text["weight"] or WEIGHT_TYPES[0],
+        type=str(facts.get("type") or "unknown"),
+        params=float(params) if isinstance(params, int | float) else None,
+        architecture=text["architecture"],
+        licence=text["licence"],
+        submitted=f"{facts['date']}T00:00:00Z" if facts.get("date") else "",
+        has_chat_template=template if isinstance(template, bool) else None,
+    )
+
+
+def write_request(folder: Path, one: RequestFile, place: str) -> Path:
+    """Write a request below a folder, as the old boards named it, and return its path. place: `org/model`.
+
+    Raises: OSError.
+    """
+    weight = (one.weight or WEIGHT_TYPES[0]).capitalize()
+    path = folder / f"{place}_eval_request_{one.is_private}_{one.precision or 'unknown'}_{weight}.json"
+    kind = model_type(one.type)
+    content = {
+        "model": one.model,
+        "base_model": one.base,
+        "revision": one.revision,
+        "private": one.is_private,
+        "precision": one.precision,
+        "params": one.params,
+        "architectures": one.architecture,
+        "weight_type": weight,
+        "status": one.status,
+        "submitted_time": one.submitted,
+        "model_type": f"{kind.symbol} : {kind.title}",
+        "job_id": -1,
+        "job_start_time": None,
+        "use_chat_template": one.has_chat_template,
+        "license": one.licence,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _read(file: Path) -> RequestFile:
+    if file.stat().st_size > LARGEST_FILE:
+        raise DataError(f"{file} has {file.stat().st_size:,} bytes; a request file has at most {LARGEST_FILE:,}")
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file} is no JSON: {error}; expected a request of the Open LLM Leaderboard") from error
+    if not isinstance(content, dict) or not isinstance(content.get("model"), str) or not content["model"]:
+        raise DataError(f"{file} names no model; expected a request of the Open LLM Leaderboard, with the key 'model'")
+    weight = _text(content, "weight_type").lower()
+    return RequestFile(
+        model=content["model"],
+        revision=_text(content, "revision"),
+        base=_text(content, "base_model"),
+        precision=precision_name(_text(content, "precision")),
+        weight=weight if weight in WEIGHT_TYPES else "",
+        type=_type(_text(content, "model_type")),
+        params=_params(content.get("params")),
+        architecture=_text(content, "architectures"),
+        licence=_text(content, "license"),
+        status=_text(content, "status").upper(),
+        submitted=_text(content, "submitted_time"),
+        has_chat_template=template if isinstance(template := content.get("use_chat_template"), bool) else None,
+        is_private=content.get("private") is True,
+    )
+
+
+def _text(content: Mapping[str, Any], key: str) -> str:
+    value = content.get(key)
+    return value.strip()[:1000] if isinstance(value, str) else ""
+
+
+def _type(text: str) -> str:
+    """Return the type of `🔶 : fine-tuned`, of `🔶`, or of `fine-tuned`."""
+    symbol, _, words = text.partition(":")
+    name = (words or symbol).strip().lower()
+    by_symbol = next((one.key for one in MODEL_TYPES if one.symbol in symbol), None)
+    return by_symbol or next((one.key for one in MODEL_TYPES if name in (one.key, one.title, *one.aliases)), "unknown")
+
+
+def _params(value: Any) -> float | None:
+    """Return billions of parameters; the old boards wrote 0 or -1 where they did not know."""
+    is_known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return float(value) if is_known else None

@@ -1,0 +1,314 @@
+"""The rows that a view shows: searched, filtered, sorted, ranked, cut into pages, with pinned rows on top."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assaymark.errors import UsageError
+from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, FactColumn
+from assaymark.leaderboard.conditions import EVERYTHING, NAME, Condition
+from assaymark.leaderboard.index import Scores
+from assaymark.leaderboard.query import parse_query, search_keys
+from assaymark.leaderboard.ranks import Ranks, tier_starts
+from assaymark.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
+from assaymark.leaderboard.table import Table, averaged
+from assaymark.leaderboard.view import View
+from assaymark.statistics.distributions import two_sided_z
+
+__all__ = ["Facet", "SelectedRows", "Shown", "ShownRow", "all_rows", "selected_rows", "show_table"]
+
+Mask = NDArray[np.bool_]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRow:
+    """One row as a page shows it."""
+
+    row: Row
+    rank: int | None  # among the rows it is ranked with; None for baselines and partial rows
+    best: int | None  # ends of its set of ranks
+    worst: int | None
+    average: Average | None  # as the view asks for it
+    cells: Mapping[str, Cell]
+    pinned: bool = False
+    new_tier: bool = False  # significantly below the first row of the tier above
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One choice of a filter."""
+
+    key: str
+    title: str
+    n: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page of a table shows."""
+
+    view: View
+    scores: tuple[ScoreColumn, ...]  # visible
+    facts: tuple[FactColumn, ...]  # visible
+    with_rank: bool
+    with_average: bool
+    rows: tuple[ShownRow, ...]
+    n_matching: int  # models
+    n_models: int
+    n_pages: int
+    types: tuple[Facet, ...]
+    precisions: tuple[Facet, ...]
+    prompt_sets: tuple[Facet, ...]
+    problems: tuple[str, ...]
+
+
+def show_table(table: Table, view: View, default_facts: Sequence[str]) -> Shown:
+    """Return the page of a table that a view asks for."""
+    return _Selection(table, view, default_facts).page()
+
+
+def all_rows(
+    table: Table, view: View, default_facts: Sequence[str], ids: Collection[str] | None = None
+) -> list[ShownRow]:
+    """Return every row that a view's filters leave, in its order; with `ids` only those of them, ranked among all."""
+    found = _Selection(table, view, default_facts)
+    order = found.order()
+    if ids is not None:
+        order = order[np.isin(order, [table.places[row_id] for row_id in ids if row_id in table.places])]
+    return [found.shown_row(at) for at in order.tolist()]
+
+
+def selected_rows(table: Table, view: View, default_facts: Sequence[str]) -> "SelectedRows":
+    """Return the rows that a view's filters leave as arrays, for what reads a few columns of all of them."""
+    return SelectedRows(_Selection(table, view, default_facts))
+
+
+class SelectedRows:
+    """The rows that a view leaves, in its order. Shapes: each array [rows]."""
+
+    def __init__(self, selection: "_Selection") -> None:
+        self._selection = selection
+        self.places = selection.order()
+        """Positions in the table."""
+        self.values = selection.average.values[self.places]
+        """Averages as the view asks for them; NaN for a row without one."""
+        self.is_ranked = selection.ranks.rank[self.places] > 0
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def row(self, at: int) -> ShownRow:
+        """Return one of the rows with its cells."""
+        return self._selection.shown_row(int(self.places[at]))
+
+
+class _Selection:
+    """A table under a view."""
+
+    def __init__(self, table: Table, view: View, default_facts: Sequence[str]) -> None:
+        self.table, self.index, self.view = table, table.index, view
+        self.problems = list(view.problems)
+        cols = (
+            view.cols if view.cols is not None else ("rank", "average", *default_facts, *(c.key for c in table.columns))
+        )
+        self.cols = set(cols)
+        self.visible = tuple(column for column in table.columns if column.key in self.cols)
+        self.facts = tuple(FACTS_BY_KEY[key] for key in FACTS_BY_KEY if key in self.cols)
+        self.matching = self._matching()
+        self.average = self._average()
+        self.ranks = self._ranks()
+
+    # ------------------------------------------------------------------------------------- filtering
+
+    def _condition(self) -> Condition:
+        try:
+            return parse_query(self.view.q, search_keys({one.key: one.title for one in self.table.columns}))
+        except UsageError as error:
+            self.problems.append(f"search: {error}")
+            return EVERYTHING
+
+    def _matching(self) -> Mask:
+        view, index = self.view, self.index
+        found = index.matching(self._condition()) & ~index.is_baseline
+        for key, wanted in (("type", view.types), ("precision", view.precisions)):
+            if wanted:
+                found &= self._is_one_of(key, wanted)
+        if view.prompts:
+            found &= self._is_one_of("prompts", (view.prompts,))
+        low, high = view.params
+        if low is not None or high is not None:
+            params = index.numbers("params")
+            with np.errstate(invalid="ignore"):
+                found &= (params >= (0.0 if low is None else low)) & (params <= (np.inf if high is None else high))
+        for key in view.hide:
+            if key == "partial":
+                found &= index.is_complete
+            elif key == "unavailable":
+                found &= index.flags("available") != 0
+            elif key == "merged":  # by its card's tags, or by its type
+                found &= (index.flags(key) != 1) & ~self._is_one_of("type", ("merge",))
+            elif key != "baselines":
+                found &= index.flags(key) != 1
+        return found
+
+    def _is_one_of(self, key: str, wanted: Sequence[str]) -> Mask:
+        texts = self.index.texts(key)
+        lowered = {one.lower() for one in wanted}
+        lookup = np.array([*(text in lowered for text in texts.distinct), False], dtype=bool)
+        found: Mask = lookup[texts.codes]
+        return found
+
+    # --------------------------------------------------------------------------------------- ranking
+
+    @property
+    def is_boards_average(self) -> bool:
+        return self.view.average == "all" and self.view.scale == "norm"
+
+    def _average(self) -> Scores:
+        """Return the averages that the view asks for: the board's own, or the mean of some columns or of raw values."""
+        if self.is_boards_average:
+            return self.index.scores("average")
+        columns = self.visible if self.view.average == "visible" else self.table.columns
+        columns = tuple(averaged(columns))
+        n = len(self.table.rows)
+        if not columns:
+            empty = np.full(n, np.nan)
+            return Scores(empty, empty, empty, empty)
+        parts = [self.index.scores(column.key, raw=self.view.scale == "raw") for column in columns]
+        weights = np.array([column.weight for column in columns])
+        weights /= weights.sum()
+        values = sum((w * part.values for w, part in zip(weights, parts, strict=True)), np.zeros(n))
+        squares = sum((w * w * part.stderrs**2 for w, part in zip(weights, parts, strict=True)), np.zeros(n))
+        errors = np.sqrt(squares)
+        reach = two_sided_z(CONFIDENCE) * errors
+        return Scores(values, values - reach, values + reach, errors)
+
+    def _ranks(self) -> Ranks:
+        among = ~self.index.is_baseline
+        among = among & (self.index.is_complete if self.is_boards_average else np.isfinite(self.average.values))
+        if self.view.rank == "filtered":
+            among = among & self.matching
+        elif self.is_boards_average:
+            return self.index.ranks
+        return self.index.ranks_among(self.average, among)
+
+    # ---------------------------------------------------------------------------------------- sorting
+
+    def order(self) -> NDArray[np.int64]:
+        """Return the positions of the matching rows, baselines among them where the order is by a score."""
+        key = self.view.sort_key
+        is_score = key == "average" or self.table.column(key) is not None
+        shown = self.matching.copy()
+        if is_score and "baselines" not in self.view.hide:
+            shown |= self.index.is_baseline
+        if key == "average" and not self.is_boards_average:
+            every = self._order_of_all(key)
+        else:
+            name = (key, self.view.scale == "raw", self.view.descending)
+            every = self.index.order(name, lambda: self._order_of_all(key))
+        return every[shown[every]]
+
+    def _order_of_all(self, key: str) -> NDArray[np.int64]:
+        values = self._sort_values(key)
+        values = -values if self.view.descending else values
+        partial = np.zeros(len(values), dtype=bool)
+        if key == "average" and self.is_boards_average:
+            partial = ~(self.index.is_complete | self.index.is_baseline)
+        keys = (self.index.name_order, np.nan_to_num(values, nan=np.inf), np.isnan(values), partial)
+        return np.asarray(np.lexsort(keys))
+
+    def _sort_values(self, key: str) -> NDArray[np.float64]:
+        if key == "average":
+            return self.average.values
+        if self.table.column(key) is not None:
+            return self.index.scores(key, raw=self.view.scale == "raw").values
+        kind = FACTS_BY_KEY[key].kind if key in FACTS_BY_KEY else "text"
+        if kind == "number":
+            return self.index.numbers(key)
+        if kind == "flag":
+            flags = self.index.flags(key).astype(np.float64)
+            return np.where(flags < 0, np.nan, flags)
+        texts = self.index.texts(NAME if key == "model" else key)
+        places = np.empty(len(texts.distinct) + 1)
+        order = [one.key for one in MODEL_TYPES] if key == "type" else sorted(texts.distinct)
+        position = {text: float(place) for place, text in enumerate(order)}
+        places[:-1] = [position.get(text, np.nan) for text in texts.distinct]
+        places[-1] = np.nan
+        return np.asarray(places[texts.codes])
+
+    # ----------------------------------------------------------------------------------------- pages
+
+    def shown_row(self, at: int, *, pinned: bool = False, new_tier: bool = False) -> ShownRow:
+        """Return one row with its rank, its average and its cells as the view asks for them."""
+        row = self.table.rows[at]
+        rank = int(self.ranks.rank[at])
+        cells = row.cells
+        if self.view.scale == "raw":
+            cells = {key: replace(cell, number=cell.raw or cell.number) for key, cell in cells.items()}
+        average = row.average if self.is_boards_average else self._average_at(at)
+        best, worst = int(self.ranks.best[at]), int(self.ranks.worst[at])  # 0 as the rank, where there is none
+        return ShownRow(row, rank or None, best or None, worst or None, average, cells, pinned, new_tier)
+
+    def _average_at(self, at: int) -> Average | None:
+        value, low, high, error = (float(part[at]) for part in (self.average.values, self.average.lows,
+                                                               self.average.highs, self.average.stderrs))  # fmt: skip
+        if not np.isfinite(value):
+            return None
+        has = np.isfinite(low)
+        number = Number(value, low if has else None, high if has else None, error if has else None, "mean of columns")
+        return Average(number, self.table.n_averaged)
+
+    def page(self) -> Shown:
+        """Return the page."""
+        view, order = self.view, self.order()
+        n_pages = max(1, -(-len(order) // view.per))
+        first = (min(view.page, n_pages) - 1) * view.per
+        tiers = self._tiers(order[: first + view.per])  # a tier depends on the rows above it
+        pins = sorted(self.table.places[row_id] for row_id in {*view.pins} if row_id in self.table.places)
+        rows = [self.shown_row(at, pinned=True) for at in pins]
+        rows += [
+            self.shown_row(int(at), new_tier=bool(tiers[place]) and place > first)
+            for place, at in enumerate(order[first : first + view.per].tolist(), start=first)
+            if at not in pins
+        ]
+        models = ~self.index.is_baseline
+        return Shown(
+            replace(view, page=min(view.page, n_pages)),
+            self.visible,
+            self.facts,
+            "rank" in self.cols,
+            "average" in self.cols and any(row.average is not None for row in self.table.rows),
+            tuple(rows),
+            int(self.matching.sum()),
+            int(models.sum()),
+            n_pages,
+            self._facets("type", view.types),
+            self._facets("precision", view.precisions),
+            self._facets("prompts", (view.prompts,)),
+            tuple(self.problems),
+        )
+
+    def _tiers(self, order: NDArray[np.int64]) -> Mask:
+        if self.view.sort != "-average":
+            return np.zeros(len(order), dtype=bool)
+        ranked = self.ranks.rank[order] > 0
+        pick = [
+            np.where(ranked, part[order], np.nan)
+            for part in (self.average.values, self.average.lows, self.average.highs)
+        ]
+        return tier_starts(*pick)
+
+    def _facets(self, key: str, chosen: Sequence[str]) -> tuple[Facet, ...]:
+        """Return the values of a column with their numbers of models, the commonest first; types in their order."""
+        found = list(self.index.counts(key))
+        lowered = {one.lower() for one in chosen}
+        if key == "type":
+            by_key = dict(found)
+            return tuple(Facet(one.key, one.title, by_key[one.key], one.key in lowered)
+                         for one in MODEL_TYPES if one.key in by_key)  # fmt: skip
+        found.sort(key=lambda each: (-each[1], each[0]))
+        return tuple(Facet(text, text, n, text.lower() in lowered) for text, n in found)

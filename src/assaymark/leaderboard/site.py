@@ -1,0 +1,187 @@
+"""The boards that a server shows, over one store: tables are built when first requested and again when runs change."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.baselines import baseline_rows
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.board_files import board_of_suite, library_suites
+from assaymark.leaderboard.brought import read_brought
+from assaymark.leaderboard.claims import with_claims
+from assaymark.leaderboard.own_rows import rows_of_runs
+from assaymark.leaderboard.published import read_published
+from assaymark.leaderboard.queue_marks import Marks
+from assaymark.leaderboard.rating_columns import rating_files, with_ratings
+from assaymark.leaderboard.request_files import read_requests, with_requests
+from assaymark.leaderboard.rows import Row, ScoreColumn
+from assaymark.leaderboard.stored import StoredRun, StoredRuns
+from assaymark.leaderboard.table import Table
+from assaymark.records import content_hash
+from assaymark.registry import nearest
+from assaymark.tasks.suites import Suite, suite_from
+
+__all__ = ["Site", "boards_of_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A table, and the state of the store that it was made of."""
+
+    state: str
+    table: Table
+
+
+class Site:
+    """Boards and the runs they are made of. May be used by several threads."""
+
+    def __init__(self, boards: Sequence[Board], runs: StoredRuns | None = None) -> None:
+        """Args: boards: at least one is expected; runs: of the store, None where only published tables are shown."""
+        self._given = tuple(boards)
+        self.runs = runs
+        self._made: dict[str, _Made] = {}
+        self._boards: tuple[tuple[tuple[str, str], ...], tuple[Board, ...]] | None = None
+        self._lock = Lock()
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """The boards by name: those given, else one per suite that has runs in the store."""
+        return {board.name: board for board in self._given or self._boards_of_store()}
+
+    def _boards_of_store(self) -> tuple[Board, ...]:
+        """Return the boards of the store's runs, made again when runs change."""
+        runs = self.stored_runs()
+        state = tuple((run.run_id, run.state) for run in runs)
+        with self._lock:
+            made = self._boards
+        if made is None or made[0] != state:
+            made = (state, tuple(boards_of_store(runs)))
+            with self._lock:
+                self._boards = made
+        return made[1]
+
+    def board(self, name: str) -> Board:
+        """Return one board.
+
+        Raises: UnknownName.
+        """
+        boards = self.boards
+        if name not in boards:
+            raise UnknownName("board", name[:80], nearest(name[:80], boards))
+        return boards[name]
+
+    def stored_runs(self) -> list[StoredRun]:
+        """Return the store's runs, the latest first; none without a store."""
+        return [] if self.runs is None else self.runs.runs()
+
+    def marks(self) -> Marks:
+        """Return what the queue and moderators say of runs and models; nothing without a store."""
+        return Marks() if self.runs is None else self.runs.marks()
+
+    def table(self, board: Board) -> Table:
+        """Return a board's table as the store is now.
+
+        Raises: DataError for a published file that is not as its format promises.
+        """
+        runs = [] if board.table is not None else self.stored_runs()
+        flagged = self.marks().flagged
+        state = content_hash([_state(board, runs), sorted(flagged), rating_files(board.ratings)])
+        with self._lock:
+            made = self._made.get(board.name)
+        if made is None or made.state != state:
+            made = _Made(state, _flagged(with_ratings(_make_table(board, runs), board.ratings), flagged))
+            with self._lock:
+                self._made[board.name] = made
+        return made.table
+
+
+def _state(board: Board, runs: Sequence[StoredRun]) -> str:
+    if board.table is not None:
+        status = board.table.file.stat()
+        return f"{status.st_mtime_ns} {status.st_size}"
+    files = [[str(path), path.stat().st_mtime_ns] for path in (*board.results, *board.requests)]
+    return content_hash([files, *([run.run_id, run.state] for run in runs)])
+
+
+def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
+    if board.table is not None:
+        table = read_published(board, board.table)
+        rows = with_claims(table.rows, board.claims, table.columns)
+        return replace(table, rows=(*rows, *baseline_rows(board, table.columns, ())))
+    runs = [*runs, *with_requests(read_brought(board.results), read_requests(board.requests))]
+    rows = rows_of_runs(board, runs)
+    columns = tuple(_with_unit(column, rows) for column in board.score_columns)
+    used = {run_id for row in rows for run_id in row.run_ids}
+    return Table(
+        columns,
+        (*with_claims(rows, board.claims, columns), *baseline_rows(board, columns, runs)),
+        rank_apart=not board.rank_together,
+        version=_state(board, runs).rpartition(":")[2][:16],
+        updated_at=max((run.row.updated_at for run in runs if run.run_id in used), default=""),
+        n_runs=len(used),
+    )
+
+
+def _flagged(table: Table, models: Collection[str]) -> Table:
+    """Return a table whose rows of these models are flagged."""
+    if not any(row.model in models for row in table.rows):
+        return table
+    rows = [replace(row, facts={**row.facts, "flagged": True}) if row.model in models else row for row in table.rows]
+    version = content_hash([table.version, sorted(models)]).rpartition(":")[2][:16]
+    return replace(table, rows=tuple(rows), version=version)
+
+
+def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:
+    """Return a column with the unit and the direction that its cells have."""
+    cells = [row.cells[column.key] for row in rows if column.key in row.cells]
+    return replace(
+        column,
+        is_share=all(cell.is_share for cell in cells),
+        higher_is_better=all(cell.higher_is_better for cell in cells),
+    )
+
+
+def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
+    """Return one board for each suite that the runs have scores of, and one of all other tasks where there are any.
+
+    Suites are those that runs were made for, and those that come with the package.
+    """
+    suites: dict[str, Suite] = {}
+    for run in runs:
+        for fact in run.row.extra.get("suites", ()):
+            suite = suite_from(fact["spec"])
+            suites.setdefault(suite.name, suite)
+    for suite in library_suites().values():
+        suites.setdefault(suite.name, suite)
+    boards = [board for suite in suites.values() if rows_of_runs(board := board_of_suite(suite), runs)]
+    covered = {task for board in boards if board.suite for member in board.suite.members for task in [member.task]}
+    rest = _other_tasks(runs, covered)
+    return [*boards, *([rest] if rest is not None else [])]
+
+
+def _other_tasks(runs: Sequence[StoredRun], covered: set[str]) -> Board | None:
+    """Return a board of what no suite's board shows.
+
+    Its columns are the outermost groups with a number of their own, and the tasks that are in none.
+    """
+    titles: dict[str, str] = {}
+    for run in runs:
+        groups = {one.task for one in run.estimates if one.details.get("kind") == "group" and one.value is not None}
+        for one in run.estimates:
+            path = one.details.get("path", ())
+            is_task = one.details.get("kind", "task") == "task" and one.details.get("primary")
+            if is_task and not covered & {*path, one.task}:
+                name = next((group for group in path if group in groups), one.task)
+                titles.setdefault(name, _without_prefix(name, path))
+    if not titles:
+        return None
+    members = [{"task": name, "metric": [""], "column": title} for name, title in titles.items()]
+    suite = suite_from({"name": "all-tasks", "title": "All tasks in the store", "members": members, "reproduced": True})
+    return replace(board_of_suite(suite), introduction="Every task of the store's runs that belongs to no suite.")
+
+
+def _without_prefix(name: str, path: Sequence[str]) -> str:
+    """Return a task's name without that of the group around it: demo_facts of demo is facts."""
+    prefix = next((f"{group}_" for group in path if name.startswith(f"{group}_")), "")
+    return name.removeprefix(prefix)

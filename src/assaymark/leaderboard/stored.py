@@ -1,0 +1,399 @@
+"""Reading the store: the one place of this part that does.
+
+What pages list is read from columns: which runs there are and whether they changed, samples, and their categories.
+Plans and whole estimates (their details have groups, composites and baselines) are read once for each state of a run
+and cached; a single sample is read when its page is shown. No audits.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.comparisons import Comparisons
+from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
+from assaymark.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_marks
+from assaymark.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
+from assaymark.records import Estimate, RunPlan, content_hash
+from assaymark.report.comparison.records import Comparison, PairComparison
+from assaymark.report.evidence.stored_samples import deciding_score, is_wrong
+from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
+from assaymark.store.rows import EstimateRow
+from assaymark.store.sample_facts import category_of, question_of, snippet_of
+
+__all__ = ["SampleLine", "SamplePage", "StoredRun", "StoredRuns", "model_label"]
+
+KEPT_LISTS = 8  # tasks whose numbers of samples are cached
+MOST_SINGLE = 3  # runs that are read one by one; more are read together
+UNSETTLED = timedelta(hours=1)  # after a run ended, while its estimates may still be saved without changing its row
+LISTED = 50  # samples that are searched for one that is found by its number too
+LONGEST_NUMBER = 9  # digits of a sample's number
+
+
+def model_label(name: str) -> str:
+    """Return a model's name as pages show it: of a folder its last two parts, since the rest is this machine's."""
+    shown = []
+    for part in name.split("+"):
+        parts = [one for one in part.split("/") if one not in {"", ".", "..", "~"}]
+        is_path = part.startswith(("/", ".", "~")) or len(parts) > 2
+        shown.append("/".join(parts[-2:]) if is_path and parts else part)
+    return "+".join(shown)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run with its estimates."""
+
+    row: RunRow
+    estimates: tuple[Estimate, ...]
+    source: str = ""  # the file it was read from; empty for a run of the store
+    state: str = ""  # changes when the run, its estimates or its mark do
+    mark: RunMark | None = None  # of a run that was submitted
+    spreads: Mapping[str, float] = field(default_factory=dict)  # over wordings of the prompts, by task, in points
+
+    @property
+    def model(self) -> str:
+        """The model's name as pages show it."""
+        return self.mark.name if self.mark is not None else model_label(self.row.model)
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.row.run_id
+
+    @property
+    def plan(self) -> RunPlan:
+        """Its plan."""
+        return self.row.plan
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLine:
+    """One sample of a list."""
+
+    index: int
+    turn: int
+    snippet: str  # the beginning of its question, in one line
+    category: str  # empty: none
+    metric: str | None
+    score: float | None
+    status: str | None  # scored, unparsed or failed; None: not scored
+    wrong: bool
+    n_cut_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePage:
+    """Some of a task's samples."""
+
+    lines: tuple[SampleLine, ...]
+    n_matching: int
+    n_total: int
+    n_wrong: int
+    categories: tuple[tuple[str, int], ...]  # with their number of samples
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A run that was read, and the columns that show whether it changed since."""
+
+    run: StoredRun
+    columns: tuple[EstimateRow, ...] | None  # None: read when nothing could change without its row
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Numbers of a task's samples."""
+
+    n_total: int
+    n_wrong: int
+    categories: tuple[tuple[str, int], ...]
+
+
+class StoredRuns:
+    """A store's runs, as pages need them. May be used by several threads."""
+
+    def __init__(self, store: Store, *, show_gated: bool = False) -> None:
+        """Args: store: the runs' store, open; show_gated: whether texts of gated data sets may be shown."""
+        self._opened = store
+        self._show_gated = show_gated
+        self._lock = Lock()
+        self._known: dict[str, _Known] = {}
+        self._marks = Marks()
+        self._counts: dict[tuple[str, str, str], _Counts] = {}
+        self._comparisons = Comparisons()
+        self._spreads = PromptSpreads()
+
+    @property
+    def _store(self) -> Store:
+        """The store that is at its path now: opened again where its file was replaced.
+
+        Raises: StoreError while there is none, or none that can be read.
+        """
+        if self._opened.is_in_place():
+            return self._opened
+        with self._lock:
+            if not self._opened.is_in_place():
+                self._opened = self._opened.open_again()  # the old one stays open: other threads may be reading it
+                self._known, self._counts, self._comparisons, self._marks = {}, {}, Comparisons(), Marks()
+            return self._opened
+
+    @property
+    def url(self) -> str:
+        """Where the store is, without a password."""
+        return self._opened.url
+
+    def runs(self) -> list[StoredRun]:
+        """Return every run, the latest first. Only runs that changed since the last call are read whole."""
+        listed = [one.run for one in self._store.estimates_of_runs(tasks=())]
+        recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
+        found_columns = self._store.estimates_of_runs(recent) if recent else []
+        columns = {one.run.run_id: one.estimates for one in found_columns}
+        with self._lock:
+            known = dict(self._known)
+        changed = [facts.run_id for facts in listed
+                   if not _is_same(known.get(facts.run_id), facts, columns.get(facts.run_id))]  # fmt: skip
+        for row in self._rows(changed):
+            known[row.run_id] = _Known(self._with_estimates(row), columns.get(row.run_id))
+        found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
+        with self._lock:
+            self._known = found
+        return self._marked(self._with_spreads([one.run for one in found.values()]))
+
+    def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
+        """Return the runs, with the spreads over prompts where their model was audited."""
+        known = self._spreads.read(self._store)
+        if not known:
+            return runs
+        spreads = [known.get(model_key(run.plan), {}) for run in runs]
+        return [replace(run, spreads=own, state=f"{run.state} {sorted(own.items())}") if own else run
+                for run, own in zip(runs, spreads, strict=True)]  # fmt: skip
+
+    def marks(self) -> Marks:
+        """Return what the queue and moderators say of runs and models, as it is now."""
+        found = read_marks(self._store, self._marks)
+        with self._lock:
+            self._marks = found
+        return found
+
+    def _marked(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
+        """Return the runs that are shown, with their marks, under the present names of their models."""
+        marks = self.marks()
+        found = []
+        for run in runs:
+            mark = marks.runs.get(run.run_id)
+            if mark is None and run.row.command == UPLOADED:
+                continue
+            if mark is None:
+                present = marks.names.get(run.model)
+                mark = None if present is None else RunMark(present, "")
+            if mark is None:
+                found.append(run)
+            elif not mark.is_hidden:
+                found.append(replace(run, mark=mark, state=f"{run.state} {mark.name} {mark.note}"))
+        return found
+
+    def _rows(self, run_ids: Sequence[str]) -> list[RunRow]:
+        """Return the rows of runs; one that was removed meanwhile is omitted."""
+        if len(run_ids) > MOST_SINGLE:
+            wanted = set(run_ids)
+            return [row for row in self._store.runs() if row.run_id in wanted]
+        found = []
+        for run_id in run_ids:
+            try:
+                found.append(self._store.run(run_id))
+            except UnknownName:
+                continue
+        return found
+
+    def run(self, name: str) -> StoredRun:
+        """Return one run by its id or the beginning of it.
+
+        Raises: UnknownName.
+        """
+        if not re.fullmatch(r"[0-9A-Za-z._-]{4,64}", name):
+            raise UnknownName("run", name[:80], remedy="a run's id has at least four letters and digits")
+        return self._with_estimates(self._store.run(name))
+
+    def attempts(self, run_id: str) -> Sequence[AttemptRow]:
+        """Return when, where and with which versions a run was worked on."""
+        return self._store.attempts(run_id)
+
+    def comparison(self, run_ids: Sequence[str]) -> Comparison:
+        """Return the paired comparison of stored runs, the first one the reference.
+
+        Raises: UsageError where they have no task in common.
+        """
+        store = self._store
+        found = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
+        return self._without_withheld(found)
+
+    def difference(self, first: StoredRun, second: StoredRun) -> PairComparison:
+        """Return the paired comparison of two runs without the answers that changed.
+
+        Raises: UsageError where they have no task in common.
+        """
+        return self._comparisons.numbers(self._store, first.row, second.row)
+
+    def _without_withheld(self, comparison: Comparison) -> Comparison:
+        """Return a comparison without the answers to withheld questions."""
+        pairs = [
+            replace(pair, flips=tuple(flip for flip in pair.flips if not self.is_withheld(flip.task)))
+            for pair in comparison.pairs
+        ]
+        return replace(comparison, pairs=tuple(pairs))
+
+    def _with_estimates(self, row: RunRow) -> StoredRun:
+        estimates = tuple(self._store.estimates(row.run_id))
+        numbers = [[one.task, one.metric, one.filter, one.value, one.low, one.high, one.n] for one in estimates]
+        return StoredRun(row, estimates, state=f"{row.updated_at} {row.status} {content_hash(numbers)}")
+
+    # -------------------------------------------------------------------------------------- samples
+
+    def is_withheld(self, task: str) -> bool:
+        """Return whether a task's questions and answers are not shown."""
+        return not self._show_gated and is_gated(task)
+
+    def sample_page(
+        self,
+        run: RunRow,
+        task: str,
+        *,
+        text: str = "",
+        wrong_only: bool = False,
+        category: str = "",
+        offset: int = 0,
+        limit: int = 50,
+    ) -> SamplePage:
+        """Return some of a task's samples, and how many there are; withheld ones without text, and not by text.
+
+        Raises: UnknownName for a task that the run does not have.
+        """
+        counts = self._counts_of(run, task)
+        is_withheld = self.is_withheld(task)
+        if is_withheld and text:
+            return SamplePage((), 0, counts.n_total, counts.n_wrong, counts.categories)
+        numbered = [line for line in self._numbered(run.run_id, task, text)
+                    if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
+        first = numbered[offset : offset + limit]
+        found = self._store.search_samples(
+            run.run_id,
+            text,
+            task=task,
+            wrong_only=wrong_only,
+            category=category or None,
+            offset=max(0, offset - len(numbered)),
+            limit=max(1, limit - len(first)),
+        )
+        lines = (*first, *(_line(facts) for facts in found.samples))[:limit]
+        if is_withheld:
+            lines = tuple(replace(line, snippet=WITHHELD) for line in lines)
+        n_matching = found.total + len(numbered)
+        return SamplePage(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
+
+    def _counts_of(self, run: RunRow, task: str) -> _Counts:
+        key = (run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}")
+        with self._lock:
+            known = self._counts.get(key)
+        if known is None:
+            found = self._store.categories(run.run_id, task)
+            names = sorted((one.category or "", one.n_samples) for one in found)
+            known = _Counts(
+                sum(one.n_samples for one in found),
+                sum(one.n_wrong for one in found),
+                tuple(names) if len(names) > 1 else (),
+            )
+            with self._lock:
+                self._counts[key] = known
+                while len(self._counts) > KEPT_LISTS:
+                    self._counts.pop(next(iter(self._counts)))
+        return known
+
+    def _numbered(self, run_id: str, task: str, text: str) -> list[SampleLine]:
+        """Return the sample with the number that was searched for, unless the search for its digits finds it too."""
+        if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+            return []
+        by_text = self._store.search_samples(run_id, text, task=task, limit=LISTED)
+        lines = [_line_of_record(record) for record in self._store.samples(run_id, task, indices=[int(text)])]
+        if by_text.is_indexed:
+            listed = {facts.sample_index for facts in by_text.samples}
+            return [line for line in lines if line.index not in listed]
+        return [line for line in lines if text not in line.snippet]
+
+    def sample(self, run_id: str, task: str, index: int) -> list[SampleRecord]:
+        """Return all turns of one sample.
+
+        Raises: UnknownName for a task or a sample that the run does not have; TextsWithheld.
+        """
+        if self.is_withheld(task):
+            raise TextsWithheld(
+                f"the data set of {task} is gated: its questions are not shown unless the host allows it (--show_gated)"
+            )
+        found = list(self._store.samples(run_id, task, indices=[index]))
+        if not found:
+            raise UnknownName("sample", f"{task} {index}", remedy="the run did not evaluate it")
+        return found
+
+    def same_sample(self, of: SampleRecord, besides: str, most: int = 40) -> Iterator[tuple[RunRow, SampleRecord]]:
+        """Yield the same sample, by its hash, as other runs answered it, the latest run first."""
+        request = of.request
+        runs = [one.row for one in self.runs() if one.run_id != besides and request.task in one.row.tasks]
+        for row in runs[:most]:
+            for record in self._store.samples(row.run_id, request.task, indices=[request.sample_index]):
+                if record.request.sample_sha256 == request.sample_sha256 and record.request.turn == request.turn:
+                    yield row, record
+
+
+def _is_unsettled(facts: RunFacts) -> bool:
+    """Return whether a run's estimates may change while its row does not."""
+    if facts.status == "running":
+        return True
+    try:
+        ended = datetime.fromisoformat(facts.updated_at)
+    except ValueError:
+        return True
+    if ended.tzinfo is None:
+        ended = ended.replace(tzinfo=UTC)
+    return datetime.now(UTC) - ended < UNSETTLED
+
+
+def _is_same(known: _Known | None, facts: RunFacts, columns: tuple[EstimateRow, ...] | None) -> bool:
+    if known is None:
+        return False
+    row = known.run.row
+    is_row = (row.updated_at, row.status) == (facts.updated_at, facts.status)
+    return is_row and (columns is None or columns == known.columns)
+
+
+def _line(facts: SampleFacts) -> SampleLine:
+    return SampleLine(
+        index=facts.sample_index,
+        turn=facts.turn,
+        snippet=facts.snippet,
+        category=facts.category or "",
+        metric=facts.metric if facts.status is not None else None,
+        score=facts.score,
+        status=facts.status,
+        wrong=facts.is_wrong,
+        n_cut_tokens=facts.n_truncated_tokens,
+    )
+
+
+def _line_of_record(record: SampleRecord) -> SampleLine:
+    request = record.request
+    score = deciding_score(record)
+    row = record.sample.row if record.sample is not None else {}
+    own = [segment for segment in request.segments if segment.strip()]
+    return SampleLine(
+        index=request.sample_index,
+        turn=request.turn,
+        snippet=snippet_of(question_of(row) or (own[-1] if own else request.prompt)),
+        category=category_of(row) or "",
+        metric=None if score is None else score.metric,
+        score=None if score is None else score.value,
+        status=None if score is None else str(score.status),
+        wrong=is_wrong(record),
+        n_cut_tokens=max((output.n_cut_tokens for output in record.outputs), default=0),
+    )

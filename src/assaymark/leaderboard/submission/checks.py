@@ -1,0 +1,222 @@
+"""The checks of a submission: all of them at once, each failure with its remedy.
+
+They read configuration and lists of files, never weights; what only loading can show is found by the worker, which
+reports it on the submission's page.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assaymark.errors import AssaymarkError, Retryable
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, Problem
+from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
+from assaymark.models.checkpoint.known_types import is_known_type
+from assaymark.store.queue_rows import NewSubmission
+
+__all__ = ["Checked", "Policy", "check_submission", "find_model", "takes_submissions"]
+
+LEAST_CARD = 200  # characters
+_MERGE_TAGS = frozenset({"merge", "moerge", "mergekit", "lazymergekit"})
+_MOE_WORDS = re.compile(r"\b(moe|mixtral|mixture[- ]of[- ]experts)\b", re.IGNORECASE)
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a host asks of submissions."""
+
+    most_parameters: float = 100e9
+    most_bytes: int = MOST_BYTES  # of weights to download
+    needs_card: bool = True  # of models of the Hub: a card, and a licence in it
+    per_submitter: tuple[int, float] = (5, 7 * 86400.0)  # submissions in how many seconds
+    refused: Sequence[str] = ()  # names that may not be submitted
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The outcome: no problem means that `new` can be submitted."""
+
+    problems: tuple[Problem, ...]
+    passed: tuple[str, ...]
+    new: NewSubmission | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_model(sources: Sequence[ModelSource], name: str, revision: str) -> FoundModel:
+    """Return a model from the first place that has it.
+
+    Raises: ModelMissing with what each place says; Retryable where a place cannot be reached.
+    """
+    reasons = []
+    for source in sources:
+        try:
+            return source.find(name, revision)
+        except ModelMissing as error:
+            reasons.append(str(error))
+    raise ModelMissing("; ".join(reasons) or "this host takes no models")
+
+
+def check_submission(
+    chosen: Chosen,
+    problems: Sequence[Problem],
+    sources: Sequence[ModelSource],
+    policy: Policy,
+    submitter: str,
+) -> Checked:
+    """Check what was chosen; `problems` are those of `read_choices`.
+
+    Raises: Retryable where a place of models cannot be reached now.
+    """
+    found = list(problems)
+    wrong = {one.field for one in problems}
+    model = base = None
+    if chosen.model.lower() in {name.lower() for name in policy.refused}:
+        found.append(Problem("model", "may not be submitted here", "ask the host of this leaderboard"))
+    if not wrong & {"model", "revision"}:
+        model = _found(sources, chosen.model, chosen.revision, "model", found)
+    if chosen.base and not wrong & {"base", "base_revision"}:
+        base = _found(sources, chosen.base, chosen.base_revision, "base", found)
+    if model is not None:
+        found += _of_weights(model, is_adapter=chosen.weights == "adapter")
+        found += [] if chosen.weights == "adapter" else _of_config(model, "model")
+        found += _of_card(model, policy)
+        found += _of_template(model, base, chosen)
+        found += _of_size(model, base, chosen, policy)
+    if base is not None:
+        found += [*_of_weights(base, is_adapter=False, name="base"), *_of_config(base, "base")]
+        if model is not None:
+            found += _of_base(model, base)
+    if found or model is None:
+        return Checked(tuple(found), _passed(model, found))
+    return Checked((), _passed(model, found), _new(chosen, model, base, submitter))
+
+
+def _found(
+    sources: Sequence[ModelSource], name: str, revision: str, field_: str, problems: list[Problem]
+) -> FoundModel | None:
+    try:
+        return find_model(sources, name, revision)
+    except Retryable:
+        raise
+    except AssaymarkError as error:
+        problems.append(Problem(field_, "was not found", str(error)))
+        return None
+
+
+def _of_weights(model: FoundModel, *, is_adapter: bool, name: str = "model") -> list[Problem]:
+    safe = [each for each in model.weights if each.endswith(".safetensors")]
+    if not safe:
+        remedy = "save it with save_pretrained(..., safe_serialization=True) and submit that revision"
+        return [Problem(name, "has no weights as safetensors", remedy)]
+    if is_adapter and not model.adapter:
+        return [Problem(name, "has no adapter_config.json", "choose original weights, or submit the adapter's folder")]
+    if not is_adapter and model.adapter and not model.config:
+        return [Problem(name, "is an adapter (adapter_config.json)", "choose adapter weights and name the base model")]
+    return []
+
+
+def _of_config(model: FoundModel, name: str) -> list[Problem]:
+    if not model.config:
+        return [Problem(name, "has no config.json", "save it with save_pretrained and submit that revision")]
+    kind = str(model.config.get("model_type") or "")
+    known = is_known_type(kind)
+    if known is False:
+        remedy = "submit it once its architecture is part of transformers; code of submitters is not run"
+        needs = "trust_remote_code" if model.config.get("auto_map") else f"the unknown architecture '{kind[:60]}'"
+        return [Problem(name, f"needs {needs}", remedy)]
+    if model.fault:
+        remedy = "load it with transformers, save it with save_pretrained and submit that revision"
+        return [Problem(name, f"cannot be loaded: {model.fault}", remedy)]
+    return []
+
+
+def _of_card(model: FoundModel, policy: Policy) -> list[Problem]:
+    if model.source != "hub" or not policy.needs_card:
+        return []
+    problems = []
+    if len(model.card) < LEAST_CARD:
+        shown = f"has a card of {len(model.card)} characters" if model.card else "has no card"
+        problems.append(Problem("model", shown, f"describe it in README.md, in {LEAST_CARD} characters or more"))
+    if not model.licence:
+        remedy = "add `license:` (for `other`: license_name and license_link) to the front matter of README.md"
+        problems.append(Problem("model", "states no licence", remedy))
+    if model.needs_permission:
+        problems.append(Problem("model", "is private or gated", "make it public: it is fetched without a token"))
+    return problems
+
+
+def _of_template(model: FoundModel, base: FoundModel | None, chosen: Chosen) -> list[Problem]:
+    if chosen.preset != CHAT_TEMPLATE or model.has_template or (base is not None and base.has_template):
+        return []
+    remedy = "add chat_template to tokenizer_config.json, or choose a preset by its name, or none"
+    return [Problem("preset", "is the model's chat template, and the model has none", remedy)]
+
+
+def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy: Policy) -> list[Problem]:
+    counted = [one for one in (model, base) if one is not None]
+    n_bytes = sum(one.n_bytes for one in counted)
+    problems = []
+    if n_bytes > policy.most_bytes:
+        shown = f"has {n_bytes / 1e9:,.0f} GB of weights"
+        problems.append(Problem("model", shown, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
+    n_parameters = sum(one.n_parameters or one.n_bytes // _BYTES.get(chosen.precision, 4) for one in counted)
+    if n_parameters > policy.most_parameters:
+        shown = f"has {n_parameters / 1e9:,.1f} B parameters"
+        problems.append(Problem("model", shown, f"this host takes at most {policy.most_parameters / 1e9:,.0f} B"))
+    return problems
+
+
+def _of_base(model: FoundModel, base: FoundModel) -> list[Problem]:
+    named = str(model.adapter.get("base_model_name_or_path") or "")
+    if named and "/" in named and named.lower() != base.name.lower() and not named.startswith(("/", ".")):
+        return [Problem("base", f"is '{base.name}', and the adapter was trained on '{named[:100]}'", "name that one")]
+    return []
+
+
+def _passed(model: FoundModel | None, problems: Sequence[Problem]) -> tuple[str, ...]:
+    """Return what is in order, in words, for whoever checks at home."""
+    if model is None:
+        return ()
+    fields = {one.field for one in problems}
+    lines = [f"found on {'the Hub' if model.source == 'hub' else 'this host'} at revision {model.revision[:20]}"]
+    if "model" not in fields:
+        lines += [f"safetensors, {model.n_bytes / 1e6:,.1f} MB; loads without remote code"]
+    if model.licence:
+        lines.append(f"licence {model.licence}")
+    return tuple(lines)
+
+
+def _new(chosen: Chosen, model: FoundModel, base: FoundModel | None, submitter: str) -> NewSubmission:
+    architectures = model.config.get("architectures") or [None]
+    text = f"{model.name} {model.card[:5000]}"
+    facts = {
+        "params": None if model.n_parameters is None else model.n_parameters / 1e9,
+        "licence": model.licence,
+        "architecture": architectures[0] if isinstance(architectures, list) else None,
+        "merged": bool(_MERGE_TAGS & {tag.lower() for tag in model.tags}),
+        "moe": bool(_MOE_WORDS.search(text)) or "num_local_experts" in model.config,
+        "chat_template": model.has_template,
+    }
+    return NewSubmission(
+        submitter=submitter,
+        board=chosen.board,
+        model=model.name,
+        revision=model.revision,
+        source=model.source,
+        content_hash=model.content_hash,
+        precision=chosen.precision,
+        preset=chosen.preset,
+        weights=chosen.weights,
+        base=base.name if base else None,
+        base_revision=base.revision if base else None,
+        kind=chosen.kind,
+        facts={key: value for key, value in facts.items() if value is not None},
+    )
+
+
+def takes_submissions(board: Board) -> bool:
+    """Return whether models can be evaluated for a board: those that show a published table take none."""
+    return board.suite is not None

@@ -1,0 +1,119 @@
+"""What a submitter chooses: names and values of lists, never code, a path or an argument.
+
+A model is named as on the Hub. A comma, an equals sign, a colon, a backslash or `..` is in no such name, so a name
+cannot carry further model arguments, nor lead out of a folder.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.columns import MODEL_TYPES
+from assaymark.registry import nearest
+from assaymark.tasks.prompt_presets import preset_names
+
+__all__ = ["CHAT_TEMPLATE", "PRECISIONS", "WEIGHTS", "Chosen", "Problem", "is_model_name", "presets", "read_choices"]
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+WEIGHTS = ("original", "adapter", "delta")
+LONGEST_NAME = 160
+NO_PRESET = "none"
+CHAT_TEMPLATE = "chat-template"  # the model's own
+_PART = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,95}"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})?")
+_REVISION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_/-]|\.(?!\.)){0,79}")
+
+
+def is_model_name(text: str) -> bool:
+    """Return whether a text is a name as on the Hub."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def presets() -> list[str]:
+    """Return what may be chosen as prompt preset: none, the model's own chat template, or a preset of the library."""
+    named = preset_names()
+    return [named[0], CHAT_TEMPLATE, *named[1:]]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a submission is not accepted, and what would change that."""
+
+    field: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.what}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a submitter chose, each value of its list or pattern."""
+
+    board: str
+    model: str
+    revision: str  # empty: the latest
+    precision: str
+    preset: str | None
+    weights: str
+    base: str | None
+    base_revision: str
+    kind: str
+
+
+class _Fields:
+    """Reads fields; what is wrong with them is collected."""
+
+    def __init__(self, given: Callable[[str], str]) -> None:
+        self._given = given
+        self.problems: list[Problem] = []
+
+    def of_list(self, name: str, known: Sequence[str], default: str = "") -> str:
+        value = self._given(name) or default
+        if value not in known:
+            close = nearest(value, known)
+            shown = f"nearest: {', '.join(close)}" if close else f"expected one of {', '.join(known)}"
+            self.problems.append(Problem(name, f"is '{value[:60]}'" if value else "is missing", shown))
+        return value
+
+    def of_pattern(self, name: str, pattern: re.Pattern[str], expected: str, *, needed: bool = False) -> str:
+        value = self._given(name)
+        if (value and (not pattern.fullmatch(value) or len(value) > LONGEST_NAME)) or (needed and not value):
+            found = f"is '{value[:80]}'" if value else "is missing"
+            self.problems.append(Problem(name, found, f"expected {expected}"))
+        return value
+
+
+def read_choices(given: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[Problem]]:
+    """Return what was chosen, and a problem for each value that is not one of those allowed.
+
+    Args:
+        given: returns the text of a field, empty if it was not sent.
+        boards: the boards that take submissions, by name.
+    """
+    fields = _Fields(given)
+    problems, of_list, of_pattern = fields.problems, fields.of_list, fields.of_pattern
+    name_expected = "a name as on the Hub: organisation/model, of letters, digits, '-', '_' and '.'"
+    weights = of_list("weights", WEIGHTS, "original")
+    base = of_pattern("base", _NAME, name_expected, needed=weights == "adapter")
+    if base and weights == "original":
+        problems.append(Problem("base", "is given for original weights", "leave it empty, or choose adapter"))
+    if weights == "delta":
+        remedy = "add the delta to its base, save the sum, and submit that as original weights"
+        problems.append(Problem("weights", "delta weights cannot be evaluated as they are", remedy))
+    preset = of_list("preset", presets(), NO_PRESET)
+    only = next(iter(boards)) if len(boards) == 1 else ""
+    chosen = Chosen(
+        board=of_list("board", tuple(boards), only),
+        model=of_pattern("model", _NAME, name_expected, needed=True),
+        revision=of_pattern("revision", _REVISION, "a branch, a tag or a commit; empty for the latest"),
+        precision=of_list("precision", PRECISIONS, "float32" if not given("precision") else ""),
+        preset=None if preset == NO_PRESET else preset,
+        weights=weights,
+        base=base or None,
+        base_revision=of_pattern("base_revision", _REVISION, "a branch, a tag or a commit; empty for the latest"),
+        kind=of_list("kind", tuple(one.key for one in MODEL_TYPES), "unknown"),
+    )
+    return chosen, problems

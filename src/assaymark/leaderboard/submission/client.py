@@ -1,0 +1,75 @@
+"""Sending a submission to a leaderboard's server, as `assaymark submit` does."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from assaymark.errors import UsageError
+from assaymark.leaderboard.submission.choices import Problem
+
+__all__ = ["Sent", "send"]
+
+SECONDS = 60.0
+LARGEST_ANSWER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The server's answer: where the submission can be followed, or why it was not accepted."""
+
+    url: str
+    problems: tuple[Problem, ...]
+    passed: tuple[str, ...] = ()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection, which would send the token to another server."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Refuse."""
+
+
+def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
+    """Send values to a path of a leaderboard's server.
+
+    Raises: UsageError for an address that is none, a server that cannot be reached or does not take submissions, and
+        a token that it does not accept.
+    """
+    address = urlsplit(server)
+    is_local = address.hostname in {"localhost", "127.0.0.1", "::1"}
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        raise UsageError(f"'{server}' is no address of a leaderboard; expected https://HOST")
+    if address.scheme == "http" and not is_local:
+        raise UsageError(f"'{server}' is not encrypted, and the token would be readable on the way; use https://")
+    root = f"{address.scheme}://{address.netloc}"
+    request = urllib.request.Request(  # noqa: S310 - the scheme was checked
+        root + path,
+        json.dumps(dict(values)).encode(),
+        {"content-type": "application/json", "authorization": f"Bearer {token}"},
+    )
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=SECONDS) as response:
+            answer = _object(response.read(LARGEST_ANSWER))
+    except urllib.error.HTTPError as error:
+        answer = _object(error.read(LARGEST_ANSWER))
+        if error.code != 422 or "problems" not in answer:
+            said = answer.get("error") or error.reason
+            raise UsageError(f"{root} refused with {error.code}: {said}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
+    problems = [Problem(str(one["field"]), str(one["what"]), str(one["remedy"])) for one in answer.get("problems", ())]
+    url = str(answer.get("url", ""))
+    return Sent(root + url if url else "", tuple(problems), tuple(map(str, answer.get("passed", ()))))
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,119 @@
+"""Models of the Hub, read without a token: what a submitter names is fetched as anyone could fetch it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import MissingExtra, ModelUnavailable, Unreachable
+from assaymark.leaderboard.submission.sources import CARD, READ, FoundModel, ModelMissing
+
+__all__ = ["HubModels"]
+
+LARGEST_READ = 8 << 20  # bytes of a configuration file
+FETCHED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+SECONDS = 10.0
+
+
+class HubModels:
+    """The Hub, or another server with its API."""
+
+    def __init__(self, endpoint: str | None = None, cache: Path | None = None) -> None:
+        """Args: endpoint: None for the Hub's own (or HF_ENDPOINT); cache: folder for fetched files, None: the Hub's."""
+        try:
+            from huggingface_hub import HfApi
+        except ImportError:
+            raise MissingExtra("finding models on the Hub", "hub") from None
+        self._api = HfApi(endpoint=endpoint, token=False)
+        self._endpoint = endpoint
+        self._cache = cache
+
+    def find(self, name: str, revision: str) -> FoundModel:
+        """Return what is known of a model, at the commit that the revision means now."""
+        with _translated(name, revision):
+            info = self._api.model_info(name, revision=revision or None, files_metadata=True, timeout=SECONDS)
+            listed = {one.rfilename: one for one in info.siblings or ()}
+            read = {
+                each: self._read(name, each, str(info.sha))
+                for each in (*READ, CARD)
+                if each in listed and (listed[each].size or 0) <= LARGEST_READ
+            }
+        weights = {
+            each: one.lfs.sha256 if one.lfs else str(one.blob_id)
+            for each, one in listed.items()
+            if each.endswith((".safetensors", ".bin")) and "/" not in each
+        }
+        tokenizer = _object(read.get("tokenizer_config.json"))
+        card: Any = info.card_data.to_dict() if info.card_data else {}
+        return FoundModel(
+            name=str(info.id),
+            revision=str(info.sha),
+            source="hub",
+            sizes={each: int(one.size or 0) for each, one in listed.items()},
+            weights=weights,
+            config=_object(read.get("config.json")),
+            adapter=_object(read.get("adapter_config.json")),
+            has_template=bool(tokenizer.get("chat_template")) or any(each.endswith(".jinja") for each in listed),
+            card=(read.get(CARD) or b"").decode("utf-8", "replace"),
+            licence=_licence(card),
+            tags=tuple(str(tag) for tag in info.tags or ()),
+            n_parameters=info.safetensors.total if info.safetensors else None,
+            needs_permission=bool(info.gated) or bool(info.private),
+        )
+
+    def _read(self, name: str, file: str, revision: str) -> bytes:
+        path = self._api.hf_hub_download(name, file, revision=revision, cache_dir=self._cache)
+        return Path(path).read_bytes()
+
+    def fetch(self, name: str, revision: str) -> Path:
+        """Download the model's configuration, tokenizer and safetensors; return their folder."""
+        with _translated(name, revision):
+            found = self._api.snapshot_download(
+                name, revision=revision, allow_patterns=list(FETCHED), cache_dir=self._cache
+            )
+        return Path(found)
+
+
+def _licence(card: Any) -> str | None:
+    named = card.get("license")
+    if named == "other":
+        return card.get("license_name") if card.get("license_link") else None
+    return str(named) if named else None
+
+
+def _object(content: bytes | None) -> dict[str, Any]:
+    try:
+        value = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+@contextmanager
+def _translated(name: str, revision: str) -> Iterator[None]:
+    """Translate the Hub client's errors."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        yield
+    except GatedRepoError as error:
+        raise ModelMissing(
+            f"'{name}' is gated on the Hub, and this server fetches without a token; make it public"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelMissing(f"'{name}' has no revision '{revision}' on the Hub; check the branch or commit") from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelMissing(
+            f"'{name}' is not a public model on the Hub; check the spelling, or make it public"
+        ) from error
+    except (ModelUnavailable, MissingExtra):
+        raise
+    except Exception as error:  # the client raises those of its HTTP library and of the system
+        first = " ".join(str(error).split())[:200] or type(error).__name__
+        raise Unreachable(f"the Hub cannot be reached or failed ({first}); try again later") from error

@@ -1,0 +1,182 @@
+"""Where models come from: a folder that the host allowed, or the Hub. Both give the same facts, without weights.
+
+A folder's revision is the hash of its content, so that a model that is changed after it was submitted is noticed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any, Protocol
+
+from assaymark.errors import AssaymarkError, ModelUnavailable
+from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.config_check import check_config, check_index
+from assaymark.records import content_hash
+
+__all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource", "weights_hash"]
+
+CARD = "README.md"
+LONGEST_CARD = 1 << 20
+MOST_BYTES = 400 << 30  # of a model's weights
+READ = (*files.CONFIGURATION, "tokenizer_config.json", *files.TEMPLATE)
+
+
+class ModelMissing(ModelUnavailable):
+    """There is no such model, or no such revision of it; the message has the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """What is known of a model before its weights are loaded."""
+
+    name: str
+    revision: str  # commit, or hash of a folder's content
+    source: str  # hub | folder
+    sizes: Mapping[str, int]  # bytes by file
+    weights: Mapping[str, str]  # SHA-256 by file of weights
+    config: Mapping[str, Any]
+    adapter: Mapping[str, Any]
+    has_template: bool
+    card: str = ""
+    licence: str | None = None
+    tags: tuple[str, ...] = ()
+    n_parameters: int | None = None
+    fault: str = ""  # why it cannot be loaded, as far as its configuration and the headers of its weights show
+    needs_permission: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its weights."""
+        return sum(self.sizes.get(name, 0) for name in self.weights)
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of its weights: the same for a copy under another name."""
+        return weights_hash(self.weights)
+
+
+class ModelSource(Protocol):
+    """A place of models."""
+
+    def find(self, name: str, revision: str) -> FoundModel:
+        """Return what is known of a model.
+
+        Raises: ModelMissing where it is not here; ModelUnavailable where it cannot be read; Retryable where the place
+            cannot be reached now.
+        """
+        ...
+
+    def fetch(self, name: str, revision: str) -> Path:
+        """Return the folder with the model at exactly this revision. Raises: as `find`."""
+        ...
+
+
+def weights_hash(weights: Mapping[str, str]) -> str:
+    """Return one hash of the weights' digests; their files' names do not count."""
+    return content_hash(sorted(weights.values()))
+
+
+class FolderModels:
+    """Models in folders that the host allowed: DIR/model or DIR/organisation/model."""
+
+    def __init__(self, folders: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
+        """Args: folders: absolute ones. most_bytes: of one model's weights; those of larger ones are not read."""
+        self._folders = tuple(folder.resolve() for folder in folders)
+        self._most_bytes = most_bytes
+
+    def names(self, most: int = 200) -> list[str]:
+        """Return the names of the models in the folders."""
+        found = [
+            place.parent.relative_to(folder).as_posix()
+            for folder in self._folders
+            for pattern in ("*/config.json", "*/*/config.json", "*/adapter_config.json")
+            for place in sorted(folder.glob(pattern))
+        ]
+        return list(dict.fromkeys(found))[:most]
+
+    def _place(self, name: str) -> Path:
+        for folder in self._folders:
+            place = (folder / name).resolve()
+            if place.is_relative_to(folder) and place != folder and place.is_dir():
+                return place
+        raise ModelMissing(f"there is no model '{name}' in the folders of this host")
+
+    def find(self, name: str, revision: str) -> FoundModel:
+        """Return what is known of a model in a folder."""
+        place = self._place(name)
+        digests = files.Digests()
+        held = [path for path in files.weight_files(place) if path.suffix in {".safetensors", ".bin"}]
+        if (n_bytes := sum(path.stat().st_size for path in held)) > self._most_bytes:
+            limit = f"this host takes at most {self._most_bytes / 1e9:,.0f} GB"
+            raise ModelMissing(f"'{name}' has {n_bytes / 1e9:,.0f} GB of weights; {limit}")
+        weights = {path.name: digests.of(path) for path in held}
+        rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE, "*.index.json"))
+        content = {**weights, **{path.relative_to(place).as_posix(): digests.of(path) for path in rest}}
+        digests.save()
+        found = content_hash(content)
+        if revision not in {"", found, found.removeprefix("sha256:")}:
+            raise ModelMissing(f"'{name}' in the folder of this host is not at revision {revision}: it was changed")
+        card = place / CARD
+        text = card.read_text(encoding="utf-8", errors="replace")[:LONGEST_CARD] if card.is_file() else ""
+        return FoundModel(
+            name=name,
+            revision=found,
+            source="folder",
+            sizes={path.name: path.stat().st_size for path in place.iterdir() if path.is_file()},
+            weights=weights,
+            config=files.read_json(place / "config.json"),
+            adapter=files.read_json(place / "adapter_config.json"),
+            has_template=_has_template(place),
+            card=text,
+            licence=_front_matter(text).get("license"),
+            tags=(),
+            n_parameters=_n_parameters(held),
+            fault=_fault(place, held),
+        )
+
+    def fetch(self, name: str, revision: str) -> Path:
+        """Return the folder itself, if it is still at this revision."""
+        self.find(name, revision)
+        return self._place(name)
+
+
+def _has_template(place: Path) -> bool:
+    named = files.read_json(place / "tokenizer_config.json").get("chat_template")
+    return bool(named) or bool(files.matching(place, files.TEMPLATE))
+
+
+def _n_parameters(weights: Sequence[Path]) -> int | None:
+    counted = 0
+    for path in weights:
+        if path.suffix != ".safetensors":
+            continue
+        try:
+            shapes = [entry.get("shape", ()) for entry in files.safetensors_header(path).values()]
+        except AssaymarkError:
+            return None
+        counted += sum(prod(int(extent) for extent in shape) for shape in shapes)
+    return counted or None
+
+
+def _fault(place: Path, weights: Sequence[Path]) -> str:
+    """Return why a model cannot be loaded, without the path of the host's folder; nothing where that does not show."""
+    try:
+        for path in weights:
+            if path.suffix == ".safetensors":
+                files.safetensors_header(path)
+        check_index(place, weights)
+        check_config(place, weights)
+    except AssaymarkError as error:
+        return str(error).replace(f"{place}/", "")
+    return ""
+
+
+def _front_matter(card: str) -> dict[str, str]:
+    """Return the plain keys of a model card's front matter: `key: value` lines between two `---`."""
+    if not card.startswith("---"):
+        return {}
+    lines = card[3:].partition("\n---")[0].splitlines()
+    pairs = [line.partition(":") for line in lines if not line.startswith((" ", "-", "#"))]
+    return {key.strip(): value.strip().strip("'\"") for key, colon, value in pairs if colon and value.strip()}

@@ -1,0 +1,45 @@
+"""Results files that were made elsewhere: read as data, never opened as a store, and stored as reported results."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from assaymark.drafts import draft_folder
+from assaymark.errors import DataError
+from assaymark.interop.read_imported import read_imported
+from assaymark.interop.store_imported import store_imported
+from assaymark.leaderboard.queue_marks import UPLOADED
+from assaymark.limits.nesting import is_deeper
+from assaymark.store import Store
+
+__all__ = ["LARGEST_RESULTS", "store_results"]
+
+LARGEST_RESULTS = 4 << 20  # bytes
+MOST_DEPTH = 40
+
+
+def store_results(store: Store, results: Any) -> str:
+    """Store the results of a file that another tool wrote; return the id of their run.
+
+    Args:
+        store: where.
+        results: the file's content, a JSON object as lm-eval's results_<time>.json.
+
+    Raises: DataError for content that is not as its tool writes it, or was reported before; nothing is stored then.
+    """
+    if not isinstance(results, Mapping) or "results" not in results:
+        raise DataError("results are no JSON object with the key 'results'; expected lm-eval's results_<time>.json")
+    text = json.dumps(results)
+    if len(text) > LARGEST_RESULTS or is_deeper(text, MOST_DEPTH):
+        raise DataError(f"results are larger than {LARGEST_RESULTS:,} bytes, or nested deeper than {MOST_DEPTH} levels")
+    with draft_folder() as folder:
+        file = folder / "results_uploaded.json"
+        file.write_text(text, encoding="utf-8")
+        try:
+            found = read_imported(file)
+        except DataError as error:
+            raise DataError(str(error).replace(str(file), "the results")) from error
+    run_id, is_new = store_imported(store, found, command=UPLOADED)
+    if not is_new:  # else whoever sends another's file would put their own model's name to it
+        raise DataError("these results were reported before; report those of your own evaluation")
+    return run_id

@@ -1,0 +1,81 @@
+"""A leaderboard's table: columns and rows, and what is computed of them once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from assaymark.leaderboard.index import TableIndex
+from assaymark.leaderboard.rows import Issue, Row, ScoreColumn
+from assaymark.records import JsonValue
+
+__all__ = ["Table", "averaged", "row_id"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one board, ready to be searched and ranked."""
+
+    columns: tuple[ScoreColumn, ...]
+    rows: tuple[Row, ...]
+    rank_apart: bool = True  # rows of different prompt sets have ranks of their own
+    issues: tuple[Issue, ...] = ()
+    version: str = ""  # changes when anything in it does
+    updated_at: str = ""
+    n_runs: int = 0
+
+    @cached_property
+    def index(self) -> TableIndex:
+        """The rows as arrays."""
+        return TableIndex(self.columns, self.rows, rank_apart=self.rank_apart)
+
+    @cached_property
+    def n_averaged(self) -> int:
+        """How many columns an average has: those that are shares."""
+        return len(averaged(self.columns))
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Row]:
+        """The rows by their id."""
+        return {row.id: row for row in self.rows}
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The position of each row by its id."""
+        return {row.id: place for place, row in enumerate(self.rows)}
+
+    @cached_property
+    def by_model(self) -> Mapping[str, Sequence[Row]]:
+        """The rows of each model; baselines are none."""
+        return _grouped((row.model, row) for row in self.rows if not row.is_baseline)
+
+    @cached_property
+    def made_from(self) -> Mapping[str, Sequence[Row]]:
+        """The rows of models made from another one, by the name of that."""
+        return _grouped((str(base), row) for row in self.rows if (base := row.facts.get("base")) and base != row.model)
+
+    def column(self, key: str) -> ScoreColumn | None:
+        """Return a score column by its key; None where there is none."""
+        return next((column for column in self.columns if column.key == key), None)
+
+    def rows_of(self, model: str) -> Sequence[Row]:
+        """Return all rows of one model."""
+        return self.by_model.get(model, ())
+
+
+def _grouped(pairs: Iterable[tuple[str, Row]]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for key, row in pairs:
+        found.setdefault(key, []).append(row)
+    return found
+
+
+def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:
+    """Return the columns that an average is made of: shares, and only they, since others have units of their own."""
+    return [column for column in columns if column.is_share and column.weight > 0]
+
+
+def row_id(parts: Mapping[str, JsonValue]) -> str:
+    """Return a short id of what makes a row itself; the same parts have the same id on every machine."""
+    from assaymark.records import content_hash
+
+    return content_hash(dict(parts)).rpartition(":")[2][:12]

@@ -1,0 +1,135 @@
+"""Apply regular expressions from files to texts from models, with a time limit and the results of `re`.
+
+`re` cannot be interrupted, and the package `regex`, which can, gives other results. So `re` is used: in this process if
+the worst case of the pattern on this text is short (`regex_cost`), else in a separate process, which is started once
+and killed by its limit of processor time. See docs/decisions/0011-regular-expressions-with-a-time-limit.md.
+"""
+
+import marshal
+import os
+import re
+import struct
+import subprocess
+import sys
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from assaymark.errors import DataError
+from assaymark.limits.regex_cost import cost_of
+
+__all__ = ["MAX_SECONDS", "RegexTooSlow", "compiled", "findall", "sub"]
+
+MAX_SECONDS = 2.0  # processor time for one pattern and one text; ordinary patterns take milliseconds
+MOST_STEPS = 2e7  # worst-case steps allowed in this process: about 0.2 s at most
+MOST_TIMEOUTS = 10  # per pattern, after which the pattern counts as faulty, not the texts
+WORKER = Path(__file__).with_name("regex_worker.py")
+
+
+class RegexTooSlow(DataError):
+    """A pattern took too long on a text."""
+
+
+class _Worker:
+    """The process that runs slow patterns. One for each process of ours; used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self.n_timeouts: Counter[str] = Counter()
+
+    def run(self, request: tuple[Any, ...]) -> Any:
+        """Return the worker's result. Raises: RegexTooSlow; re.error; DataError after too many time-outs."""
+        pattern = request[1]
+        with self._lock:
+            if self.n_timeouts[pattern] >= MOST_TIMEOUTS:
+                raise DataError(
+                    f"the regular expression {pattern!r:.200} took more than {MAX_SECONDS:g} s on {MOST_TIMEOUTS} "
+                    "texts; correct it: repeats inside repeats, as in (a+)+, are the usual cause"
+                )
+            reply = self._exchange(marshal.dumps(request))
+            if reply is None:
+                self.n_timeouts[pattern] += 1
+                raise RegexTooSlow(
+                    f"the regular expression {pattern!r:.200} took more than {MAX_SECONDS:g} s on a text of "
+                    f"{len(request[3]):,} characters"
+                )
+        is_answer, result = reply
+        if not is_answer:
+            raise re.error(result)
+        return result
+
+    def _exchange(self, data: bytes) -> Any:
+        """Return the reply to a message, None if the worker died while computing it."""
+        send, receive = self._pipes()
+        try:
+            send.write(struct.pack("<Q", len(data)) + data)
+            send.flush()
+            head = receive.read(8)
+            content = receive.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
+        except BrokenPipeError:
+            content = b""
+        except BaseException:  # after Ctrl-C here the next message would get this one's reply
+            self._end()
+            raise
+        if not content:
+            self._end()
+            return None
+        return marshal.loads(content)  # noqa: S302 - of our own child
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Return the pipes to and from the worker; start it if necessary."""
+        process = self._process
+        if process is None or self._owner != os.getpid() or process.poll() is not None:
+            command = [sys.executable, "-I", "-S", str(WORKER), str(MAX_SECONDS)]
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            self._process, self._owner = process, os.getpid()  # a fork must not share its parent's pipes
+        return cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):  # unsent data is lost anyway
+                cast("IO[bytes]", pipe).close()
+        process.wait()
+
+
+_worker = _Worker()
+
+
+def compiled(pattern: Any, flags: int = 0) -> re.Pattern[str]:
+    """Return a pattern compiled. Raises: DataError with the pattern and the position of the error."""
+    if not isinstance(pattern, str):
+        raise DataError(f"a regular expression is {pattern!r:.100}; expected text (quote it in YAML)")
+    try:
+        return re.compile(pattern, flags)
+    except (re.error, RecursionError, OverflowError, MemoryError) as error:
+        raise DataError(f"the regular expression {pattern!r:.200} does not compile: {error}") from None
+
+
+def _is_quick(pattern: re.Pattern[str], text: str) -> bool:
+    return cost_of(pattern.pattern, pattern.flags & ~re.UNICODE).steps(len(text)) <= MOST_STEPS
+
+
+def findall(pattern: re.Pattern[str] | str, text: str) -> list[Any]:
+    """Return the result of `re.findall`. Raises: RegexTooSlow; DataError for a pattern that does not compile."""
+    made = compiled(pattern) if isinstance(pattern, str) else pattern
+    if _is_quick(made, text):
+        return made.findall(text)
+    return list(_worker.run(("findall", made.pattern, made.flags, str(text), "", 0)))
+
+
+def sub(pattern: str, replacement: str, text: str, count: int = 0) -> str:
+    """Return the result of `re.sub`. Raises: as `findall`; re.error for a bad replacement."""
+    made = compiled(pattern)
+    if _is_quick(made, text):
+        return made.sub(replacement, text, count)
+    return str(_worker.run(("sub", made.pattern, made.flags, str(text), replacement, count)))

@@ -1,0 +1,133 @@
+"""Compare config.json with the weights' files before transformers allocates memory for it.
+
+A configuration with 10^9 layers would be built layer by layer until memory is exhausted. Shapes are read from the
+weights' headers, which takes milliseconds; limits are generous, since layers may share weights and files be quantised.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import ModelUnavailable
+from assaymark.models.checkpoint import files
+
+__all__ = ["check_config", "check_index", "whole_number"]
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
+SIZES = (
+    *("hidden_size", "n_embd", "d_model", "vocab_size", "intermediate_size", "moe_intermediate_size", "ffn_dim"),
+    *("n_inner", "d_ff", "ffn_hidden_size", "num_attention_heads", "n_head", "num_heads", "num_key_value_heads"),
+    *("head_dim", "num_experts", "num_local_experts", "n_routed_experts"),
+)
+MAX_RATIO = 16  # maximum ratio of a configured size to the largest extent of any stored tensor
+LAYERS_PER_TENSOR = 4  # ALBERT has 12 layers on 25 tensors
+UNKNOWN_LAYERS = 10_000  # limit if the files do not show the number of tensors
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the weights' files contain: the number of tensors, and the largest extent of one (None: unknown)."""
+
+    n_tensors: int | None
+    largest: int | None
+
+
+def check_index(folder: Path, weights: Sequence[Path]) -> None:
+    """Check that an index of weights, where one is used, names only files of weights beside it.
+
+    Args:
+        folder: of the model.
+        weights: its files of weights; with a file of all weights transformers reads no index.
+
+    Raises: ModelUnavailable with the first name that is none of them.
+    """
+    held = {path.name for path in weights}
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        index = folder / f"{name}.index.json"
+        if name in held or not index.is_file():
+            continue
+        named = files.read_json_object(index).get("weight_map")
+        if not isinstance(named, Mapping) or not named:
+            raise ModelUnavailable(f"{index} has no `weight_map`; restore the file from the model's source")
+        for shard in named.values():
+            if not isinstance(shard, str) or shard not in held:
+                raise ModelUnavailable(
+                    f"{index} names the file {shard!r:.80}, which is not beside it; add the file, or restore the index"
+                )
+        return
+
+
+def check_config(folder: Path, weights: Sequence[Path]) -> None:
+    """Check that a configuration is an object whose sizes are positive integers and do not far exceed the weights.
+
+    Args:
+        folder: the model's folder with config.json.
+        weights: its weight files.
+
+    Raises: ModelUnavailable with the key, its value and the contents of the weights.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        return
+    config = files.read_json_object(path)
+    stored = None
+    for name, value in _shape_values(config):
+        least = int(name.rpartition(".")[2] in LAYERS)  # a size may be 0 for a part that the model lacks (num_experts)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ModelUnavailable(f"{path}: {name} is {value!r:.80}; expected a whole number, {least} or more")
+        stored = stored or _stored_shapes(weights)
+        _refuse_excess(path, name, value, stored)
+
+
+def whole_number(config: Mapping[str, Any], *names: str) -> int:
+    """Return the first of these values in a configuration that is a positive integer, else 0."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def _shape_values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each setting that decides shapes, also in parts such as text_config; skip lists."""
+    parts = [("", config)]
+    parts += [
+        (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)
+    ]
+    for prefix, part in parts:
+        for name in (*LAYERS, *SIZES):
+            value = part.get(name)
+            if value is not None and not isinstance(value, list | dict):
+                yield prefix + name, value
+
+
+def _refuse_excess(path: Path, name: str, value: int, stored: _Stored) -> None:
+    if name.rpartition(".")[2] in LAYERS:
+        most = UNKNOWN_LAYERS if stored.n_tensors is None else LAYERS_PER_TENSOR * stored.n_tensors
+        held = "few layers" if stored.n_tensors is None else f"{stored.n_tensors} tensors in all"
+    elif stored.largest is None:
+        return
+    else:
+        most, held = MAX_RATIO * stored.largest, f"no tensor with more than {stored.largest} rows or columns"
+    if value > most:
+        raise ModelUnavailable(
+            f"{path}: {name} is {value}, but the weights beside it have {held}; restore config.json from the "
+            "model's source"
+        )
+
+
+def _stored_shapes(weights: Sequence[Path]) -> _Stored:
+    tensors = [path for path in weights if path.suffix == ".safetensors"]
+    if tensors:
+        shapes = [entry.get("shape") or () for path in tensors for entry in files.safetensors_header(path).values()]
+        return _Stored(len(shapes), max((int(extent) for shape in shapes for extent in shape), default=None))
+    pickles = [path for path in weights if path.suffix == ".bin"]
+    if pickles and all(zipfile.is_zipfile(path) for path in pickles):
+        n_tensors = 0
+        for path in pickles:
+            with zipfile.ZipFile(path) as archive:
+                n_tensors += sum("/data/" in name for name in archive.namelist())
+        return _Stored(n_tensors, None)
+    return _Stored(None, None)

@@ -1,0 +1,276 @@
+"""Identify a model from its files; neither weights nor torch nor transformers are loaded.
+
+A run that is complete in the store must take no longer than reading a few small files, so everything that identifies a
+run (content, dtype, positions, template) is read from configuration files and cached digests.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import MissingExtra, ModelUnavailable
+from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.arguments import DTYPES, LocalArguments
+from assaymark.models.checkpoint.config_check import check_config
+from assaymark.models.checkpoint.passed_arguments import check_passed_arguments
+from assaymark.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
+from assaymark.records import JsonValue, ModelIdentity, content_hash
+from assaymark.settings import cache_folder
+
+LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
+DEFAULT_MAX_LENGTH = 2048  # lm-eval's default if no file states a length
+UNSET_TOKENIZER_LENGTH = int(1e30)  # transformers' value for a tokenizer without a limit
+SAFETENSORS_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolders:
+    """The folders of a local model's parts; `tokenizer` may be a file.
+
+    trained: the checkpoint of a trainer, if that is what was named; then `model` is the folder with its weights.
+    """
+
+    model: Path
+    tokenizer: Path
+    adapter: Path | None
+    trained: FoundCheckpoint | None = None
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The content of config.json, empty if there is none.
+
+        Raises: ModelUnavailable if the file is not JSON.
+        """
+        return files.read_json(self.model / "config.json") if self.trained is None else self.trained.checkpoint.config
+
+
+def find_folders(arguments: LocalArguments) -> ModelFolders:
+    """Return the folders of a model, its tokenizer and its adapter.
+
+    Raises: ModelUnavailable.
+    """
+    hub = files.HubOptions(arguments.token, arguments.cache_dir, arguments.local_files_only)
+    adapter = files.folder_of(arguments.peft, arguments.revision, hub=hub) if arguments.peft else None
+    trained = find_checkpoint(arguments)
+    if trained is not None:
+        return ModelFolders(Path(trained.checkpoint.weights[0]).parent, trained.tokenizer, adapter, trained)
+    model = files.folder_of(arguments.pretrained, arguments.revision, subfolder=arguments.subfolder, hub=hub)
+    tokenizer = model
+    if arguments.tokenizer is not None:
+        tokenizer = files.tokenizer_place(arguments.tokenizer, arguments.revision, hub)
+    return ModelFolders(model, tokenizer, adapter)
+
+
+def name_with_adapter(model: str, adapter: str | None) -> str:
+    """Return the name of a model, followed by a plus sign and its adapter; `arguments_of_name` splits it again."""
+    return f"{model}+{adapter}" if adapter else model
+
+
+def arguments_of_name(name: str) -> dict[str, str]:
+    """Return the model arguments `pretrained` and, for a run with an adapter, `peft` from a model's name.
+
+    A plus sign in the name of an existing folder is not a separator.
+    """
+    if not Path(name).exists():
+        for at in (at for at, character in enumerate(name) if character == "+"):
+            model, adapter = name[:at], name[at + 1 :]
+            if model and adapter and ("+" not in adapter or Path(model).exists()):
+                return {"pretrained": model, "peft": adapter}
+    return {"pretrained": name}
+
+
+def _tokenizer_length(folder: Path) -> int | None:
+    value = files.read_json(folder / "tokenizer_config.json").get("model_max_length")
+    if not isinstance(value, int | float) or not 1 <= value < UNSET_TOKENIZER_LENGTH:  # excludes infinity and NaN
+        return None
+    return int(value)
+
+
+def resolve_max_length(folders: ModelFolders, arguments: LocalArguments) -> int:
+    """Return the maximum number of positions of a prompt, by lm-eval's rule.
+
+    Source: lm-evaluation-harness 0.4.13, models/utils.py resolve_max_length: the argument, else the first of
+        n_positions, max_position_embeddings, n_ctx in text_config or config, else the tokenizer's, else 2048.
+    """
+    if arguments.max_length is not None:
+        return arguments.max_length
+    config = folders.config
+    nested = config.get("text_config")
+    values = {**(nested if isinstance(nested, dict) and nested else config), **arguments.model_kwargs}
+    for name in LENGTH_NAMES:
+        value = values.get(name)
+        if isinstance(value, int):
+            if value < 1:
+                raise ModelUnavailable(
+                    f"{folders.model / 'config.json'}: {name} is {value}; expected a "
+                    "number of positions, 1 or more: set it with max_length="
+                )
+            return value
+    # The file has no length: the class may have a default, or use another name for it (RWKV's context_length), so
+    # transformers is queried once and the result is cached.
+    if config and folders.trained is None:
+        length = _length_of_class(folders.model, arguments.trust_remote_code)
+        if length is not None:
+            return length
+    return _tokenizer_length(folders.tokenizer) or DEFAULT_MAX_LENGTH
+
+
+def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
+    """Return the positions in the configuration's class, cached by content and library version."""
+    try:
+        library = version("transformers")
+    except PackageNotFoundError:
+        raise MissingExtra("a local model", "hf") from None
+    remembered = cache_folder() / "config_lengths.json"
+    digests = files.Digests()
+    key = f"{digests.of(folder / 'config.json')}|{library}"
+    known = files.read_json(remembered)
+    if key not in known:
+        known[key] = _length_by_transformers(folder, trust_remote_code)
+        try:
+            remembered.parent.mkdir(parents=True, exist_ok=True)
+            remembered.write_text(json.dumps(known), encoding="utf-8")
+        except OSError:  # only costs time
+            pass
+    return known[key] if known[key] is None else int(known[key])
+
+
+def _length_by_transformers(folder: Path, trust_remote_code: bool) -> int | None:
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=trust_remote_code)
+    except Exception as error:  # any error of the class means that the model cannot be loaded
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
+    return length_of_config(config)
+
+
+def length_of_config(config: Any) -> int | None:
+    """Return the positions in a loaded configuration, None if it has none."""
+    chosen = getattr(config, "text_config", None) or config
+    for name in LENGTH_NAMES:
+        value = getattr(chosen, name, None)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def resolve_dtype(folders: ModelFolders, arguments: LocalArguments) -> str:
+    """Return the dtype of the loaded weights: the argument, else the configuration's, else the stored one."""
+    if arguments.dtype != "auto":
+        return arguments.dtype
+    config = folders.config
+    nested = config.get("text_config")
+    for values in (config, nested if isinstance(nested, dict) else {}):
+        for name in ("dtype", "torch_dtype"):
+            value = str(values.get(name) or "").removeprefix("torch.")
+            if value in DTYPES and value != "auto":
+                return DTYPES[value]
+    return _stored_dtype(folders.model, arguments) or "float32"
+
+
+def _stored_dtype(folder: Path, arguments: LocalArguments) -> str | None:
+    """Return the dtype of the first floating tensor, from a safetensors file's header."""
+    for path in files.weight_files(folder, arguments.model_kwargs.get("gguf_file")):
+        if path.suffix == ".safetensors":
+            for entry in files.safetensors_header(path).values():
+                if entry.get("dtype") in SAFETENSORS_DTYPES:
+                    return SAFETENSORS_DTYPES[entry["dtype"]]
+    return None
+
+
+def count_parameters(folder: Path) -> int | None:
+    """Return the number of stored parameters, from safetensors headers; None if there are none."""
+    total = 0
+    for path in files.matching(folder, ("*.safetensors",)):
+        for entry in files.safetensors_header(path).values():
+            size = 1
+            for extent in entry.get("shape", ()):
+                size *= int(extent)
+            total += size
+    return total or None
+
+
+def template_text(folder: Path) -> str | None:
+    """Return a text with all chat templates of the tokenizer, which decide how chats are rendered, or None."""
+    parts = {p.name: p.read_text(encoding="utf-8") for p in files.matching(folder, files.TEMPLATE)}
+    configured = files.read_json(folder / "tokenizer_config.json").get("chat_template")
+    if configured:
+        parts["tokenizer_config"] = json.dumps(configured, sort_keys=True)
+    return json.dumps(parts, sort_keys=True) if parts else None
+
+
+def _revision_of(folder: Path) -> str | None:
+    """Return the commit of a Hub snapshot; a plain folder has none, whatever revision was requested."""
+    parts = folder.parts
+    at = parts.index("snapshots") + 1 if "snapshots" in parts else len(parts)
+    return parts[at] if at < len(parts) and re.fullmatch(r"[0-9a-f]{40}", parts[at]) else None
+
+
+def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]:
+    """Return the files whose content makes a model what it is: configuration, weights, and code where it may run.
+
+    Raises: ModelUnavailable if there are no weights, or the configuration does not fit them.
+    """
+    if folders.trained is not None:
+        return list(folders.trained.identifying)
+    gguf = arguments.model_kwargs.get("gguf_file")
+    weights = files.weight_files(folders.model, gguf)
+    if not weights:
+        raise ModelUnavailable(
+            f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin, or a trainer's checkpoint"
+        )
+    if gguf is None:
+        check_config(folders.model, weights)
+    code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
+    return [*files.matching(folders.model, files.CONFIGURATION), *weights, *code]
+
+
+def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf") -> ModelIdentity:
+    """Return the identity of a local model; weights are hashed again only if the files change.
+
+    Raises: ModelUnavailable if files are missing or unreadable; UnknownName for an argument that transformers does not
+        accept.
+    """
+    check_passed_arguments(arguments, folders.model, None if folders.trained is None else folders.config)
+    digests = files.Digests()
+    tokenizer_files = files.matching(folders.tokenizer, files.TOKENIZER)
+    named = {
+        "model": _model_files(arguments, folders),
+        "tokenizer": [*tokenizer_files, *files.matching(folders.tokenizer, files.TEMPLATE)],
+        "adapter": [*files.matching(folders.adapter, files.CONFIGURATION), *files.weight_files(folders.adapter)]
+        if folders.adapter
+        else [],
+    }
+    parts = {f"{part}/{path.name}": digests.of(path) for part, paths in named.items() for path in paths}
+    if folders.trained is not None:  # its files may be in several folders, and its configuration in none
+        parts |= {f"model/{at}/{path.name}": digests.of(path) for at, path in enumerate(named["model"])}
+        parts["config"] = content_hash(dict(folders.config))
+    tokenizer_parts = {path.name: digests.of(path) for path in tokenizer_files}
+    digests.save()
+    template = template_text(folders.tokenizer)
+    trained = folders.trained
+    return ModelIdentity(
+        name=name_with_adapter(arguments.pretrained, arguments.peft),
+        kind=kind,
+        content_hash=files.combined_digest(parts),
+        tokenizer_hash=files.combined_digest(tokenizer_parts),
+        template_hash=files.combined_digest({"template": template}) if template else None,
+        dtype=resolve_dtype(folders, arguments),
+        numerics=arguments.numerics,
+        max_length=resolve_max_length(folders, arguments),
+        n_parameters=count_parameters(folders.model) if trained is None else trained.n_parameters,
+        revision=_revision_of(folders.model),
+        options=arguments.options if trained is None else _with_tokenizer(arguments),
+    )
+
+
+def _with_tokenizer(arguments: LocalArguments) -> tuple[tuple[str, JsonValue], ...]:
+    """Return the options with the tokenizer's place: a checkpoint without one cannot be loaded again without it."""
+    named = {} if arguments.tokenizer is None else {"tokenizer": arguments.tokenizer}
+    return tuple(sorted({**dict(arguments.options), **named}.items()))

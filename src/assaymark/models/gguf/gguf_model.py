@@ -1,0 +1,127 @@
+"""A model in a GGUF file, run by llama.cpp: everything of a local model except files, tokenizer and engine.
+
+Texts are tokenised by llama.cpp, or by a transformers tokenizer that `tokenizer=` names; how a context and a
+continuation are split, cut and keyed is the same for every local model.
+"""
+
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assaymark.engine.generation import GenerationDefaults
+from assaymark.engine.options import EngineInfo
+from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.identity import ModelFolders
+from assaymark.models.gguf.arguments import GgufArguments
+from assaymark.models.gguf.engine import GgufEngine
+from assaymark.models.gguf.llama_cpp import LlamaFile, LlamaSession
+from assaymark.models.gguf.tokenizer import LlamaTokenizer
+from assaymark.models.local.local_model import LocalModel
+from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
+from assaymark.records import ModelIdentity, content_hash
+from assaymark.settings import thread_count
+
+__all__ = ["GgufModel"]
+
+KIND = "gguf"
+
+
+class GgufModel(LocalModel):
+    """A causal language model in a GGUF file."""
+
+    def __init__(self, arguments: GgufArguments) -> None:
+        super().__init__(arguments.local)
+        self._given = arguments
+
+    @cached_property
+    def _file(self) -> LlamaFile:
+        return LlamaFile(self._given.file)
+
+    @cached_property
+    def _tokenizer_place(self) -> Path | None:
+        """The folder or file of the transformers tokenizer; None: llama.cpp's own is used."""
+        local = self._given.local
+        if local.tokenizer is None:
+            return None
+        hub = files.HubOptions(local.token, local.cache_dir, local.local_files_only)
+        return files.tokenizer_place(local.tokenizer, local.revision, hub)
+
+    @cached_property
+    def _folders(self) -> ModelFolders:
+        return ModelFolders(self._given.file.parent, self._tokenizer_place or self._given.file.parent, None)
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is, by content; reads the file's hash and vocabulary, no weights.
+
+        Raises: ModelUnavailable; MissingExtra without llama-cpp-python.
+        """
+        digests, place = files.Digests(), self._tokenizer_place
+        parts = {"model": digests.of(self._given.file)}
+        named = [] if place is None else files.matching(place, (*files.TOKENIZER, *files.TEMPLATE))
+        tokenizer = {path.name: digests.of(path) for path in named}
+        digests.save()
+        template = self.tokenizer.chat_template
+        own = self.arguments.max_length
+        return ModelIdentity(
+            name=str(self._given.file),
+            kind=KIND,
+            content_hash=files.combined_digest({**parts, **{f"tokenizer/{n}": d for n, d in tokenizer.items()}}),
+            tokenizer_hash=files.combined_digest(tokenizer or parts),
+            template_hash=content_hash(template) if template else None,
+            dtype=self._file.number_format,
+            numerics=KIND,
+            max_length=own or self._file.n_positions,
+            n_parameters=None,
+            options=self._given.options,
+        )
+
+    @property
+    def is_in_process(self) -> bool:
+        """Always False: whole distributions and open batches are those of our own engine."""
+        return False
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer that `tokenizer=` names, else llama.cpp's.
+
+        Raises: ModelUnavailable if it cannot be loaded; MissingExtra without its library.
+        """
+        if self._tokenizer_place is None:
+            return LlamaTokenizer(self._file, self.arguments.add_bos_token)
+        return load_tokenizer(TokenizerSource(self._tokenizer_place, add_bos_token=self.arguments.add_bos_token))
+
+    def _started(self) -> GgufEngine:
+        import llama_cpp
+
+        given, threads = self._given, self.arguments.n_threads or thread_count()
+        layers = given.n_gpu_layers
+        if layers is None:
+            layers = -1 if self.arguments.device != "cpu" and llama_cpp.llama_supports_gpu_offload() else 0
+        session = LlamaSession(
+            given.file,
+            self.max_length,
+            given.n_batch,
+            given.cache_type,
+            n_gpu_layers=layers,
+            n_threads=threads,
+            n_threads_batch=threads,
+        )
+        info = EngineInfo(
+            device="llama.cpp, all layers on the GPU" if layers == -1 else f"llama.cpp, {layers} layers on a GPU",
+            dtype=self.identity.dtype,
+            numerics=KIND,
+            n_parameters=session.n_parameters,
+            max_length=self.max_length,
+            vocab_size=session.n_vocab,
+            attention=f"llama.cpp, keys and values in {given.cache_type}",
+            why="requested",
+            window_tokens=given.n_batch,
+            n_threads=threads,
+            versions={"llama-cpp-python": llama_cpp.__version__},
+        )
+        ends = {self._file.token_id(name) for name in ("eos", "eot")} - {None}
+        defaults = GenerationDefaults(eos_ids=frozenset(int(each) for each in ends if each is not None))
+        self._last_info = asdict(info)
+        return GgufEngine(session, info, defaults, self.tokenizer)

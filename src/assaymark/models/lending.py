@@ -1,0 +1,56 @@
+"""A model that the caller has loaded goes through every function of the API as a loan: it comes back as it was."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["gives_back", "is_loaded", "lent"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _loaded_object(model: Any) -> Any:
+    """Return the transformers model in what a caller passes for a model; None for names, servers and the like."""
+    if isinstance(model, tuple) and model:
+        return model[0]
+    return getattr(model, "loaded_model", model)
+
+
+def is_loaded(model: Any) -> bool:
+    """Return whether this is, or holds, a model that the caller has loaded."""
+    return hasattr(_loaded_object(model), "state_dict")
+
+
+@contextmanager
+def lent(model: Any) -> Iterator[None]:
+    """Give a loaded model back as it was, whatever is done with it and however that ends; others are left alone."""
+    if not is_loaded(model):
+        yield
+        return
+    from assaymark.engine.loans import on_loan
+
+    with on_loan(_loaded_object(model), is_whole=True):
+        yield
+
+
+def gives_back(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function whose first argument is a model, or a list of models, so that loaded ones are only lent."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        first = args[0] if args else kwargs.get("model", kwargs.get("models"))
+        with _all_lent(list(first) if isinstance(first, list) else [first]):
+            return function(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def _all_lent(models: list[Any]) -> Iterator[None]:
+    if not models:
+        yield
+        return
+    with lent(models[0]), _all_lent(models[1:]):
+        yield

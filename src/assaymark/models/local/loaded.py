@@ -1,0 +1,99 @@
+"""Identify a model object that the caller has loaded, by the content of its parameters.
+
+The parameters may have been trained since they were loaded, so the folder's name does not identify the model.
+torch is not imported: the objects' own methods suffice.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from assaymark.errors import UnknownName, UsageError
+from assaymark.models.checkpoint.arguments import KNOWN, LocalArguments, local_arguments
+from assaymark.models.checkpoint.identity import DEFAULT_MAX_LENGTH, UNSET_TOKENIZER_LENGTH, length_of_config
+from assaymark.records import JsonValue, ModelIdentity, canonical_json, content_hash
+from assaymark.registry import nearest
+
+TOO_LATE = (
+    *("revision", "subfolder", "tokenizer", "peft", "dtype", "device", "trust_remote_code", "model_kwargs"),
+    *("token", "cache_dir", "local_files_only"),
+)
+
+
+def loaded_arguments(model: Any, options: Mapping[str, Any]) -> LocalArguments:
+    """Return the arguments of a loaded model.
+
+    Raises: UsageError for an option that only has an effect while loading.
+    """
+    late = [name for name in TOO_LATE if options.get(name) is not None]
+    if late:
+        raise UsageError(f"{', '.join(late)} cannot be changed on a model that is already loaded; set it when loading")
+    name = getattr(model, "name_or_path", "") or type(model).__name__
+    arguments = local_arguments({**options, "pretrained": name})
+    for unknown in arguments.model_kwargs:
+        raise UnknownName("option of a loaded model", unknown, nearest(unknown, KNOWN - set(TOO_LATE)))
+    return arguments
+
+
+def _parameter_bytes(tensor: Any) -> tuple[str, bytes]:
+    """Return a tensor's dtype and content; floats as float32, which holds every half-precision number exactly."""
+    plain = tensor.detach().cpu()
+    if plain.is_floating_point() and str(plain.dtype) != "torch.float64":
+        plain = plain.float()
+    return str(tensor.dtype), plain.contiguous().numpy().tobytes()
+
+
+def parameters_digest(model: Any) -> str:
+    """Return the SHA-256 over every parameter and buffer with its name, and the configuration."""
+    whole = hashlib.sha256()
+    config = getattr(model, "config", None)
+    settings: dict[str, JsonValue] = dict(config.to_dict()) if config is not None else {}
+    for name in ("_name_or_path", "transformers_version", "dtype", "torch_dtype"):
+        settings.pop(name, None)
+    own = getattr(model, "generation_config", None)
+    if own is not None:
+        defaults = own.to_dict()
+        settings["generation_config"] = {k: v for k, v in defaults.items() if k != "transformers_version"}
+    whole.update(canonical_json(settings).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        dtype, content = _parameter_bytes(tensor)
+        whole.update(f"{name}\x00{dtype}\x00{tuple(tensor.shape)}\n".encode())
+        whole.update(content)
+    return f"sha256:{whole.hexdigest()}"
+
+
+def _tokenizer_hash(tokenizer: Any) -> str:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        return content_hash([backend.to_str(), tokenizer.bos_token_id, tokenizer.eos_token_id])
+    return content_hash([type(tokenizer).__name__, tokenizer.get_vocab(), tokenizer.bos_token_id])
+
+
+def identify_loaded(model: Any, tokenizer: Any, arguments: LocalArguments) -> ModelIdentity:
+    """Return the identity of a loaded model and tokenizer.
+
+    Raises: UsageError if they are not transformers objects.
+    """
+    if not hasattr(model, "state_dict") or not hasattr(tokenizer, "encode"):
+        raise UsageError(
+            f"got a {type(model).__name__} and a {type(tokenizer).__name__}; expected a transformers model and its "
+            "tokenizer"
+        )
+    tokenizer_length = getattr(tokenizer, "model_max_length", None)
+    if tokenizer_length is not None and int(tokenizer_length) == UNSET_TOKENIZER_LENGTH:
+        tokenizer_length = None
+    max_length = arguments.max_length or length_of_config(model.config) or tokenizer_length or DEFAULT_MAX_LENGTH
+    template = getattr(tokenizer, "chat_template", None)
+    return ModelIdentity(
+        name=os.fspath(arguments.pretrained),
+        kind="hf",
+        content_hash=parameters_digest(model),
+        tokenizer_hash=_tokenizer_hash(tokenizer),
+        template_hash=content_hash(template) if template else None,
+        dtype=str(next(model.parameters()).dtype).removeprefix("torch."),
+        numerics=arguments.numerics,
+        max_length=int(max_length),
+        n_parameters=sum(int(p.numel()) for p in model.parameters()),
+        options=arguments.options,
+    )

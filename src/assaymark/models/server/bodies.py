@@ -1,0 +1,276 @@
+"""Build the request bodies for an OpenAI-compatible server and read its answers.
+
+Bodies have lm-eval's fields and values. The scored part is identified by its tokens: those of the continuation at the
+end of the echoed prompt. Every field of an answer is checked; one that lacks the requested values is a failure, never a
+low score.
+
+Source: lm-evaluation-harness 0.4.13, models/openai_completions.py (_create_payload, parse_logprobs,
+    parse_generations).
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assaymark.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
+from assaymark.models.server.arguments import REASONING, OpenAIArguments
+from assaymark.models.server.failures import HttpFailure
+from assaymark.models.server.key_hiding import NO_KEYS, KeyHider
+from assaymark.models.text.generation_prompts import GenerationInput
+
+__all__ = [
+    "Json", "Prompt", "ScoredPart", "ServerScore", "ServerText", "choice_of", "count_of", "read_score", "read_text",
+    "score_body", "text_body",
+]  # fmt: skip
+
+Json = dict[str, Any]
+Prompt = str | list[list[int]] | list[Json]  # a text, tokens, or messages
+MOST_STOPS = 4  # accepted by chat endpoints and OpenAI; the others are applied here
+LARGEST_COUNT = 2**31 - 1  # a larger number of tokens is not a valid count, and no database column can store it
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPart:
+    """The scored part of a prompt.
+
+    n_prompt, n_scored: tokens of the whole prompt and of its scored end; None if only the server tokenises the text.
+    text: the scored end. are_sent: tokens were sent, so the server must return the same ones.
+    """
+
+    text: str
+    n_prompt: int | None = None
+    n_scored: int | None = None
+    are_sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerScore:
+    """The log-probability of a scored part. Units: nats; token counts are the server's."""
+
+    total_nats: float
+    is_greedy: bool
+    n_context: int
+    n_scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerText:
+    """A generated text as the server returned it; counts are 0 if it states none."""
+
+    text: str
+    reasoning: str | None
+    tool_calls: str | None  # JSON
+    finish_reason: str | None
+    n_context: int
+    n_tokens: int
+
+
+def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
+    """Return the request for the log-probabilities of a prompt's own tokens, with the minimum of one new token."""
+    return {
+        "model": arguments.model,
+        "prompt": prompt,
+        "temperature": 0,
+        "max_tokens": 1,
+        "logprobs": 1,
+        "seed": arguments.seed,
+        "echo": True,
+    }
+
+
+def text_body(
+    arguments: OpenAIArguments, prompt: Prompt, prepared: GenerationInput, repeat: int, tools: str | None = None
+) -> dict[str, Any]:
+    """Return the request for a generated text. Each repeat has its own seed; the first one's is lm-eval's.
+
+    `tools` is the JSON of the functions that the model may call. Stop texts are not sent if reasoning comes first: they
+    end an answer, not the reasoning.
+    """
+    settings = prepared.settings
+    provider = arguments.provider
+    is_own_chat = arguments.is_chat and provider.takes_new_limit
+    stops = list(prepared.stops) if arguments.think_end_token is None else []
+    if not provider.takes_blank_stops:
+        stops = [stop for stop in stops if stop.strip()]  # all are applied to the text here as well
+    body: dict[str, Any] = {
+        **dict(settings.extra),
+        "model": arguments.model,
+        "messages" if arguments.is_chat else "prompt": prompt,
+        "max_completion_tokens" if is_own_chat else "max_tokens": prepared.max_tokens,
+        "temperature": settings.temperature,
+    }
+    if provider.takes_seed:
+        body["seed"] = (settings.seed or arguments.seed) + repeat
+    if tools is not None:
+        body["tools"] = json.loads(tools)
+    if stops:
+        body["stop"] = stops[:MOST_STOPS] if arguments.is_chat or arguments.is_openai else stops
+    if is_own_chat and REASONING.match(arguments.model):
+        body = {name: value for name, value in body.items() if name not in ("stop", "temperature")}
+    drawn = {"top_p": settings.top_p, "top_k": settings.top_k, "min_p": settings.min_p}
+    return body | {name: value for name, value in drawn.items() if value is not None}
+
+
+def read_score(found: Any, part: ScoredPart) -> ServerScore:
+    """Return the score of a part.
+
+    Raises: HttpFailure if the answer does not contain it.
+    """
+    logprobs = choice_of(found).get("logprobs")
+    if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
+        raise _without_logprobs("the answer contains no log-probabilities of the prompt")
+    nats = logprobs["token_logprobs"]
+    n_prompt = part.n_prompt if part.are_sent else _n_listed(found, len(nats))
+    if n_prompt is None or len(nats) < n_prompt or n_prompt < 1:
+        raise _without_logprobs(f"the answer has log-probabilities of {len(nats)} tokens, the prompt has {n_prompt}")
+    if part.are_sent and len(nats) > n_prompt + 1:
+        raise HttpFailure(
+            MalformedAnswer,
+            f"{n_prompt} tokens were sent and {len(nats) - 1} were returned: the server adds its own tokens; send "
+            "texts with tokenized_requests=False",
+        )
+    first = _first_scored(logprobs, n_prompt, part)
+    return ServerScore(
+        total_nats=_sum(nats[first:n_prompt]),
+        is_greedy=_is_greedy(nats[first:n_prompt], logprobs.get("top_logprobs"), slice(first, n_prompt)),
+        n_context=first,
+        n_scored=n_prompt - first,
+    )
+
+
+def _n_listed(found: Mapping[str, Any], n_nats: int) -> int:
+    """Return how many of the listed tokens belong to the prompt: those before the generated one.
+
+    llama.cpp's server counts a BOS token in `usage` that it does not list.
+    """
+    n_prompt = count_of(found, "prompt_tokens") or n_nats - 1
+    n_generated = count_of(found, "completion_tokens")
+    return min(n_prompt, n_nats - n_generated) if n_generated else n_prompt
+
+
+def _first_scored(logprobs: Mapping[str, Any], n_prompt: int, part: ScoredPart) -> int:
+    """Return the position of the first scored token: by count if tokens agree, else by the texts of the last ones.
+
+    Raises: HttpFailure if one token contains the end of the context and the beginning of the continuation.
+    """
+    if part.n_scored is not None and part.n_prompt == n_prompt:
+        return n_prompt - part.n_scored
+    texts = logprobs.get("tokens")
+    if not isinstance(texts, Sequence) or len(texts) < n_prompt:
+        raise _without_logprobs("the answer lacks the texts of the prompt's tokens")
+    left = part.text
+    for position in range(n_prompt - 1, -1, -1):
+        text = str(texts[position])
+        if not text or not left.endswith(text):
+            break
+        left = left.removesuffix(text)
+        if not left:
+            return position
+    raise HttpFailure(
+        MalformedAnswer,
+        f"the server splits the prompt into {n_prompt} tokens, none of which begins where the choice {part.text!r} "
+        "does; set the model's tokenizer with tokenizer=<folder or Hub id>",
+    )
+
+
+def _sum(nats: Sequence[Any]) -> float:
+    """Return the sum of log-probabilities. Raises: HttpFailure if one is missing."""
+    if any(not isinstance(each, int | float) for each in nats):
+        raise HttpFailure(
+            MalformedAnswer,
+            "a scored token has no log-probability since no token precedes it; use a tokenizer that has a BOS token",
+        )
+    total = math.fsum(nats)
+    if not math.isfinite(total):
+        raise HttpFailure(NonFiniteLogits, f"the log-probabilities contain {total}")
+    return total
+
+
+def _is_greedy(nats: Sequence[float], tops: Any, scored: slice) -> bool:
+    """Return whether each scored token is as probable as the most probable one. Raises: HttpFailure."""
+    if not isinstance(tops, list) or len(tops) < scored.stop:
+        raise _without_logprobs("the answer lacks the most probable tokens (top_logprobs)")
+    best = tops[scored]
+    if not all(isinstance(each, Mapping) and each for each in best):
+        raise HttpFailure(MalformedAnswer, "a scored token lacks the most probable alternative (top_logprobs)")
+    return all(token == max(top.values()) for token, top in zip(nats, best, strict=True))
+
+
+def _without_logprobs(what: str) -> HttpFailure:
+    remedy = "choices need a server that supports echo together with logprobs, such as vLLM's /v1/completions"
+    return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
+
+
+def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
+    """Return the generated text in an answer; `keys` are removed from texts that are joined from parts.
+
+    Raises: HttpFailure if there is none, or the server withheld it.
+    """
+    choice = choice_of(found)
+    message = choice.get("message") if is_chat else choice
+    if not isinstance(message, Mapping):
+        raise HttpFailure(MalformedAnswer, "the answer contains no message")
+    finish = choice.get("finish_reason")
+    if finish == "content_filter":
+        raise HttpFailure(AnswerWithheld, "the server withheld the answer (finish_reason content_filter)")
+    content = message.get("content") if is_chat else message.get("text")
+    content = message.get("refusal") if content is None else content  # a refusal replaces the answer
+    calls = message.get("tool_calls") or _older_call(message)
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or None
+    if content is None and calls is None and reasoning is None and finish != "length":
+        raise HttpFailure(MalformedAnswer, "the answer contains no text")
+    return ServerText(
+        text=_text(content, keys),
+        reasoning=None if reasoning is None else _text(reasoning, keys),
+        tool_calls=None if calls is None else json.dumps(calls),
+        finish_reason=None if finish is None else str(finish),
+        n_context=count_of(found, "prompt_tokens"),
+        n_tokens=_n_generated(found),
+    )
+
+
+def _n_generated(found: Mapping[str, Any]) -> int:
+    """Return the generated tokens; Gemini counts its reasoning, which is billed, in the total only."""
+    n_total, n_context = count_of(found, "total_tokens"), count_of(found, "prompt_tokens")
+    return max(count_of(found, "completion_tokens"), n_total - n_context if n_context else 0)
+
+
+def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
+    """Return `function_call`, which `tool_calls` replaced, in the newer form; None where there is none."""
+    call = message.get("function_call")
+    return [{"type": "function", "function": call}] if isinstance(call, Mapping) else None
+
+
+def _text(content: Any, keys: KeyHider) -> str:
+    """Return a content as text; the text parts of a list are joined, which may complete a key.
+
+    Raises: HttpFailure for any other content: what is no text is not scored as one.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [None]
+    texts = [part.get("text") or "" if isinstance(part, Mapping) else None for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise HttpFailure(MalformedAnswer, f"the answer's content is {content!r:.80}; expected a text")
+    return keys.text("".join(map(str, texts)))
+
+
+def choice_of(found: Any) -> Mapping[str, Any]:
+    """Return the single choice of an answer. Raises: HttpFailure."""
+    choices = found.get("choices") if isinstance(found, Mapping) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+        error = found.get("error") if isinstance(found, Mapping) else None
+        said = f": {str(error)[:200]}" if error else ""
+        raise HttpFailure(MalformedAnswer, f"the answer contains no choices{said}")
+    return choices[0]
+
+
+def count_of(found: Mapping[str, Any], name: str) -> int:
+    """Return a count from the answer's `usage`, 0 if it is missing or invalid."""
+    usage = found.get("usage")
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
+        return value
+    return 0

@@ -1,0 +1,148 @@
+"""Classify the failures of requests to a server.
+
+Two questions decide: did the server accept the request (then an attempt is spent; otherwise only time passes), and
+could a retry succeed (otherwise the request fails, or the whole run ends with one error).
+
+| what happened | error | an attempt is spent | retried |
+|---|---|---|---|
+| no connection | Unreachable | no | yes |
+| 429; 503 with Retry-After; 529 | RateLimited, ServerFailed | no | yes |
+| connection broken; timeout | ConnectionLost, TimedOut | yes | yes |
+| 408, 409, 425, 5xx; malformed answer | ServerFailed, MalformedAnswer | yes | yes |
+| 400, 403, 413, 422 and other 4xx | RequestRefused, PromptTooLong | yes | no |
+| 400 by a content filter | AnswerWithheld | yes | no |
+| 401, 402, 404, 405, 3xx, quota used up, key not valid | ModelUnavailable | yes | no: the run ends |
+
+If no request has succeeded yet, a failure may show more: a first 403, or a first answer without the requested values,
+also ends the run (`shows_all`).
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from assaymark.errors import (
+    AnswerWithheld,
+    ConnectionLost,
+    ModelError,
+    ModelUnavailable,
+    PromptTooLong,
+    RateLimited,
+    RequestRefused,
+    Retryable,
+    ServerFailed,
+    TimedOut,
+    Unreachable,
+)
+from assaymark.models.server.key_hiding import NO_KEYS, KeyHider
+
+__all__ = ["LONGEST_QUOTE", "HttpFailure", "failure_of_answer", "failure_of_transport"]
+
+LONGEST_QUOTE = 300  # characters of a server's message
+ENDS_ALL = frozenset({401, 402, 404, 405})
+RETRYABLE_STATUS = frozenset({408, 409, 425})
+TOO_LONG = ("context_length_exceeded", "maximum context length", "maximum input length", "prompt is too long")
+NO_MONEY = ("insufficient_quota", "billing")
+FOR_NOW = "RESOURCE_EXHAUSTED"  # Gemini's limits per minute; its message names billing too
+NO_KEY = ("API_KEY_INVALID", "API key not valid")  # Gemini's, with status 400
+FILTERED = ("content_filter", "content management policy")  # Azure's, with status 400
+OVERLOADED = 529  # Anthropic's
+RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')  # Gemini's, in the body
+
+
+@dataclass(eq=False)
+class HttpFailure(Exception):
+    """One attempt that failed. Units: retry_after_s, the wait that the server requires."""
+
+    error: type[ModelError]
+    message: str
+    was_accepted: bool = True  # the server accepted the request: an attempt is spent
+    retry_after_s: float | None = None
+    shows_all: bool = False  # as a server's first response, it shows that no request can succeed
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether the same request may succeed later."""
+        return issubclass(self.error, Retryable)
+
+    @property
+    def is_overload(self) -> bool:
+        """Whether fewer concurrent requests are needed."""
+        return self.error is RateLimited or (not self.was_accepted and self.error is ServerFailed)
+
+
+def failure_of_transport(
+    error: httpx.TransportError | TimeoutError, timeout_s: float, keys: KeyHider = NO_KEYS
+) -> HttpFailure:
+    """Return the failure of a request without any response."""
+    reason = keys.text(str(error)).strip() or type(error).__name__
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return HttpFailure(Unreachable, f"no connection to the server ({reason})", was_accepted=False)
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        return HttpFailure(TimedOut, f"no answer within {timeout_s:g} s; allow more with timeout=")
+    return HttpFailure(ConnectionLost, f"the connection broke before the answer ended ({reason[:LONGEST_QUOTE]})")
+
+
+def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: KeyHider = NO_KEYS) -> HttpFailure:
+    """Return the failure of a request that got an error response."""
+    said = f"{status} {httpx.codes.get_reason_phrase(status)}".strip() + _quoted(body, keys)
+    wait = _retry_after(headers)
+    if wait is None and (delay := RETRY_DELAY.search(body)):
+        wait = float(delay[1]) if delay[1].count(".") < 2 else None
+    if wait:
+        said += f" (Retry-After: {wait:.0f} s)"
+    if status == 429 and (FOR_NOW in body or not any(word in body for word in NO_MONEY)):
+        return HttpFailure(RateLimited, said, was_accepted=False, retry_after_s=wait)
+    if status in ENDS_ALL or status < 400 or status == 429 or any(word in body for word in NO_KEY):
+        return HttpFailure(ModelUnavailable, said)
+    is_full = status == OVERLOADED or (status == 503 and wait is not None)
+    if status >= 500 or status in RETRYABLE_STATUS:
+        return HttpFailure(ServerFailed, said, was_accepted=not is_full, retry_after_s=wait)
+    if status == 400 and any(word in body for word in FILTERED):
+        return HttpFailure(AnswerWithheld, said)
+    is_too_long = any(word in body.lower() for word in TOO_LONG)
+    return HttpFailure(PromptTooLong if is_too_long else RequestRefused, said, shows_all=status == 403)
+
+
+def _quoted(body: str, keys: KeyHider) -> str:
+    """Return the server's message, shortened: the text of an error object, else the beginning of the body."""
+    try:
+        found = _words_in(keys.value(json.loads(body)))
+    except (ValueError, RecursionError):  # not JSON, or nested too deeply
+        found = keys.text(body)
+    text = " ".join(str(found).split())
+    return f": {text[:LONGEST_QUOTE]}" if text else ""
+
+
+def _words_in(found: Any) -> Any:
+    """Return the message in an error of OpenAI's, FastAPI's or another format; the whole value if there is none."""
+    for name in ("error", "message", "detail", "msg"):
+        if isinstance(found, dict) and found.get(name):
+            return _words_in(found[name])
+    if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
+        return "; ".join(str(_words_in(each)) for each in found)
+    return found
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the wait that the server requires, in seconds, given as a number or a date."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,385 @@
+"""A model behind an OpenAI-compatible server: vLLM, llama.cpp, SGLang, OpenAI and many others.
+
+Prompts are prepared as for a local model, sent by `http_calls`, and answers are read by `bodies`. Nothing is sent
+before `check` or `answer`: a plan is made without the server. A failed request is stored as failed and sent again when
+the run is repeated; a failure that shows that no request can succeed ends the run with one error.
+
+A server does not identify its weights, so outputs are cached for this run only, unless the user names the weights
+(`weights=`).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar, cast
+
+from assaymark.errors import ModelUnavailable, RequestRefused, ServerFailed, UsageError
+from assaymark.models.checkpoint import files
+from assaymark.models.checkpoint.identity import template_text
+from assaymark.models.local.generation import failure_of, first_text_query, pieces_of, sort_out
+from assaymark.models.model import OutputCache
+from assaymark.models.progress import AnswerTally, ProgressObserver
+from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments
+from assaymark.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
+from assaymark.models.server.connection import server_of
+from assaymark.models.server.failures import HttpFailure
+from assaymark.models.server.first_token import (
+    FirstTokenTally,
+    first_token_call,
+    questions_of,
+)
+from assaymark.models.server.http_calls import Answered, Call, HttpCaller, Server
+from assaymark.models.server.outputs import Generated, failure_in, generated_outputs
+from assaymark.models.server.pace import RetryRules
+from assaymark.models.server.probe import find_server
+from assaymark.models.server.prompts import PromptMaker
+from assaymark.models.server.streaming import stream_text
+from assaymark.models.text.generation_prompts import GenerationInput
+from assaymark.models.text.render import ChatRenderer
+from assaymark.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
+from assaymark.models.text.stops import until_stop
+from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
+from assaymark.models.text.tokenizer_facts import tokenizer_facts
+from assaymark.models.text.tokens import Encoder
+from assaymark.records import (
+    GenerateQuery,
+    JsonValue,
+    Message,
+    ModelIdentity,
+    Output,
+    QueryKind,
+    Request,
+    WorkEstimate,
+    content_hash,
+)
+
+__all__ = ["OpenAIModel"]
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class OpenAIModel:
+    """A model run by a server."""
+
+    def __init__(self, arguments: OpenAIArguments, rules: RetryRules | None = None) -> None:
+        self.arguments = arguments
+        self._rules = rules or RetryRules(arguments.max_retries, arguments.retry_budget)
+        self._is_checked = False
+        self._notes: list[str] = []
+        self._takes_tokens = False  # known after the first request
+        self._first_tokens = FirstTokenTally()
+
+    # ----------------------------------------------------------------------------------- what the model is
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Which model this is: its name and server, or the user's name for the weights. Sends nothing.
+
+        Raises: ModelUnavailable if the tokenizer cannot be found.
+        """
+        arguments, folder = self.arguments, self._tokenizer_folder
+        vouched = None if arguments.weights is None else content_hash({"vouched for by the user": arguments.weights})
+        template = template_text(folder) if folder else None
+        digests = files.Digests()
+        parts = {path.name: digests.of(path) for path in files.matching(folder, files.TOKENIZER)} if folder else {}
+        digests.save()
+        return ModelIdentity(
+            name=arguments.model,
+            kind=arguments.kind,
+            content_hash=vouched,
+            tokenizer_hash=files.combined_digest(parts),
+            template_hash=files.combined_digest({"template": template}) if template else None,
+            dtype="unknown",  # a server does not report it
+            numerics="numerics unknown",
+            max_length=None if arguments.tokenizer is None else arguments.max_length,
+            options=(("model", arguments.model), *arguments.options),
+        )
+
+    @property
+    def answers(self) -> frozenset[QueryKind]:
+        """The kinds of query supported: whole texts need a tokenizer here, the choices of a chat `top_logprobs`."""
+        arguments = self.arguments
+        if arguments.top_logprobs is not None:
+            return frozenset({QueryKind.GENERATE, QueryKind.LOGLIKELIHOOD})
+        if arguments.is_chat or (arguments.is_openai and arguments.model not in MODELS_WITH_PROMPT_LOGPROBS):
+            return frozenset({QueryKind.GENERATE})
+        return frozenset(QueryKind) if arguments.tokenizer else frozenset({QueryKind.GENERATE, QueryKind.LOGLIKELIHOOD})
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether chats are sent as messages."""
+        return self.arguments.is_chat
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether images are sent, as parts of messages."""
+        return self.arguments.is_chat
+
+    @cached_property
+    def _tokenizer_folder(self) -> Any:
+        arguments = self.arguments
+        if arguments.tokenizer is None:
+            return None
+        try:
+            return files.folder_of(arguments.tokenizer, arguments.revision, weights=False)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(
+                f"no tokenizer for {arguments.model}: {error}; set one with tokenizer=<folder or Hub id>, or send "
+                "texts with tokenizer_backend=none"
+            ) from error
+
+    @cached_property
+    def _encoder(self) -> Encoder | None:
+        arguments = self.arguments
+        if self._tokenizer_folder is None:
+            return None
+        tokenizer = load_tokenizer(
+            TokenizerSource(
+                self._tokenizer_folder, arguments.use_fast_tokenizer, trust_remote_code=arguments.trust_remote_code
+            )
+        )
+        return Encoder(tokenizer, add_bos_token=arguments.add_bos_token, prefix_token_id=arguments.prefix_token_id)
+
+    @cached_property
+    def _prompts(self) -> PromptMaker:
+        fingerprint = fingerprint_of(self.identity)
+        if fingerprint is not None:
+            fingerprint += content_hash([list(self.arguments.options), self.identity.tokenizer_hash]).encode()
+        return PromptMaker(self.arguments, self._encoder, fingerprint)
+
+    @cached_property
+    def _renderer(self) -> ChatRenderer:
+        if self._encoder is None:
+            raise UsageError(
+                "a chat template needs a tokenizer here: set one with tokenizer=<folder or Hub id>, or let the "
+                "server apply its own with --model local-chat-completions"
+            )
+        return ChatRenderer(self._encoder.tokenizer, {}, self.arguments.chat_template)
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
+        """Return `messages` as one text under the tokenizer's chat template; see `Model.render`.
+
+        Raises: UsageError if there is none.
+        """
+        return self._renderer.render(messages, continue_final=continue_final, tools=tools)
+
+    # ----------------------------------------------------------------------------------------- the server
+
+    @cached_property
+    def _server(self) -> Server:
+        return server_of(self.arguments)
+
+    @cached_property
+    def _caller(self) -> HttpCaller:
+        return HttpCaller(self._server, self.arguments.num_concurrent, self._rules)
+
+    def check(self) -> None:
+        """Check whether the server responds and accepts the key; restores full patience for a new run.
+
+        Raises: ModelUnavailable.
+        """
+        self._caller.reset()
+        known = self.listed()
+        if known and self.arguments.model not in known:
+            self._notes = [f"the server lists {', '.join(known[:5])}, not {self.arguments.model}"]
+        self._is_checked = True
+
+    def listed(self) -> tuple[str, ...]:
+        """Return the models that the server lists; empty if it has no list. Raises: ModelUnavailable."""
+        return find_server(self._server, self.arguments.server) if self.arguments.provider.lists_models else ()
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    def answer(
+        self,
+        requests: Sequence[Request],
+        *,
+        cache: OutputCache | None = None,
+        observe: ProgressObserver | None = None,
+    ) -> Iterator[Output]:
+        """Yield one output per query and repeat, each as soon as it is known; see `Model.answer`."""
+        if not self._is_checked:
+            self.check()
+        tally = AnswerTally(sum(request.n_outputs for request in requests), observe, self._caller.note)
+        try:
+            for output in self._outputs(requests, cache, tally):
+                tally.done(output)
+                yield output
+        except ModelUnavailable as error:
+            raise ModelUnavailable(self._explained(str(error))) from None
+
+    def _explained(self, message: str) -> str:
+        arguments = self.arguments
+        notes = f" ({'; '.join(self._notes)})" if self._notes else ""
+        return (
+            f"{arguments.base_url} cannot answer for model '{arguments.model}': {message}{notes}; check model, "
+            "base_url and OPENAI_API_KEY"
+        )
+
+    def _outputs(self, requests: Sequence[Request], cache: OutputCache | None, tally: AnswerTally) -> Iterator[Output]:
+        pending = Pending()
+        scored = [r for r in requests if any(not isinstance(query, GenerateQuery) for query in r.queries)]
+        if self.arguments.top_logprobs is not None and scored:
+            yield from self._by_first_token(scored, tally)
+            scored = []
+        for piece in chunks_of(scored):
+            unknown: list[PreparedQuery] = []
+            yield from known_outputs(self._prompts.reader.read(piece), cache, unknown)
+            ready, spans = pending.add(unknown)
+            yield from map(pending.answer, ready)
+            for answered in self._send(spans, self._score_call, tally) if spans else ():
+                yield from self._scored(answered, pending)
+        for piece in pieces_of(requests):
+            work = sort_out(self._prompts.texts(piece), cache)
+            yield from work.known
+            wanted = work.wanted.values()
+            for generated in self._send(wanted, self._text_call, tally) if wanted else ():
+                yield from self._generated(generated)
+
+    def _by_first_token(self, requests: Sequence[Request], tally: AnswerTally) -> Iterator[Output]:
+        """Yield the outputs of letter choices: one request for all choices of a context."""
+        questions = questions_of(requests, is_chat=self.arguments.is_chat)
+        call_of = partial(first_token_call, self._prompts)
+        for answered in self._caller.send(map(call_of, questions), tally.report):
+            if answered.value is None:
+                yield from answered.about.failures(failure_in(answered))
+            else:
+                yield from self._first_tokens.outputs(answered.about, answered.value)
+
+    def _send(
+        self, work: Iterable[T], call_of: Callable[[T], Call[T, V]], tally: AnswerTally
+    ) -> Iterator[Answered[T, V]]:
+        """Yield the outcome of each piece of work; the very first shows whether the server accepts tokens."""
+        left = iter(work)
+        if self._prompts.sends_tokens and not self._takes_tokens:
+            for first in left:
+                yield self._first(first, call_of, tally)
+                break
+        yield from self._caller.send(map(call_of, left), tally.report)
+
+    def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
+        """Return the outcome of the first request: as tokens, or as text if the server only accepts that.
+
+        Whether a server accepts tokens is decided by trying, not by its error messages, which differ. After a 500,
+        which may have had another cause, tokens are tried again once a text was accepted.
+        """
+        (answered,) = self._caller.send([call_of(work)], tally.report)
+        self._takes_tokens = answered.failure is None
+        if answered.failure is None or answered.failure.error not in (RequestRefused, ServerFailed):
+            return answered
+        by_tokens, by_texts = self._prompts, replace(self._prompts, sends_texts=True)
+        self._prompts = by_texts
+        (as_text,) = self._caller.send([call_of(work)], tally.report)
+        self._prompts = by_tokens
+        if as_text.failure is not None:
+            return answered
+        if answered.failure.error is ServerFailed:
+            (again,) = self._caller.send([call_of(work)], tally.report)
+            self._takes_tokens = again.failure is None
+            if again.failure is None:
+                return again
+        self._prompts = by_texts
+        note = f"the server accepts texts only ({answered.failure.message}); prompts are sent as texts, not as tokens"
+        self._notes.append(note)
+        logger.warning(note)
+        return as_text
+
+    def _score_call(self, span: Span) -> Call[Span, ServerScore]:
+        prompt, part = self._prompts.scored(span)
+        return Call(span, score_body(self.arguments, prompt), partial(read_score, part=part))
+
+    def _scored(self, answered: Answered[Span, ServerScore], pending: Pending) -> Iterator[Output]:
+        """Yield the outputs that an answer completes, or that fail with it."""
+        if answered.value is None:
+            failure = failure_in(answered)
+            yield from (a.failure(failure.message, failure.error.__name__) for a in pending.failed(answered.about))
+            return
+        score = answered.value
+        for prepared in pending.scored(answered.about, score.total_nats, score.is_greedy):
+            if self._encoder is None:  # so far these were counts of characters
+                prepared.n_context_tokens, prepared.n_tokens = score.n_context, score.n_scored
+            yield pending.answer(prepared)
+
+    def _text_call(self, waiting: Generated) -> Call[Generated, ServerText]:
+        prepared, repeat = waiting[0]
+        tools = self._prompts.tools_of(prepared)
+        body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat, tools)
+        return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
+
+    def _generated(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:
+        """Yield the outputs of all queries that waited for one text."""
+        return generated_outputs(answered, self.arguments.think_end_token)
+
+    def stream(self, request: Request) -> Iterator[str]:
+        """Yield pieces of the text generated for the request's first generate query, as the server sends them.
+
+        Raises: UsageError if it has none; a ModelError if the request fails, also in the middle of the text.
+        """
+        query = first_text_query(request)
+        once = replace(request, queries=(replace(query, settings=replace(query.settings, repeats=1)),))
+        (prepared,) = self._prompts.texts([once])
+        if prepared.error is not None:
+            raise failure_of(prepared.failure(0))
+        body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, 0)
+        given = stream_text(self._server, body, self._caller.patience, is_chat=self.arguments.is_chat)
+        try:
+            yield from until_stop(given, prepared.stops, self.arguments.think_end_token)
+        except HttpFailure as failure:
+            raise failure.error(failure.message) from None
+
+    # ------------------------------------------------------------------------------------ inspecting the work
+
+    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
+        """Return the work that answering would take, without the server; tokens are None if only the server knows."""
+        if self.arguments.top_logprobs is not None:
+            questions_of(requests, is_chat=self.arguments.is_chat)  # raises
+        queries, texts = self._prompts.reader.read(requests), self._prompts.texts(requests)
+        n_queries = len(queries) + sum(text.settings.repeats for text in texts)
+        every: list[PreparedQuery | GenerationInput] = [*queries, *texts]
+        too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
+        counts = [self._prompts.n_tokens(text) for text in texts]
+        if self._encoder is None or None in counts:
+            return WorkEstimate(len(requests), n_queries, None, None, too_long=tuple(too_long))
+        spans = [span for prepared in queries for span in prepared.spans]
+        n_read = sum(_length(span) for span in spans)
+        n_sent = sum(_length(span) for span in {span.key: span for span in spans}.values())
+        n_texts = sum(
+            (cast("int", count) + text.max_tokens) * text.settings.repeats
+            for text, count in zip(texts, counts, strict=True)
+        )
+        return WorkEstimate(len(requests), n_queries, n_read + n_texts, n_sent + n_texts, too_long=tuple(too_long))
+
+    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
+        """Return the texts of the tokens of context + continuation and the first scored one; None without tokenizer."""
+        return None if self._encoder is None else self._encoder.token_texts(context, continuation)
+
+    def describe(self) -> Mapping[str, JsonValue]:
+        """Return what is recorded with an attempt: the server's URL, concurrency, retries."""
+        facts: dict[str, JsonValue] = {"base_url": self.arguments.base_url, "device": "server"}
+        if "_caller" in self.__dict__:
+            pace, patience = self._caller.pace, self._caller.patience
+            facts |= {
+                "num_concurrent": pace.ceiling,
+                "lowest_concurrency": pace.lowest,
+                "n_sent": self._caller.n_sent,
+                "tried_again": dict(patience.retried),
+                "given_up": patience.given_up,
+                "responses_with_key": self._caller.n_with_key,  # which was replaced by (key)
+            }
+        if self.arguments.top_logprobs is not None:
+            facts["first_token"] = self._first_tokens.facts(self.arguments.top_logprobs)
+        if "_prompts" in self.__dict__ and self._prompts.sends_texts:
+            facts["tokenized_requests"] = False
+        if self.__dict__.get("_encoder") is not None:
+            facts |= tokenizer_facts(self.__dict__["_encoder"].tokenizer, self.arguments.chat_template)
+        return {**facts, **({"notes": list(self._notes)} if self._notes else {})}
+
+    def close(self) -> None:
+        """Free nothing: connections are closed at the end of each `answer`."""
+
+
+def _length(span: Span) -> int:
+    return int(span.context.size + span.scored.size)

@@ -1,0 +1,162 @@
+"""Render chats as text with the model's own template, exactly as lm-evaluation-harness does.
+
+One rule of lm-eval is applied with a warning: if a template refuses a system message, that message is left out.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from assaymark.errors import UsageError
+from assaymark.limits.templates import TemplateTooLarge, line_of
+from assaymark.models.text.chat_messages import message_json
+from assaymark.models.text.chat_templates import within_limits
+from assaymark.records import ImagePart, JsonValue, Message, TextPart
+
+logger = logging.getLogger(__name__)
+
+
+class ChatRenderer:
+    """A tokenizer's chat template with its variables; each distinct chat is rendered once."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        variables: Mapping[str, JsonValue],
+        template: str | None = None,
+        *,
+        as_parts: bool = False,
+    ) -> None:
+        self._as_parts = as_parts  # as templates of models of images and text expect messages
+        self._tokenizer = tokenizer
+        self._variables = dict(variables)
+        self._template = template
+        self._shows_tools = False  # known after the first chat with tools
+        self._shows_calls = False  # known after the first chat with an earlier call
+        self.notes: list[str] = []
+        self._remember = lru_cache(maxsize=8192)(self._render)
+
+    def render(self, messages: Sequence[Message], *, continue_final: bool, tools: str | None = None) -> str:
+        """Return the chat as one text; with `continue_final` the last message is left open.
+
+        Raises: UsageError if there is no template, it refuses the chat or ignores the tools, or a message contains an
+            image.
+        Source: lm-evaluation-harness 0.4.13, models/huggingface.py apply_chat_template.
+        """
+        return self._remember(tuple(messages), continue_final, tools)
+
+    def _render(self, messages: tuple[Message, ...], continue_final: bool, tools: str | None) -> str:
+        from jinja2 import TemplateError, TemplateSyntaxError
+
+        if not self._as_parts and any(message.images for message in messages):
+            raise UsageError("a message contains an image, and this model takes text only; use --model hf-multimodal")
+        chat = [
+            message_json(each, _parts(each) if self._as_parts else each.text, for_template=True) for each in messages
+        ]
+        declared = None if tools is None else json.loads(tools)
+        try:
+            if declared is not None:
+                self._check_tools(chat, declared)
+            self._check_calls(chat, declared)
+            return self._apply(chat, continue_final, declared)
+        except TemplateSyntaxError as error:
+            raise self._unfit("does not compile", error) from error
+        except TemplateError as error:
+            without = [each for each in chat if each["role"] != "system"]
+            if len(without) == len(chat):
+                raise self._unfit("refuses this chat", error) from error
+            self._note_once(f"the chat template refuses a system message ({error}); it is omitted from every prompt")
+            try:
+                return self._apply(without, continue_final, declared)
+            except TemplateError as second:
+                raise self._unfit("refuses this chat", second) from second
+
+    def _unfit(self, what: str, error: Exception) -> UsageError:
+        """Return the error for an unusable template, with its origin and line."""
+        line = line_of(error)
+        origin = f"the chat template of {self._tokenizer.name_or_path or 'this model'}"
+        return UsageError(f"{origin}{'' if line is None else f', line {line},'} {what}: {error}")
+
+    def _check_tools(self, chat: list[dict[str, Any]], tools: list[Any]) -> None:
+        """Raise UsageError if the template ignores tools, which the first chat with tools shows."""
+        if self._shows_tools:
+            return
+        if self._apply(chat, False, tools) == self._apply(chat, False):
+            raise UsageError(
+                f"the chat template of {self._tokenizer.name_or_path or 'this model'} ignores tools; use a model whose "
+                "template takes them, or a task that names them in its prompt (tools_in: prompt, such as bfcl_prompted)"
+            )
+        self._shows_tools = True
+
+    def _check_calls(self, chat: list[dict[str, Any]], tools: list[Any] | None) -> None:
+        """Raise UsageError if the template ignores earlier calls, which the first chat with one shows."""
+        if self._shows_calls or not any("tool_calls" in each for each in chat):
+            return
+        without = [{key: value for key, value in each.items() if key != "tool_calls"} for each in chat]
+        if self._apply(chat, False, tools) == self._apply(without, False, tools):
+            raise UsageError(
+                f"the chat template of {self._tokenizer.name_or_path or 'this model'} ignores `tool_calls` of earlier "
+                "messages; use a model whose template takes them"
+            )
+        self._shows_calls = True
+
+    def _apply(self, chat: list[dict[str, Any]], continue_final: bool, tools: list[Any] | None = None) -> str:
+        """Return a chat as one text.
+
+        Raises: UsageError; jinja2.TemplateError if the template refuses the chat.
+        """
+        from jinja2 import TemplateError
+
+        if getattr(self._tokenizer, "chat_template", None) is None:
+            raise UsageError(
+                f"the tokenizer of {self._tokenizer.name_or_path or 'this model'} has no chat template; "
+                "use a tokenizer that has one with tokenizer=, or omit --apply_chat_template and conversations"
+            )
+        self._check_name()
+        given: dict[str, Any] = {"chat_template": self._template} if self._template is not None else {}
+        given |= {"tools": tools} if tools is not None else {}
+        try:
+            with within_limits(self._tokenizer.get_chat_template(**given)):
+                text = self._tokenizer.apply_chat_template(
+                    chat,
+                    tokenize=False,
+                    add_generation_prompt=not continue_final,
+                    continue_final_message=continue_final,
+                    **given,
+                    **self._variables,
+                )
+        except TemplateError:
+            raise
+        except (TemplateTooLarge, MemoryError, RecursionError, SyntaxError) as error:
+            raise self._unfit("exceeds a limit", error) from error
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise self._unfit("cannot be rendered", error) from error
+        return str(text)
+
+    def _check_name(self) -> None:
+        """Raise UsageError for an unknown template name; a tokenizer's only template has no name."""
+        templates = self._tokenizer.chat_template
+        if self._template is None:
+            return
+        if not isinstance(templates, Mapping):
+            self._note_once(f"the tokenizer has one chat template without a name; it is used for '{self._template}'")
+            self._template = None
+        elif self._template not in templates:
+            known = ", ".join(sorted(templates))
+            raise UsageError(f"chat template '{self._template}' is unknown; this tokenizer has: {known}")
+
+    def _note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+            logger.warning(note)
+
+
+def _parts(message: Message) -> list[dict[str, str]]:
+    """Return a message's content as transformers' processors define it: texts and images in order."""
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, TextPart) else {"type": "image"}
+        for part in message.parts
+        if isinstance(part, TextPart | ImagePart)
+    ]

@@ -1,0 +1,121 @@
+"""Load a model's tokenizer from its source.
+
+A source is small and complete, so that another process can load the same tokenizer from it. It is a folder, or one
+file: a tokenizer.json, or a `tokenizer.model` of SentencePiece, which trainers put beside their checkpoints.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import MissingExtra, ModelUnavailable
+
+__all__ = ["TokenizerSource", "load_tokenizer"]
+
+# Texts that a tokenizer built from a SentencePiece model must encode as SentencePiece itself does.
+PROBES = ("Question: what is it? Answer:", "  two  spaces,\n\ta tab - naïve café 東京 😀", "x = 3.14; print(x**2)")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSource:
+    """A tokenizer's folder or file, and the options that decide how it encodes text."""
+
+    folder: Path
+    use_fast: bool = True
+    add_bos_token: bool | None = None
+    trust_remote_code: bool = False
+    gguf_file: str | None = None
+
+
+def load_tokenizer(source: TokenizerSource) -> Any:
+    """Return the transformers tokenizer.
+
+    Raises: ModelUnavailable if it cannot be loaded; MissingExtra without transformers.
+    """
+    try:
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    except ImportError:
+        raise MissingExtra("a local model", "hf") from None
+    options: dict[str, Any] = {"use_fast": source.use_fast}
+    if source.add_bos_token is not None:
+        options["add_bos_token"] = source.add_bos_token
+    if source.gguf_file is not None:
+        options = {"gguf_file": source.gguf_file}
+    folder = source.folder
+    alone = _model_alone(folder)
+    if alone is not None:
+        return _of_sentencepiece(alone, source)
+    try:
+        if folder.is_file():
+            return PreTrainedTokenizerFast(tokenizer_file=str(folder))
+        return AutoTokenizer.from_pretrained(
+            str(folder), trust_remote_code=source.trust_remote_code, local_files_only=True, **options
+        )
+    except Exception as error:  # transformers raises many kinds of errors; each means that the tokenizer is unusable
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
+            first = "there is neither tokenizer.json nor tokenizer.model"
+        raise ModelUnavailable(
+            f"the tokenizer in {folder} cannot be loaded: {first}; set another one with tokenizer=FOLDER"
+        ) from error
+
+
+def _model_alone(place: Path) -> Path | None:
+    """Return a SentencePiece model that comes without transformers' description of the tokenizer, else None."""
+    if place.is_file():
+        return None if place.suffix == ".json" else place
+    path = place / "tokenizer.model"
+    described = any((place / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+    return path if path.is_file() and not described else None
+
+
+def _of_sentencepiece(path: Path, source: TokenizerSource) -> Any:
+    """Return Llama's tokenizer around a SentencePiece model; with BOS before each text unless add_bos_token says not.
+
+    Raises: ModelUnavailable if the file is of another kind, or is not encoded as SentencePiece encodes it.
+    """
+    try:
+        from sentencepiece import SentencePieceProcessor
+        from transformers.convert_slow_tokenizer import import_protobuf
+
+        import_protobuf()
+    except ImportError:
+        raise MissingExtra(f"{path} is a SentencePiece model; reading it", "hf") from None
+    from tokenizers import normalizers
+    from transformers import LlamaTokenizer
+
+    try:
+        pieces = SentencePieceProcessor(model_file=str(path))
+    except (RuntimeError, OSError) as error:
+        raise ModelUnavailable(
+            f"{path} is not a SentencePiece model{_what_else(path)}; set tokenizer=FOLDER of a Hugging Face copy"
+        ) from error
+    special = {
+        f"{name}_token": pieces.id_to_piece(number)
+        for name, number in (("unk", pieces.unk_id()), ("bos", pieces.bos_id()), ("eos", pieces.eos_id()))
+        if number >= 0
+    }
+    adds_bos = source.add_bos_token is not False and pieces.bos_id() >= 0
+    try:
+        tokenizer = LlamaTokenizer.from_pretrained(str(path), add_bos_token=adds_bos, **special)
+    except Exception as error:  # transformers raises many kinds of errors; each means that the tokenizer is unusable
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailable(f"{path} cannot be read by transformers: {first}") from error
+    # transformers adds no space in front of a text that begins with one; SentencePiece always does.
+    backend = tokenizer.backend_tokenizer
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.pre_tokenizer = None
+    for text in PROBES:
+        if tokenizer.encode(text, add_special_tokens=False) != pieces.encode(text):
+            raise ModelUnavailable(
+                f"{path} is not a BPE model of the kind that Llama has: transformers would encode {text[:30]!r} "
+                "otherwise than SentencePiece; set tokenizer=FOLDER with a tokenizer.json"
+            )
+    return tokenizer
+
+
+def _what_else(path: Path) -> str:
+    """Return a remark on a file that is a list of tiktoken's ranks, as Llama 3 has it, else nothing."""
+    with path.open("rb") as file:
+        first = file.readline(200).split()
+    return " but a list of tiktoken's (Llama 3)" if len(first) == 2 and first[1].isdigit() else ""

@@ -1,0 +1,69 @@
+"""Run an evaluation during training with a transformers Trainer and add its metrics to the Trainer's log."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assaymark.errors import MissingExtra, UsageError
+
+try:
+    from transformers import TrainerCallback
+except ImportError:
+    raise MissingExtra("a callback for transformers' Trainer", "hf") from None
+
+__all__ = ["TrainingCallback"]
+
+
+class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """Evaluates every `every` optimisation steps, or at the end of each epoch if that is None.
+
+    If several processes train together, only the first one evaluates.
+    """
+
+    def __init__(self, every: int | None = None) -> None:
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise UsageError(f"every={every!r}; expected a whole number of steps from 1, or None for each epoch")
+        self.every = every
+        self._log: Callable[[dict[str, float]], None] | None = None
+
+    def attach(self, trainer: Any) -> None:
+        """Add this callback to a Trainer, whose `log` sends the metrics to every configured destination."""
+        trainer.add_callback(self)
+        self._log = trainer.log
+
+    @abstractmethod
+    def measure(self, model: Any, tokenizer: Any) -> Mapping[str, float]:
+        """Return the metrics of the model in its present state, by their names in the log."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Evaluate if the step count is a multiple of `every`."""
+        del args
+        if self.every is not None and state.global_step % self.every == 0:
+            self._evaluate(state, control, given)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Evaluate after an epoch, unless `every` is set."""
+        del args
+        if self.every is None:
+            self._evaluate(state, control, given)
+
+    def _evaluate(self, state: Any, control: Any, given: Mapping[str, Any]) -> None:
+        if not state.is_world_process_zero:
+            return
+        model = given["model"]
+        if sharded := [name for name, parameter in model.named_parameters() if not _is_whole(parameter)]:
+            raise UsageError(
+                f"the parameter {sharded[0]} is only partly on this process (FSDP or DeepSpeed ZeRO-3); expected a "
+                "whole model: evaluate the saved checkpoint instead"
+            )
+        metrics = dict(self.measure(model, given.get("processing_class")))
+        if self._log is None:
+            state.log_history.append({**metrics, "epoch": state.epoch, "step": state.global_step})
+            return
+        is_due = control.should_log  # logging resets it, and the step's own loss may still have to be logged
+        self._log(metrics)
+        control.should_log = is_due
+
+
+def _is_whole(parameter: Any) -> bool:
+    return parameter.numel() > 0 and not hasattr(parameter, "placements") and not hasattr(parameter, "ds_id")

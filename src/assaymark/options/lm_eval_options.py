@@ -1,0 +1,241 @@
+"""The first options of a run: those with lm-evaluation-harness's names, and ours that belong beside them.
+
+They are declared as `options/shared.py` describes, which has the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from assaymark.options.checks import check_gen_kwargs, check_limit
+from assaymark.options.of_plans import (
+    limit_shown,
+    model_arguments,
+    positions,
+    shots_are_turns,
+    system_heading,
+    template_heading,
+    template_name,
+)
+from assaymark.options.option import InPlan, Option
+from assaymark.options.texts import (
+    read_arguments,
+    read_samples,
+    read_seed,
+    read_shots,
+    read_template,
+    read_truth,
+)
+
+__all__ = ["PROMPT_STYLE", "LmEvalOptions"]
+
+PROMPT_STYLE = "prompt style"  # among a run's settings
+
+
+class LmEvalOptions(TypedDict, total=False):
+    """The keywords of `evaluate` that the command line's help lists first."""
+
+    model_args: Annotated[
+        str | Mapping[str, Any],  # for a model named by its kind
+        Option(
+            help="pretrained=DIR,dtype=float32,peft=DIR,...",
+            flags=("--model_args", "-a"),
+            metavar="A=1,B=2",
+            default="",
+            expected="a text such as 'dtype=float32', or a mapping",
+            read_back=model_arguments,
+        ),
+    ]
+    num_fewshot: Annotated[
+        int | None,
+        Option(
+            help="Number of few-shot examples (default: the task's).",
+            flags=("--num_fewshot", "-f"),
+            metavar="N",
+            least=0,
+            read=read_shots,
+        ),
+    ]
+    limit: Annotated[
+        float | None,
+        Option(
+            help="Evaluate only the first N samples of each task, or this fraction of them.",
+            flags=("--limit", "-L"),
+            metavar="N",
+            check=check_limit,
+            in_plan=InPlan(
+                field="limit",
+                read_back=lambda plan: plan.limit,
+                label="limit",
+                heading=lambda plan: None if plan.limit is None else ("limit", limit_shown(plan.limit)),
+            ),
+        ),
+    ]
+    samples: Annotated[
+        Mapping[str, Sequence[int]] | None,  # task -> positions; nothing else is evaluated
+        Option(
+            help="Evaluate only the samples at these positions: '{\"arc_easy\": [0, 7]}'.",
+            flags=("--samples", "-E"),
+            metavar="JSON|FILE",
+            expected="a mapping of task names to lists of positions",
+            read=read_samples,
+            read_back=positions,
+        ),
+    ]
+    prompt_style: Annotated[
+        str | None,
+        Option(
+            help="Prompt style of multiple choice: letter, text or cot. Several styles, and several numbers of shots "
+            "(--num_fewshot 0,5), are compared.",
+            flags=("--prompt_style",),
+            metavar="STYLES",
+            expected="letter, text or cot",
+            is_shared=False,
+            in_plan=InPlan(
+                field="prompt_style",
+                value=lambda given: given["prompt_style"] or None,
+                read_back=lambda plan: plan.prompt_style,
+                label=PROMPT_STYLE,
+                heading=lambda plan: (
+                    None if plan.prompt_style is None else ("prompt style", f"prompt style {plan.prompt_style}")
+                ),
+            ),
+        ),
+    ]
+    skip_bad_rows: Annotated[
+        bool,
+        Option(
+            help="Leave out rows that cannot be read and count them, instead of stopping (a task file may set it too).",
+            flags=("--skip_bad_rows",),
+            default=False,
+            in_plan=InPlan(
+                field="skip_bad_rows",
+                value=lambda given: given["skip_bad_rows"] or None,
+                read_back=lambda plan: plan.skip_bad_rows,
+                label="bad rows skipped",
+                in_files=False,
+            ),
+        ),
+    ]
+    circular: Annotated[
+        bool,
+        Option(
+            help="CircularEval: ask each multiple-choice question in every rotation of its options; in circular_acc it "
+            "is right only if all are answered correctly.",
+            flags=("--circular",),
+            default=False,
+            in_plan=InPlan(
+                field="circular",
+                value=lambda given: given["circular"] or None,
+                read_back=lambda plan: plan.circular,
+                label="circular evaluation",
+                in_files=False,
+                heading=lambda plan: ("circular", "every rotation of the options") if plan.circular else None,
+            ),
+        ),
+    ]
+    apply_chat_template: Annotated[
+        bool | str,
+        Option(
+            help="Apply the model's chat template, or the one of this name.",
+            flags=("--apply_chat_template",),
+            metavar="[NAME]",
+            default=False,
+            expected="True, or the name of a template",
+            read=read_template,
+            in_plan=InPlan(
+                field="apply_chat_template",
+                value=template_name,
+                read_back=lambda plan: plan.apply_chat_template,
+                label="chat template",
+                compared=lambda plan: plan.model.template_hash if plan.apply_chat_template else None,
+                in_files=False,
+                heading=template_heading,
+            ),
+        ),
+    ]
+    fewshot_as_multiturn: Annotated[
+        bool | None,
+        Option(
+            help="Give shots as chat turns (default: true with a chat template).",
+            flags=("--fewshot_as_multiturn",),
+            metavar="[BOOL]",
+            read=read_truth("fewshot_as_multiturn"),
+            in_plan=InPlan(
+                field="fewshot_as_multiturn",
+                read_back=shots_are_turns,
+                label="shots as turns",
+                compared=shots_are_turns,
+            ),
+        ),
+    ]
+    system_instruction: Annotated[
+        str | None,
+        Option(
+            help="System message at the start of each prompt.",
+            flags=("--system_instruction",),
+            metavar="TEXT",
+            in_plan=InPlan(
+                field="system_instruction",
+                read_back=lambda plan: plan.system_instruction,
+                label="system instruction",
+                heading=system_heading,
+            ),
+        ),
+    ]
+    gen_kwargs: Annotated[
+        Mapping[str, Any],
+        Option(
+            help="Generation settings that override the task's.",
+            flags=("--gen_kwargs",),
+            metavar="A=1,B=2",
+            default={},
+            read=read_arguments("gen_kwargs"),
+            check=check_gen_kwargs,
+            in_plan=InPlan(
+                field="gen_kwargs",
+                value=lambda given: dict(given["gen_kwargs"]) or None,
+                read_back=lambda plan: plan.gen_kwargs,
+                label="generation arguments",
+                in_files=False,
+            ),
+        ),
+    ]
+    include_path: Annotated[
+        Sequence[str | Path],
+        Option(
+            help="Folder with task files; code in them may run.",
+            flags=("--include_path",),
+            metavar="DIR",
+            default=(),
+            expected="a list of folders",
+        ),
+    ]
+    seed: Annotated[
+        int | None,  # of the few-shot draw; None: the profile's
+        Option(
+            help="lm-eval's four seeds; only the fourth, which draws the shots, has an effect (default: 1234).",
+            flags=("--seed",),
+            metavar="N[,N,N,N]",
+            read=read_seed,
+            in_plan=InPlan(field="seed", read_back=lambda plan: plan.seed, label="seed of the shots"),
+        ),
+    ]
+    metadata: Annotated[
+        Mapping[str, Any],
+        Option(
+            help="Values to store with the run; task files can read them.",
+            flags=("--metadata",),
+            metavar="JSON|A=1",
+            default={},
+            read=read_arguments("metadata"),
+        ),
+    ]
+    confirm_unsafe_code: Annotated[
+        bool,
+        Option(
+            help="Run model-generated code even if no sandbox is available.",
+            flags=("--confirm_run_unsafe_code", "--unsafe_code"),
+            default=False,
+        ),
+    ]

@@ -1,0 +1,121 @@
+"""Conversions between options that are looked up by name and the fields of a run's plan."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assaymark.errors import UsageError
+from assaymark.prompts.presets import PromptPreset
+from assaymark.records import PresetPlan, RunPlan
+
+__all__ = [
+    "limit_shown",
+    "model_arguments",
+    "positions",
+    "preset_heading",
+    "preset_of",
+    "preset_plan",
+    "preset_shown",
+    "short_hash",
+    "shots_are_turns",
+    "stored_preset",
+    "system_heading",
+    "template_heading",
+    "template_name",
+]
+
+
+def preset_of(given: Mapping[str, Any]) -> PromptPreset | None:
+    """Return the prompt preset that the options name; None for the model's own template, or plain text.
+
+    Raises: UnknownName, DataError; UsageError where a chat template is requested as well.
+    """
+    from assaymark.tasks.prompt_presets import NONE, find_preset
+
+    preset = find_preset(given["prompt_preset"] or NONE)
+    if preset is not None and given["apply_chat_template"]:
+        raise UsageError(
+            f"prompt_preset {preset.name} and apply_chat_template both set the prompt's format; omit one of them"
+        )
+    return preset
+
+
+def limit_shown(limit: float) -> str:
+    """Return, in words, which samples a run with `--limit` evaluated."""
+    if limit < 1:
+        return f"first {limit:.0%} of the samples"
+    return f"first {int(limit):,} sample{'' if int(limit) == 1 else 's'} per task"
+
+
+def template_name(given: Mapping[str, Any]) -> str | None:
+    """Return the name of the requested chat template; None for the model's own, or no template."""
+    template = given["apply_chat_template"]
+    return template if isinstance(template, str) and template else None
+
+
+def preset_plan(given: Mapping[str, Any]) -> PresetPlan | None:
+    """Return the prompt preset as the plan stores it."""
+    preset = preset_of(given)
+    return None if preset is None else PresetPlan(preset.name, preset.template_hash, preset.spec)
+
+
+def stored_preset(plan: RunPlan) -> str | PromptPreset | None:
+    """Return a plan's prompt preset; only its name for runs made before its content was stored."""
+    from assaymark.tasks.prompt_presets import preset_from
+
+    stored = plan.prompt_preset
+    if stored is None or stored.spec is None:
+        return None if stored is None else stored.name
+    return preset_from(stored.spec, f"preset {stored.name}")
+
+
+def preset_shown(plan: RunPlan) -> str | None:
+    """Return a plan's prompt preset for display: name and short hash."""
+    stored = plan.prompt_preset
+    return None if stored is None else f"{stored.name} ({short_hash(stored.template_hash)})"
+
+
+def template_heading(plan: RunPlan) -> tuple[str, str] | None:
+    """Return the heading of a run's table that states that the model's chat template was applied."""
+    if plan.prompt_preset is not None or not plan.apply_chat_template:
+        return None
+    own = plan.model.template_hash
+    return "chat template", "chat template" + (f" ({short_hash(own)})" if own else "")
+
+
+def system_heading(plan: RunPlan) -> tuple[str, str] | None:
+    """Return the heading of a run's table that states that there was a system text, with its name if it has one."""
+    from assaymark.tasks.prompt_presets import system_prompts
+
+    text = plan.system_instruction
+    if text is None:
+        return None
+    named = next((name for name, known in system_prompts().items() if known == text), None)
+    return "system prompt", "system prompt" if named is None else f"system prompt {named}"
+
+
+def shots_are_turns(plan: RunPlan) -> bool | None:
+    """Return whether shots were turns; None where prompts were no conversations."""
+    return plan.fewshot_as_multiturn if plan.apply_chat_template or plan.prompt_preset is not None else None
+
+
+def positions(plan: RunPlan) -> dict[str, tuple[int, ...]] | None:
+    """Return the sample positions that were given, by task; None where none were."""
+    return {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None} or None
+
+
+def model_arguments(plan: RunPlan) -> dict[str, Any]:
+    """Return the arguments that recreate the plan's model."""
+    from assaymark.models.create import arguments_of
+
+    return arguments_of(plan.model)
+
+
+def short_hash(text: str) -> str:
+    """Return the first eight digits of a hash such as `sha256:1f2e...`."""
+    return text.rpartition(":")[2][:8]
+
+
+def preset_heading(plan: RunPlan) -> tuple[str, str] | None:
+    """Return the heading of a run's table that names its prompt preset."""
+    shown = preset_shown(plan)
+    return None if shown is None else ("prompt preset", f"prompt preset {shown}")

@@ -1,0 +1,44 @@
+"""Convert options to a plan's fields, and a stored plan back to options and to text for display."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assaymark.options.option import InPlan, declared_options
+from assaymark.options.shared import SharedOptions
+from assaymark.records import JsonValue, RunPlan
+
+__all__ = ["compared_settings", "headings", "options_of", "plan_settings"]
+
+
+def _in_plans(kind: type = SharedOptions) -> Iterator[InPlan]:
+    return (one.option.in_plan for one in declared_options(kind).values() if one.option.in_plan is not None)
+
+
+def plan_settings(given: Mapping[str, Any], kind: type = SharedOptions) -> dict[str, Any]:
+    """Return the plan's fields of all options, with their defaults filled in; fields that are None are omitted.
+
+    Fields that are set from `BindOptions` are not among them.
+
+    Raises: UsageError, UnknownName and DataError where a name cannot be looked up.
+    """
+    found = {one.field: one.value(given) for one in _in_plans(kind) if one.value is not None}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def options_of(plan: RunPlan, kind: type = SharedOptions) -> dict[str, Any]:
+    """Return the options that recreate a plan, except its shots: tasks may fix those themselves."""
+    declared = declared_options(kind).values()
+    return {one.name: one.option.reads_back(plan) for one in declared if one.option.reads_back is not None}
+
+
+def compared_settings(plan: RunPlan, kind: type = SharedOptions) -> dict[str, JsonValue]:
+    """Return a plan's options that comparisons list; for an imported run, only those that other tools' files state."""
+    shown = [one for one in _in_plans(kind) if one.label and (one.in_files or plan.model.kind != "imported")]
+    return {one.label: one.compared(plan) if one.compared else getattr(plan, one.field) for one in shown}
+
+
+def headings(plan: RunPlan, kind: type = SharedOptions) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each heading that an option adds above a run's table."""
+    for one in _in_plans(kind):
+        if one.heading is not None and (line := one.heading(plan)) is not None:
+            yield line

@@ -1,0 +1,202 @@
+"""The options that the command line, `evaluate` and stored plans share.
+
+Each is declared once: here, or in `lm_eval_options` where the command line's help lists it first.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from assaymark.models.cost.prices import Price, check_price
+from assaymark.options.checks import check_cost
+from assaymark.options.lm_eval_options import PROMPT_STYLE, LmEvalOptions
+from assaymark.options.of_plans import (
+    preset_heading,
+    preset_plan,
+    preset_shown,
+    stored_preset,
+)
+from assaymark.options.option import InPlan, Option
+from assaymark.options.texts import (
+    read_negated,
+)
+from assaymark.prompts.presets import PromptPreset
+from assaymark.settings import environment
+
+if TYPE_CHECKING:
+    from assaymark.store import Store
+else:
+    Store = object  # the database's library takes long to import, and `--help` needs the declarations only
+
+__all__ = ["PROMPT_STYLE", "SharedOptions"]
+
+
+class SharedOptions(LmEvalOptions, total=False):
+    """The optional keywords of `evaluate`, besides model and tasks."""
+
+    data_dir: Annotated[
+        str | Path | None,
+        Option(
+            help="Local data: DIR/<hub path>/<config>/<split>.parquet.",
+            flags=("--data_dir",),
+            metavar="DIR",
+            expected="a folder",
+        ),
+    ]
+    store: Annotated[
+        str | Path | Store | None,
+        Option(
+            help="Database of stored runs (default: ASSAYMARK_STORE, or your data folder).",
+            flags=("--store",),
+            metavar="FILE|URL",
+            expected="a file, a database's URL, or an open store",
+        ),
+    ]
+    suite: Annotated[
+        str | Path | None,
+        Option(
+            help="Evaluate a suite: its tasks, with its numbers of shots, and their composite score.",
+            flags=("--suite",),
+            metavar="NAME|FILE",
+            expected="a suite's name or file",
+        ),
+    ]
+    partial: Annotated[
+        bool,
+        Option(
+            help="With --suite: omit tasks that cannot be evaluated; there is no composite then.",
+            flags=("--partial",),
+            default=False,
+        ),
+    ]
+    prompt_preset: Annotated[
+        str | PromptPreset | None,
+        Option(
+            help="Published prompt format (chatml, llama-2, ...; see `ls presets`) instead of the model's template.",
+            flags=("--prompt_preset",),
+            metavar="NAME|FILE",
+            expected="a preset's name or file",
+            in_plan=InPlan(
+                field="prompt_preset",
+                value=preset_plan,
+                read_back=stored_preset,
+                label="prompt preset",
+                compared=preset_shown,
+                heading=preset_heading,
+            ),
+        ),
+    ]
+    system_prompt: Annotated[
+        str | None,
+        Option(
+            help="System message by name or from a text file, instead of --system_instruction.",
+            flags=("--system_prompt",),
+            metavar="NAME|FILE",
+            expected="a system prompt's name or file",
+        ),
+    ]
+    profile: Annotated[
+        str | None,
+        Option(
+            help="Rules for BOS, few-shot examples and numerics (default: the suite's, else lm-eval-0.4.13).",
+            flags=("--profile",),
+            metavar="NAME",
+            expected="a profile's name",
+            in_plan=InPlan(field="profile", read_back=lambda plan: plan.profile, label="profile"),
+        ),
+    ]
+    numerics: Annotated[
+        str,
+        Option(
+            help="Compute scores in float32, or round them to the model's dtype as lm-eval does.",
+            flags=("--numerics",),
+            default="float32",
+            choices=("float32", "model-dtype"),
+        ),
+    ]
+    too_long: Annotated[
+        str,
+        Option(
+            help="Prompts longer than the model's context: truncate from the left (cut), or refuse the run (error).",
+            flags=("--too_long",),
+            default="cut",
+            choices=("cut", "error"),
+            in_plan=InPlan(
+                field="too_long",
+                value=lambda given: given["too_long"],
+                read_back=lambda plan: plan.too_long,
+                label="prompts that are too long",
+                in_files=False,
+            ),
+        ),
+    ]
+    workers: Annotated[int, Option(help="Number of worker processes.", flags=("--workers",), default=1, least=1)]
+    cluster: Annotated[
+        str | None,
+        Option(
+            help="Run --workers on a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Each worker uses one GPU, or a "
+            "share of the CPUs if there is no GPU. Each machine needs the model at the same path, or from the Hub.",
+            flags=("--cluster",),
+            metavar="ADDRESS",
+        ),
+    ]
+    strict_env: Annotated[
+        bool,
+        Option(
+            help="Include the versions of libraries in the run key.",
+            flags=("--strict_env",),
+            default=False,
+            in_plan=InPlan(
+                field="environment",
+                value=lambda given: environment() if given["strict_env"] else None,
+                read_back=lambda plan: plan.environment is not None,
+            ),
+        ),
+    ]
+    price: Annotated[
+        str | Price | None,
+        Option(
+            help="Price of the model: money per million tokens read and generated (default: the dated table of prices, "
+            "where it has the model).",
+            flags=("--price",),
+            metavar="IN,OUT",
+            expected="a text such as '2.5,10'",
+            check=check_price,
+        ),
+    ]
+    prices: Annotated[
+        str | Path | None,
+        Option(
+            help="YAML file of prices, looked up before the package's table.",
+            flags=("--prices",),
+            metavar="FILE",
+            expected="a file",
+        ),
+    ]
+    max_cost: Annotated[
+        float | None,
+        Option(
+            help="Send nothing that could pass this cost; the same command with a higher limit continues the run.",
+            flags=("--max_cost",),
+            metavar="MONEY",
+            check=check_cost,
+        ),
+    ]
+    question_blind: Annotated[
+        bool,
+        Option(
+            help="Also compute the question-blind baseline: the choices without their question.",
+            flags=("--question_blind",),
+            default=False,
+            is_shared=False,
+        ),
+    ]
+    wait: Annotated[
+        bool,  # True: follow another process that is writing the same run until it ends; False: raise RunBusy
+        Option(
+            help="Exit with code 4 if another process is writing the same run, instead of following it.",
+            flags=("--no_wait",),
+            default=True,
+            read=read_negated,
+            is_shared=False,
+        ),
+    ]

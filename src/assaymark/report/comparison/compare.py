@@ -1,0 +1,259 @@
+"""Comparison of runs: differences with intervals and tests, by task, by group and overall.
+
+Each task is tested, and p is corrected over the tasks (Holm). A group averages its tasks' differences with the group's
+weights; the overall line gives every group and every task outside of one the same weight: see `averages`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from assaymark.errors import UsageError
+from assaymark.report.comparison.averages import Measured, group_line, overall_line, overall_units
+from assaymark.report.comparison.groups import grouped_tasks
+from assaymark.report.comparison.pairing import (
+    PairedTask,
+    common_values,
+    differing_prompts,
+    pair_task,
+    set_up_differences,
+)
+from assaymark.report.comparison.records import Comparison, Difference, Flip, PairComparison
+from assaymark.report.comparison.verdict import sentence
+from assaymark.report.evidence.records import GroupSummaryInput, RunEvidence, ScoreRow, TaskSummaryInput
+from assaymark.scoring.circular import CIRCULAR
+from assaymark.scoring.metrics import is_number
+from assaymark.statistics.aggregate import traits_of
+from assaymark.statistics.multiplicity import RankSet, holm, rank_sets
+from assaymark.statistics.paired import compare_paired
+
+
+def compare_runs(
+    runs: Sequence[RunEvidence],
+    groups: Sequence[GroupSummaryInput] = (),
+    *,
+    strict_prompts: bool = False,
+    confidence: float = 0.95,
+) -> Comparison:
+    """Compare the second and later runs with the first.
+
+    Args:
+        runs: their scores and set-up.
+        groups: groups of tasks; their differences are averaged with the group's weights.
+        strict_prompts: raise an error if any prompt differs.
+        confidence: of the intervals.
+
+    Raises: UsageError for fewer than two runs, no task in common, different questions, or (strict) different prompts.
+    """
+    if len(runs) < 2:
+        raise UsageError(f"{len(runs)} run was named; a comparison needs two or more")
+    labels = distinct_labels(runs)
+    named = _by_circular([replace(run, label=label) for run, label in zip(runs, labels, strict=True)])
+    known = groups or _groups_of(named)
+    pairs = [_compare(named[0], run, known, strict_prompts, confidence) for run in named[1:]]
+    pairs = [replace(pair, verdict=sentence(pair)) for pair in pairs]
+    ranks = _ranks(named, known) if len(named) > 2 else ()
+    return Comparison(tuple(labels), tuple(run.run_id for run in named), tuple(pairs), ranks)
+
+
+def _by_circular(runs: Sequence[RunEvidence]) -> list[RunEvidence]:
+    """Return the runs with CircularEval's accuracy as the metric of each task for which all of them have it."""
+    scored = [{row.task for row in run.rows if row.metric == CIRCULAR} for run in runs]
+    common = set.intersection(*scored)
+    return [
+        replace(run, tasks=tuple(replace(t, primary_metric=CIRCULAR) if t.name in common else t for t in run.tasks))
+        for run in runs
+    ]
+
+
+def distinct_labels(runs: Sequence[RunEvidence]) -> list[str]:
+    """Return the runs' labels; a label that several runs share gets the run's id."""
+    labels = [run.label for run in runs]
+    return [
+        label if labels.count(label) == 1 or not run.run_id else f"{label} ({run.run_id})"
+        for run, label in zip(runs, labels, strict=True)
+    ]
+
+
+def _groups_of(runs: Sequence[RunEvidence]) -> tuple[GroupSummaryInput, ...]:
+    return next((run.groups for run in runs if run.groups), ())
+
+
+def _compare(
+    first: RunEvidence,
+    second: RunEvidence,
+    groups: Sequence[GroupSummaryInput],
+    strict_prompts: bool,
+    confidence: float,
+) -> PairComparison:
+    paired, notes = _paired_tasks(first, second)
+    names = [task.task for task in paired]
+    if by_circular := [task.task for task in paired if task.metric.name == CIRCULAR]:
+        notes.append(f"{', '.join(by_circular)}: by {CIRCULAR}, right in every rotation of the options")
+    if strict_prompts:
+        _refuse_different_prompts(first, second, names)
+    flips = {task.task: _flips(task, first, second) for task in paired}
+    measured = {task.task: _measure(task, flips[task.task], confidence) for task in paired}
+    lines = _adjusted([one.line for one in measured.values()])
+    grouped = grouped_tasks(first, second, groups, measured, partial(_measured, confidence=confidence))
+    of_groups = [line for group in groups if (line := group_line(group, grouped, confidence)) is not None]
+    return PairComparison(
+        labels=(first.label, second.label),
+        run_ids=(first.run_id, second.run_id),
+        overall=overall_line(grouped, confidence),
+        groups=tuple(_adjusted(of_groups)),
+        tasks=tuple(lines),
+        set_up=tuple(set_up_differences(first, second, names)),
+        notes=(*first.pairing, *second.pairing, *notes, *(note for task in paired for note in task.notes)),
+        flips=tuple(flip for task in paired for flip in flips[task.task]),
+    )
+
+
+def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedTask], list[str]]:
+    theirs = {task.name: task for task in second.tasks}
+    common = [task for task in first.tasks if task.name in theirs]
+    if not common:
+        raise UsageError(
+            f"the runs have no task in common: {first.label} has {_names(first.tasks)}, "
+            f"{second.label} {_names(second.tasks)}"
+        )
+    notes = [
+        f"only {run.label} has {', '.join(names)}"
+        for run, other in ((first, second), (second, first))
+        if (names := [task.name for task in run.tasks if task.name not in {t.name for t in other.tasks}])
+    ]
+    paired = []
+    for task in common:
+        one = pair_task(first, second, task)
+        if not traits_of(one.metric.aggregation).is_per_sample or not one.pairs:
+            reason = "no sample has a score in both runs" if not one.pairs else "it is not a mean over samples"
+            notes.append(f"{task.name} {one.metric.name} is excluded: {reason}")
+        else:
+            paired.append(one)
+    return paired, notes
+
+
+def _names(tasks: Sequence[TaskSummaryInput]) -> str:
+    names = [task.name for task in tasks]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _refuse_different_prompts(first: RunEvidence, second: RunEvidence, tasks: Sequence[str]) -> None:
+    for task in tasks:
+        n_differing, n = differing_prompts(first, second, task)
+        if n_differing:
+            raise UsageError(
+                f"task {task}: the prompts of {n_differing:,} of {n:,} samples differ between {first.label} and "
+                f"{second.label}, and --strict-prompts is set; run both with the same shots, seed and template"
+            )
+
+
+def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Measured:
+    ours, theirs = (np.asarray(values, dtype=np.float64) for values in task.values())
+    found = compare_paired(ours, theirs, confidence=confidence)
+    # perplexities and bits per byte are compared as losses: lower is better
+    better, worse = found.b_only, found.a_only
+    if not task.metric.higher_is_better:
+        better, worse = worse, better
+    is_share = _is_share(task)
+    scale = "log" if task.is_log_scale else "proportion" if is_share else "plain"
+    to_metric = math.exp if scale == "log" else float
+    line = Difference(
+        name=task.task,
+        kind="task",
+        metric=task.metric.name,
+        filter=task.filter,
+        scale=scale,
+        first=to_metric(float(ours.mean())),
+        second=to_metric(float(theirs.mean())),
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+        p=found.p,
+        n=found.n,
+        n_better=better,
+        n_worse=worse,
+        method=found.method,
+        confidence=confidence,
+        higher_is_better=task.metric.higher_is_better,
+        stderr=found.stderr,
+        n_missing=task.n_missing,
+        label=task.alias or "",
+        n_gained=sum(flip.is_better for flip in flips) if is_share else None,
+        n_lost=sum(not flip.is_better for flip in flips) if is_share else None,
+    )
+    return Measured(task, line, ours, theirs)
+
+
+def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, confidence: float) -> Measured:
+    return _measure(task, _flips(task, first, second), confidence)
+
+
+def _adjusted(lines: Sequence[Difference]) -> list[Difference]:
+    """Return the lines with p corrected by Holm's method over them."""
+    if not lines:
+        return []
+    adjusted = holm([line.p for line in lines])
+    return [replace(line, p_adjusted=float(p)) for line, p in zip(lines, adjusted, strict=True)]
+
+
+def _is_share(task: PairedTask) -> bool:
+    """Return whether the metric is a proportion of correct answers: a mean of scores in [0, 1]."""
+    in_unit = all(0.0 <= value <= 1.0 for values in task.values() for value in values)
+    return in_unit and traits_of(task.metric.aggregation).is_mean and not is_number(task.metric.name)
+
+
+def _flips(task: PairedTask, ours: RunEvidence, theirs: RunEvidence) -> list[Flip]:
+    """Return the samples whose answer became right or wrong; graded scores count as right from 0.5."""
+    flips: list[Flip] = []
+    if not _is_share(task):
+        return flips
+    for pair, first, second in zip(task.pairs, *task.values(), strict=True):
+        if (first >= 0.5) == (second >= 0.5):
+            continue
+        better = second > first if task.metric.higher_is_better else second < first
+        flips.append(
+            Flip(
+                task=task.task,
+                first_index=pair.first.sample_index,
+                second_index=pair.second.sample_index,
+                sample_sha256=pair.sample_sha256,
+                first=first,
+                second=second,
+                first_picked=_picked(pair.first.detail),
+                second_picked=_picked(pair.second.detail),
+                first_answer=_answer(ours, pair.first),
+                second_answer=_answer(theirs, pair.second),
+                is_better=better,
+            )
+        )
+    return flips
+
+
+def _picked(detail: object) -> int | None:
+    picked = detail.get("picked") if isinstance(detail, dict) else None
+    return picked if isinstance(picked, int) else None
+
+
+def _answer(run: RunEvidence, row: ScoreRow) -> str | None:
+    picked, choices = _picked(row.detail), run.choices.get((row.task, row.sample_index), ())
+    return choices[picked] if picked is not None and 0 <= picked < len(choices) else None
+
+
+def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> tuple[RankSet, ...]:
+    """Return the runs' rank sets on the samples that all of them answered, with the overall line's task weights."""
+    paired, _ = _paired_tasks(runs[0], runs[1])
+    measured = {task.task: _measure(task, (), 0.95) for task in paired}
+    columns: list[list[float]] = [[] for _ in runs]
+    grouped = grouped_tasks(runs[0], runs[1], groups, measured, partial(_measured, confidence=0.95))
+    units = overall_units(grouped)
+    for one, weight in [(one, weight / len(units)) for unit in units for one, weight in unit.parts]:
+        table = common_values(runs, one.task)
+        for column, values in zip(columns, table, strict=True):
+            column.extend(one.sign * weight * value / max(1, len(values)) for value in values)
+    if not columns[0]:
+        return ()
+    return tuple(rank_sets(np.array(columns).T * len(columns[0])))

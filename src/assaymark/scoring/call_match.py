@@ -1,0 +1,307 @@
+"""Compare function calls with those expected, by the rules of the Berkeley Function Calling Leaderboard (BFCL).
+
+An expected call lists the acceptable values of each parameter; the empty text among them means that the parameter may
+be left out. Texts are compared without case, spaces and the signs , . / - _ * ^, with equal quotes. An integer is
+accepted for a float, not the reverse. Several calls may come in any order. Every wrong answer has a reason.
+
+Our own tool schemas have JSON Schema's types too: `number` accepts integers at any depth, and a parameter without a
+type is only compared by value.
+
+Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker/ast_eval/ast_checker.py; Patil et al. 2025, The
+    Berkeley Function Calling Leaderboard, ICML 2025).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assaymark.errors import MalformedSample
+from assaymark.scoring.call_values import JAVA_KINDS, JAVASCRIPT_KINDS, java_value, javascript_value
+from assaymark.scoring.tool_calls import Language, ToolCall
+
+__all__ = ["OMISSIBLE", "ExpectedCall", "Fault", "Reason", "match_calls"]
+
+Reason = Literal[
+    "no_call", "not_parsed", "unwanted_call", "wrong_count", "wrong_function", "missing_parameter",
+    "unexpected_parameter", "wrong_type", "wrong_value",
+]  # fmt: skip
+
+OMISSIBLE = ""  # among the acceptable values: the parameter may be left out
+_PYTHON_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("string", "any"), str),
+    **dict.fromkeys(("float", "number"), float),
+    **dict.fromkeys(("array", "tuple"), list),
+    **dict.fromkeys(("dict", "object"), dict),
+    "integer": int,
+    "boolean": bool,
+}
+_SOURCE_KINDS: Mapping[Language, tuple[Mapping[str, type], Callable[[str, str, str | None], Any]]] = {
+    "java": (JAVA_KINDS, java_value),
+    "javascript": (JAVASCRIPT_KINDS, javascript_value),
+}
+_IGNORED = re.compile(r"[ ,./\-_*^]")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCall:
+    """A call that is right: the function, and the acceptable values of each parameter."""
+
+    name: str
+    allowed: Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why calls are wrong."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The type of a parameter: its name, and the Python types of its values and of their elements."""
+
+    name: str
+    value: type | None  # None: any
+    item: type | None = None
+    item_name: str | None = None
+
+
+def match_calls(
+    answered: Sequence[ToolCall],
+    expected: Sequence[ExpectedCall],
+    functions: Sequence[Mapping[str, Any]],
+    language: Language = "python",
+    shown_name: Callable[[str], str] = str,
+) -> Fault | None:
+    """Return why the calls are wrong; None where they are right.
+
+    Args:
+        answered: the model's calls.
+        expected: those that are right, in any order; none: no call is right.
+        functions: the declarations of all functions that the model could call (name, parameters).
+        language: whose literals the arguments are; those of Java and JavaScript are texts.
+        shown_name: the name under which the model saw a function.
+
+    Raises: MalformedSample for an expected call of a function that is not declared.
+    """
+    if not expected:
+        return Fault("unwanted_call", f"{answered[0].name} was called; no call was expected") if answered else None
+    if not answered:
+        return Fault("no_call", f"the answer has no call; expected {_n_calls(len(expected))}")
+    if len(answered) != len(expected):
+        return Fault("wrong_count", f"{_n_calls(len(answered))}; expected {len(expected)}")
+    left = list(answered)
+    for wanted in expected:
+        declared = next((each for each in functions if each.get("name") == wanted.name), None)
+        if declared is None:
+            raise MalformedSample(f"a call of {wanted.name} is expected, which is not among the tools")
+        checker = _CallChecker(declared, wanted, language, shown_name(wanted.name))
+        faults = [checker.fault_of(call) for call in left]
+        if all(faults):
+            return _nearest([fault for fault in faults if fault is not None])
+        del left[faults.index(None)]
+    return None
+
+
+def _nearest(faults: Sequence[Fault]) -> Fault:
+    """Return the fault of the first call of the right function; where there is none, of the first call."""
+    return next((fault for fault in faults if fault.reason != "wrong_function"), faults[0])
+
+
+def _n_calls(n: int) -> str:
+    return f"{n} call{'s' if n != 1 else ''}"
+
+
+class _CallChecker:
+    """Checks calls against one expected call."""
+
+    def __init__(self, declared: Mapping[str, Any], wanted: ExpectedCall, language: Language, name: str) -> None:
+        parameters = declared.get("parameters") or {}
+        self._properties: Mapping[str, Any] = parameters.get("properties") or {}
+        self._required: Sequence[str] = parameters.get("required") or ()
+        self._wanted, self._language, self._name = wanted, language, name
+
+    def fault_of(self, call: ToolCall) -> Fault | None:
+        """Return why a call is not the expected one; None where it is."""
+        if call.name != self._name:
+            return Fault("wrong_function", f"{call.name} was called; expected {self._name}")
+        for name in self._required:
+            if name not in call.arguments:
+                return Fault("missing_parameter", f"{self._name}: the required parameter '{name}' is missing")
+        for name, value in call.arguments.items():
+            fault = self._fault_of_argument(name, value)
+            if fault is not None:
+                return fault
+        for name, allowed in self._wanted.allowed.items():
+            if name not in call.arguments and OMISSIBLE not in allowed:
+                return Fault("missing_parameter", f"{self._name}: '{name}' is missing; expected {_listed(allowed)}")
+        return None
+
+    def _fault_of_argument(self, name: str, value: Any) -> Fault | None:
+        if name not in self._properties or name not in self._wanted.allowed:
+            what = "has no parameter" if name not in self._properties else "was to be called without"
+            return Fault("unexpected_parameter", f"{self._name} {what} '{name}'")
+        where, allowed = f"{self._name}, '{name}'", self._wanted.allowed[name]
+        kind = _kind_of(self._properties[name], self._language)
+        if self._language != "python":
+            if not isinstance(value, str):
+                return _wrong_type(where, value, "a text, as source code")
+            value = _SOURCE_KINDS[self._language][1](value, kind.name, kind.item_name)
+        value = _converted(value, kind)
+        if not _has_type(value, allowed, kind):
+            return _wrong_type(
+                where, value, kind.name if kind.item_name is None else f"{kind.name} of {kind.item_name}"
+            )
+        return _fault_of_value(where, value, allowed, kind)
+
+
+def _wrong_type(where: str, value: Any, expected: str) -> Fault:
+    return Fault("wrong_type", f"{where}: {_shown(value)} is a {type(value).__name__}; expected {expected}")
+
+
+# ------------------------------------------------------------------------------------------------- types
+
+
+def _kind_of(declared: Any, language: Language) -> _Kind:
+    """Return a parameter's type by its declaration; any type where it names none that is known."""
+    schema = declared if isinstance(declared, Mapping) else {}
+    kinds = _PYTHON_KINDS if language == "python" else _SOURCE_KINDS[language][0]
+    name, items = schema.get("type"), schema.get("items")
+    if not isinstance(name, str) or name not in kinds:
+        return _Kind(str(name or "any value"), None)
+    item = items.get("type") if isinstance(items, Mapping) and kinds[name] is list else None
+    known = item if isinstance(item, str) and item in kinds else None
+    return _Kind(name, kinds[name], None if known is None else kinds[known], known)
+
+
+def _converted(value: Any, kind: _Kind) -> Any:
+    """Return a value with the conversions that are allowed: tuple to list, integer to float."""
+    if isinstance(value, tuple) and kind.name == "tuple":
+        value = list(value)
+    if type(value) is int and kind.value is float and kind.name in ("float", "number"):
+        return _as_float(value)
+    if isinstance(value, list) and kind.item_name == "number":
+        return [_as_float(each) if type(each) is int else each for each in value]
+    return value
+
+
+def _as_float(value: int) -> float | int:
+    try:
+        return float(value)
+    except OverflowError:
+        return value
+
+
+def _has_type(value: Any, allowed: Sequence[Any], kind: _Kind) -> bool:
+    """Return whether a value has the declared type, or that of the acceptable values: a variable, say, is a text."""
+    if kind.value is None:
+        return True
+    if type(value) is kind.value:
+        return kind.item is None or not isinstance(value, list) or _have_item_types(value, allowed, kind.item)
+    return type(value) is _type_of(allowed)
+
+
+def _have_item_types(value: Sequence[Any], allowed: Sequence[Any], item: type) -> bool:
+    """Return whether the elements have the declared type, or that of the elements of one acceptable list."""
+    for other in allowed:
+        own = _type_of(other) if isinstance(other, list) else None
+        if not isinstance(other, list) or all(type(each) in (item, own) for each in value):
+            return True
+    return False
+
+
+def _type_of(values: Sequence[Any]) -> type | None:
+    """Return the type of the first value that is not OMISSIBLE."""
+    return next((type(value) for value in values if value != OMISSIBLE), None)
+
+
+# ------------------------------------------------------------------------------------------------ values
+
+
+def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind) -> Fault | None:
+    """Return why a value of the right type is none of the acceptable ones."""
+    declared = kind.value or type(value)
+    stated = _type_of(allowed)
+    is_variable = type(value) is not declared or (stated is not None and stated is not declared)
+    if kind.value is None:
+        is_variable = False
+    if is_variable:
+        is_right = value in allowed
+    elif declared is dict:
+        return _fault_of_dict(where, value, allowed)
+    elif declared is list and (kind.item is dict or _are_dicts(value, kind)):
+        return _fault_of_dicts(where, value, allowed)
+    elif declared is str:
+        is_right = _plain(value) in [_plain(each) for each in allowed if isinstance(each, str)]
+    elif declared is list:
+        is_right = [_plain(each) for each in value] in [
+            [_plain(each) for each in other] for other in allowed if isinstance(other, list | tuple | str)
+        ]
+    else:
+        is_right = value in allowed
+    return None if is_right else Fault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+
+
+def _are_dicts(value: Any, kind: _Kind) -> bool:
+    """Return whether a list whose elements have no declared type consists of objects."""
+    return kind.item_name is None and bool(value) and all(isinstance(each, dict) for each in value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a text as texts are compared; another value as it is."""
+    return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
+
+
+def _fault_of_dict(where: str, value: Mapping[str, Any], allowed: Sequence[Any]) -> Fault | None:
+    """Compare an object with acceptable ones, whose values are lists of acceptable values."""
+    fault = Fault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    for other in allowed:
+        if not isinstance(other, Mapping):
+            continue
+        found = _fault_of_keys(where, value, other)
+        if found is None:
+            return None
+        fault = found
+    return fault
+
+
+def _fault_of_keys(where: str, value: Mapping[str, Any], other: Mapping[str, Any]) -> Fault | None:
+    for key, each in value.items():
+        if key not in other:
+            return Fault("wrong_value", f"{where}: the key '{key}' is not expected")
+        if _plain(each) not in [_plain(one) for one in other[key]]:
+            return Fault("wrong_value", f"{where}, key '{key}': {_shown(each)}; expected {_listed(other[key])}")
+    for key, values in other.items():
+        if key not in value and OMISSIBLE not in values:
+            return Fault("wrong_value", f"{where}: the key '{key}' is missing; expected {_listed(values)}")
+    return None
+
+
+def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) -> Fault | None:
+    """Compare a list of objects with acceptable lists, in order."""
+    fault = Fault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    for other in allowed:
+        if len(value) != len(other):
+            continue
+        pairs = zip(value, other, strict=True)
+        faults = [_fault_of_dict(where, each, [one]) if isinstance(each, Mapping) else fault for each, one in pairs]
+        found = next((each for each in faults if each is not None), None)
+        if found is None:
+            return None
+        fault = found
+    return fault
+
+
+def _listed(allowed: Sequence[Any]) -> str:
+    shown = [_shown(value) for value in allowed if value != OMISSIBLE]
+    if not shown:
+        return "it to be left out"
+    return " or ".join(shown[:5]) + (f" or {len(shown) - 5} more" if len(shown) > 5 else "")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."

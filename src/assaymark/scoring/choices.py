@@ -1,0 +1,292 @@
+"""Multiple choice: find the most probable choice and score it.
+
+There are two tie rules. lm-eval takes the first of equally probable choices, which favours "A". Ours gives the
+expected credit of a fair draw: 1 over the number of tied best choices if one of them is gold. So a model that finds all
+choices equally probable scores exactly chance, whatever the order of the gold answers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
+from assaymark.records import Score
+from assaymark.registry import nearest
+from assaymark.scoring.metrics import BRIER, CONFIDENCE, MULTIPLE_CHOICE, TIES, defaults_for, find_metric, names_for
+from assaymark.scoring.values import ScoreValue
+
+Gold = int | str | Sequence[int]
+
+OF_PROBABILITIES = frozenset({BRIER, CONFIDENCE, "brier_score", "likelihood"})
+OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One sample's validated inputs."""
+
+    nats: NDArray[np.float64]
+    greedy: tuple[bool, ...]
+    unconditional: NDArray[np.float64] | None
+    choices: tuple[str, ...]
+    gold: int | tuple[int, ...]
+    n_tokens: tuple[int, ...] | None = None
+
+    @property
+    def gold_set(self) -> frozenset[int]:
+        """All gold indices."""
+        return frozenset(self.gold) if isinstance(self.gold, tuple) else frozenset((self.gold,))
+
+
+def score_choices(
+    nats: Sequence[float],
+    greedy: Sequence[bool],
+    unconditional: Sequence[float] | None,
+    choices: Sequence[str],
+    gold: Gold,
+    metrics: Iterable[str] = defaults_for(MULTIPLE_CHOICE),
+    n_tokens: Sequence[int] | None = None,
+) -> dict[str, ScoreValue]:
+    """Score one multiple-choice sample.
+
+    Besides the requested metrics, the result always has `acc_ties` (expected accuracy under fair tie breaking),
+    `brier`, `confidence` (parts: confidence, credit; for calibration) and `n_tied` (tied best choices; 1: no tie).
+    Every accuracy's detail has `picked` (lm-eval's index), `n_tied`, `n_near`, `credit` and `n_choices`, and
+    `gold_is_absent` where the gold answer is none of the choices: as in lm-eval that is always scored as wrong.
+
+    Args:
+        nats: log-likelihood of each choice, summed over its tokens.
+        greedy: whether greedy decoding would generate each choice.
+        unconditional: log-likelihood of each choice after an empty context; needed for acc_mutual_info only.
+        choices: the texts, without the delimiter before them; their lengths are in characters and UTF-8 bytes.
+        gold: index, text, or a list of indices any of which is correct.
+        metrics: those of `metrics.METRICS` for multiple choice.
+        n_tokens: of each choice, as the model counts them; needed for acc_tokens only.
+
+    Units: nats. Raises: NonFiniteLogits for a log-likelihood that is not finite; MalformedSample where counts differ.
+    Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`; ties after HELM (1/#tied).
+    """
+    answer = replace(
+        _checked(nats, greedy, unconditional, choices, gold), n_tokens=None if n_tokens is None else tuple(n_tokens)
+    )
+    probabilities = softmax(answer.nats)
+    plain = _accuracy(answer, answer.nats, np.ones(len(answer.choices)))
+    result: dict[str, ScoreValue] = {}
+    for metric in metrics:
+        result[metric] = _metric(metric, answer, plain, probabilities)
+    return result | _beside(answer, plain, probabilities)
+
+
+def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
+    """Return the scores of a sample whose choices were scored by the first generated token.
+
+    Every accuracy's detail has `first_token` and `n_outside`, the number of choices that are only known to be less
+    probable than the best one. Where there is any, scores that need all probabilities are undefined.
+    """
+    found: list[Score] = []
+    for score in scores:
+        if n_outside and score.metric in OF_PROBABILITIES:
+            found.append(replace(score, value=None, parts=None, detail=None))
+        elif isinstance(score.detail, dict):
+            found.append(replace(score, detail={**score.detail, "first_token": True, "n_outside": n_outside}))
+        else:
+            found.append(score)
+    return found
+
+
+def _beside(answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> dict[str, ScoreValue]:
+    """Return the scores of every multiple-choice sample besides the requested metrics."""
+    credit = float(plain.detail["credit"])
+    best = float(probabilities.max())
+    return {
+        TIES: ScoreValue(credit, detail=plain.detail),
+        BRIER: ScoreValue(_brier(probabilities, answer.gold_set)),
+        CONFIDENCE: ScoreValue(best, parts=(best, credit)),
+        "n_tied": ScoreValue(float(plain.detail["n_tied"])),
+    }
+
+
+def softmax(nats: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return probabilities proportional to exp(nats), shifted by the maximum so that nothing overflows."""
+    values = np.asarray(nats, dtype=np.float64)
+    powers = np.exp(values - values.max())
+    return np.asarray(powers / powers.sum())
+
+
+def mass_on_true(nats: Sequence[float], labels: Sequence[int]) -> float:
+    """Return the share of the choices' probability on those labelled 1 (TruthfulQA's mc2).
+
+    Shifted by the maximum: where every exp(nats) underflows, lm-eval's own computation gives 0/0 and this does not.
+    Raises: NonFiniteLogits; MalformedSample where counts differ.
+    Source: Lin et al. 2022 (TruthfulQA), section 3.2; lm-evaluation-harness `process_results_mc2`.
+    """
+    if len(nats) != len(labels) or not labels:
+        raise MalformedSample(f"{len(nats)} log-likelihoods for {len(labels)} labels; expected as many, at least one")
+    values = _finite(nats, "choice")
+    return float(softmax(values)[np.asarray(labels) == 1].sum())
+
+
+def resolve_gold(gold: Gold, choices: Sequence[str]) -> int | tuple[int, ...]:
+    """Return the gold answer as lm-eval interprets it: an index, or several; -100 where it is none of the choices.
+
+    Raises: MalformedSample for a value that is neither an index nor a text nor a list of indices.
+    """
+    if isinstance(gold, str):
+        return list(choices).index(gold) if gold in choices else OUT_OF_RANGE
+    try:
+        if isinstance(gold, Sequence):
+            return tuple(int(index) if int(index) < len(choices) else OUT_OF_RANGE for index in gold)
+        return int(gold) if int(gold) < len(choices) else OUT_OF_RANGE
+    except (TypeError, ValueError):
+        raise MalformedSample(
+            f"the gold answer is {gold!r:.80}; expected the position of a choice, its text, or a list of positions"
+        ) from None
+
+
+def gold_is_absent(gold: Gold, choices: Sequence[str]) -> bool:
+    """Return whether a row's gold answer, or one of several, is none of its choices: a fault of the row."""
+    right = resolve_gold(gold, choices)
+    indices = right if isinstance(right, tuple) else (right,)
+    return not indices or not all(0 <= index < len(choices) for index in indices)
+
+
+def _checked(
+    nats: Sequence[float],
+    greedy: Sequence[bool],
+    unconditional: Sequence[float] | None,
+    choices: Sequence[str],
+    gold: Gold,
+) -> _Answer:
+    if not choices or len(nats) != len(choices) or len(greedy) != len(choices):
+        raise MalformedSample(
+            f"{len(nats)} log-likelihoods and {len(greedy)} greedy flags for {len(choices)} choices; "
+            "expected one of each per choice, and at least one choice"
+        )
+    if unconditional is not None and len(unconditional) != len(choices):
+        raise MalformedSample(
+            f"{len(unconditional)} unconditional log-likelihoods for {len(choices)} choices; expected one per choice"
+        )
+    return _Answer(
+        nats=_finite(nats, "choice"),
+        greedy=tuple(bool(flag) for flag in greedy),
+        unconditional=None if unconditional is None else _finite(unconditional, "unconditional choice"),
+        choices=tuple(choices),
+        gold=resolve_gold(gold, choices),
+    )
+
+
+def _finite(nats: Sequence[float], what: str) -> NDArray[np.float64]:
+    values = np.asarray(nats, dtype=np.float64)
+    if not np.isfinite(values).all():
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise NonFiniteLogits(
+            f"log-likelihood of {what} {index} is {values[index]}; expected a finite number; "
+            "a model that overflows in float16 often works with dtype=bfloat16 or float32"
+        )
+    return values
+
+
+def _accuracy(answer: _Answer, scores: NDArray[np.float64], lengths: NDArray[np.float64]) -> ScoreValue:
+    """Return the accuracy of the argmax of `scores` (nats over lengths); both tie rules' results are in the detail."""
+    picked = int(np.argmax(scores))  # first of equals; NaN (an empty choice of probability one) wins, as in lm-eval
+    best = scores[picked]
+    tied = frozenset(np.flatnonzero(scores == best).tolist()) or frozenset((picked,))
+    detail = {
+        "picked": picked,
+        "n_tied": len(tied),
+        "n_near": _near_ties(answer.nats, scores, lengths, picked),
+        "credit": len(tied & answer.gold_set) / len(tied),
+        "n_choices": len(answer.choices),
+        **({"gold_is_absent": True} if gold_is_absent(answer.gold, answer.choices) else {}),
+    }
+    return ScoreValue(1.0 if picked in answer.gold_set else 0.0, detail=detail)
+
+
+def _near_ties(
+    nats: NDArray[np.float64], scores: NDArray[np.float64], lengths: NDArray[np.float64], picked: int
+) -> int:
+    """Count the choices (the best included) that numerical noise of 1e-4 + 1e-6 |nats| could make the best."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = (1e-4 + 1e-6 * np.abs(nats)) / lengths
+        near = scores[picked] - scores <= np.maximum(noise, noise[picked])
+    near[picked] = True
+    return int(near.sum())
+
+
+def _normalised(answer: _Answer, lengths: Iterable[int]) -> ScoreValue:
+    divisors = np.array([float(length) for length in lengths])
+    with np.errstate(divide="ignore", invalid="ignore"):  # an empty choice: -inf, never picked, as in lm-eval
+        return _accuracy(answer, answer.nats / divisors, divisors)
+
+
+def _token_counts(answer: _Answer) -> tuple[int, ...]:
+    if answer.n_tokens is None or len(answer.n_tokens) != len(answer.choices) or min(answer.n_tokens) < 1:
+        raise MalformedSample(
+            f"acc_tokens divides by the number of tokens of each choice; the model reported {answer.n_tokens} "
+            f"for {len(answer.choices)} choices"
+        )
+    return answer.n_tokens
+
+
+def _mutual_information(answer: _Answer) -> ScoreValue:
+    if answer.unconditional is None:
+        raise MalformedSample(
+            "acc_mutual_info needs each choice's log-likelihood after an empty context; none was requested"
+        )
+    return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
+
+
+def _lengths(answer: _Answer, unit: str) -> Iterable[int]:
+    """Return the length of each choice in characters, UTF-8 bytes or tokens."""
+    if unit == "tokens":
+        return _token_counts(answer)
+    return (len(choice.encode()) if unit == "bytes" else len(choice) for choice in answer.choices)
+
+
+def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> ScoreValue:
+    row = find_metric(metric)
+    if row is None or MULTIPLE_CHOICE not in row.output_types:
+        raise UnknownName("multiple-choice metric", metric, nearest(metric, names_for(MULTIPLE_CHOICE)))
+    if row.length is not None:
+        return _normalised(answer, _lengths(answer, row.length))
+    gold = list(answer.gold) if isinstance(answer.gold, tuple) else answer.gold
+    match metric:
+        case "acc":
+            return plain
+        case "acc_mutual_info":
+            return _mutual_information(answer)
+        case "f1" | "mcc":
+            return ScoreValue(None, parts=(gold, plain.detail["picked"]))
+        case "brier_score":
+            return ScoreValue(_brier(probabilities, answer.gold_set), parts=(gold, tuple(probabilities.tolist())))
+        case _:
+            return _without_accuracy(metric, answer, gold)
+
+
+def _without_accuracy(metric: str, answer: _Answer, gold: int | list[int]) -> ScoreValue:
+    if metric == "exact_match":
+        n = len(answer.greedy)  # as in lm-eval, -1 (the label of rows without an answer) is the last choice
+        return ScoreValue(float(any(answer.greedy[i] for i in answer.gold_set if -n <= i < n)))
+    if metric == "likelihood":
+        return ScoreValue(None, parts=(gold, tuple(answer.nats.tolist())))
+    return ScoreValue(None)  # bypass
+
+
+def _brier(probabilities: NDArray[np.float64], gold: frozenset[int]) -> float | None:
+    """Return the sum of squared differences from the truth (Brier 1950); gold answers share the truth equally."""
+    valid = [index for index in gold if 0 <= index < len(probabilities)]
+    if not valid or len(valid) != len(gold):
+        return None
+    truth = np.zeros(len(probabilities))
+    truth[valid] = 1.0 / len(valid)
+    return float(np.sum((probabilities - truth) ** 2))
+
+
+def chance_of(choices: Mapping[str, Any] | Sequence[str], gold: Gold) -> float:
+    """Return the accuracy of random guessing on this sample: number of gold answers over number of choices."""
+    right = resolve_gold(gold, list(choices))
+    indices = set(right) if isinstance(right, tuple) else {right}
+    return len(indices - {OUT_OF_RANGE}) / len(choices)

@@ -1,0 +1,209 @@
+"""Read the function calls in a model's answer, whatever the syntax of its chat template.
+
+A server's `tool_calls` are stored as their JSON beside the text; they are turned into the same JSON list that models
+write. Answers of local models are texts: Hermes and Qwen write `<tool_call>{...}</tool_call>`, Mistral `[TOOL_CALLS]`
+and a list or `name{...}`, Llama 3 one JSON object for each call, separated by semicolons, others a JSON list or Python
+calls. Special tokens may be missing, because decoding removes them.
+
+Source: the chat templates of NousResearch/Hermes-2-Pro, Qwen/Qwen2.5, meta-llama/Llama-3.1 and mistralai; OpenAI's API
+    reference (`tool_calls`); the handlers of BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/model_handler).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assaymark.limits.nesting import is_deeper, parse_json
+from assaymark.records import canonical_json
+from assaymark.scoring.call_syntax import UnreadableCall, java_calls, python_calls
+
+__all__ = ["Language", "Syntax", "ToolCall", "UnreadableAnswer", "read_calls", "text_of_tool_calls"]
+
+Syntax = Literal["any", "calls"]  # what a template asks for, or only function calls as BFCL's prompt asks for
+Language = Literal["python", "java", "javascript"]
+
+LONGEST = 200_000  # characters of an answer that are read
+_BLOCK = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
+_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
+_NAMED = re.compile(r"\s*+([A-Za-z_][\w.\-]*+)\s*+(?:\[ARGS\])?+\s*+(?=\{)")
+_MISTRAL, _LLAMA = "[TOOL_CALLS]", "<|python_tag|>"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call: the function's name and its arguments by name."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The call as JSON."""
+        return {"name": self.name, "arguments": dict(self.arguments)}
+
+
+class UnreadableAnswer(ValueError):
+    """An answer that begins as a call does, but cannot be read; the message says why."""
+
+
+def text_of_tool_calls(calls: str) -> str:
+    """Return a server's `tool_calls`, a JSON text, as the JSON list that `read_calls` reads.
+
+    Arguments that are no JSON stay texts, so that reading them fails with the reason.
+    """
+    listed = json.loads(calls)
+    found = []
+    for call in listed if isinstance(listed, list) else [listed]:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping):
+            found.append(call)
+            continue
+        arguments = function.get("arguments")
+        try:
+            given = parse_json(arguments or "{}") if isinstance(arguments, str | None) else arguments
+        except ValueError:
+            given = arguments
+        found.append({"name": function.get("name"), "arguments": given})
+    return json.dumps(found, ensure_ascii=False)  # arguments stay in their order
+
+
+def read_calls(text: str, syntax: Syntax = "any", language: Language = "python") -> tuple[ToolCall, ...]:
+    """Return the calls in an answer; none where it has no call in it.
+
+    Args:
+        text: the answer, or what `text_of_tool_calls` made of a server's calls.
+        syntax: "any" reads every syntax above; "calls" only `[f(a=1), g()]`, in the language's own literals.
+        language: of the literals in calls; JSON is the same for all.
+
+    Raises: UnreadableAnswer for an answer that begins a call and cannot be read.
+    """
+    if len(text) > LONGEST:
+        raise UnreadableAnswer(f"the answer has {len(text):,} characters; at most {LONGEST:,} are read")
+    if syntax == "calls":
+        return _in_call_syntax(text, language)
+    blocks = _BLOCK.findall(text)
+    if blocks:
+        return tuple(call for block in blocks for call in _of_json(_json(block.strip())))
+    _, is_marked, marked = text.partition(_MISTRAL)
+    if is_marked:
+        return _mistral(marked)
+    _, is_marked, marked = text.partition(_LLAMA)
+    bare = (marked if is_marked else text).strip()
+    fenced = _FENCE.match(bare)
+    bare = fenced[1].strip() if fenced else bare
+    if bare.startswith(("{", "[{")) or re.match(r"\[\s*[{\]]", bare):
+        return _json_calls(bare)
+    named = _named_calls(bare)
+    return named if named is not None else _in_call_syntax(bare, language)
+
+
+# ------------------------------------------------------------------------------------------------- JSON
+
+
+def _json(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableAnswer(f"the call {_shown(text)} is not JSON: {error}") from None
+
+
+def _json_calls(text: str) -> tuple[ToolCall, ...]:
+    """Return the calls of a JSON list, or of objects one after the other, separated by semicolons or white space."""
+    values = []
+    try:
+        values = list(_values(text))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableAnswer(f"{_shown(text)} is not JSON: {error}") from None
+    return tuple(call for value in values for call in _of_json(value))
+
+
+def _values(text: str) -> Iterator[Any]:
+    """Yield the JSON values at the beginning of a text; what follows the last one must be a text without calls."""
+    if is_deeper(text, 100):
+        raise ValueError("nested deeper than 100 levels")
+    decoder, at, n_found = json.JSONDecoder(), 0, 0
+    while at < len(text):
+        if n_found and text[at] not in "{[":
+            return
+        value, at = decoder.raw_decode(text, at)
+        yield value
+        n_found += 1
+        while at < len(text) and (text[at].isspace() or text[at] in ";,"):
+            at += 1
+
+
+def _of_json(value: Any) -> Iterator[ToolCall]:
+    """Yield the calls of a parsed value. Raises: UnreadableAnswer for one that is none."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _of_json(each)
+        return
+    if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
+        value = value["function"]
+    name = value.get("name") if isinstance(value, Mapping) else None
+    if not isinstance(name, str):
+        raise UnreadableAnswer(
+            f'{_shown(canonical_json(value))} is no call; expected {{"name": ..., "arguments": ...}}'
+        )
+    arguments: Any = next((value[key] for key in ("arguments", "parameters") if value.get(key) is not None), {})
+    if isinstance(arguments, str):
+        arguments = _json(arguments)
+    if not isinstance(arguments, Mapping):
+        raise UnreadableAnswer(f"the arguments of {name} are {_shown(canonical_json(arguments))}; expected an object")
+    yield ToolCall(name, arguments)
+
+
+def _mistral(text: str) -> tuple[ToolCall, ...]:
+    """Return the calls after Mistral's mark: a list, or a name and its arguments for each call."""
+    parts = [part.strip() for part in text.split(_MISTRAL)]
+    calls: list[ToolCall] = []
+    for part in parts:
+        named = _named_calls(part)
+        calls += _json_calls(part) if named is None else named
+    return tuple(calls)
+
+
+def _named_calls(text: str) -> tuple[ToolCall, ...] | None:
+    """Return the calls of a text such as `add{"a": 1}`; None where it does not consist of such calls."""
+    decoder, at = json.JSONDecoder(), 0
+    calls = []
+    if is_deeper(text, 100):
+        return None
+    while at < len(text):
+        found = _NAMED.match(text, at)
+        if found is None:
+            return None
+        try:
+            arguments, at = decoder.raw_decode(text, found.end())
+        except (ValueError, RecursionError):
+            return None
+        calls.append(ToolCall(found[1], arguments))
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return tuple(calls) or None
+
+
+# -------------------------------------------------------------------------------------- function calls
+
+
+def _in_call_syntax(text: str, language: Language) -> tuple[ToolCall, ...]:
+    """Return the calls of `[f(a=1), g(b="x")]`; none for another text.
+
+    The brackets may be missing, as in BFCL. Its own reading cannot tell prose from a call that is spoilt; an answer
+    that begins with a name and a parenthesis is taken for the latter.
+    """
+    bare = text.strip("`\n ")
+    bare = bare.removeprefix(language).strip() if bare.startswith(language) and "\n" in bare else bare
+    read = python_calls if language == "python" else java_calls
+    try:
+        return tuple(ToolCall(name, arguments) for name, arguments in read(bare))
+    except UnreadableCall as error:
+        if re.match(r"\[?\s*[\w.]+\(", bare):
+            raise UnreadableAnswer(f"{_shown(bare)} cannot be read as calls: {error}") from None
+        return ()
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

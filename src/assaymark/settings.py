@@ -1,0 +1,185 @@
+"""Every environment variable and every path this package uses, read in one place and listed by `assaymark doctor`.
+
+Nothing else reads os.environ. Values are read when they are needed, so a test or a notebook may set them first.
+"""
+
+import math
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assaymark.errors import UsageError
+
+LEASE_SECONDS = 60.0  # renewed three times as often, since swapping or a full disk may delay a renewal
+VERSION = "0.1.0"  # also in pyproject.toml; a test compares the two
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable that this package reads."""
+
+    name: str
+    meaning: str
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable("ASSAYMARK_HOME", "folder for the store and caches (default: the user's data folder)"),
+    Variable("ASSAYMARK_CACHE", "folder for files that can be rebuilt (default: <home>/cache)"),
+    Variable("ASSAYMARK_STORE", "store to use: a file or a database URL (default: <home>/store.sqlite)"),
+    Variable("ASSAYMARK_DATA", "folder with <hub path>/<config>/<split>.parquet, used instead of the Hub"),
+    Variable("ASSAYMARK_THREADS", "CPU threads of the engine (default: as many as the process may use)"),
+    Variable(
+        "ASSAYMARK_LEASE_SECONDS", "how long a run's writer may be silent before another takes over (default: 60)"
+    ),
+    Variable("ASSAYMARK_CODE_CONTAINER", "command of a container that runs model-written code, instead of bubblewrap"),
+    Variable("ASSAYMARK_BROWSER", "browser that prints a report to PDF (default: Chromium, Chrome, Edge or Brave)"),
+    Variable(
+        "ASSAYMARK_SECRET", "secret of the web application, shared by its processes (default: <home>/server.secret)"
+    ),
+    Variable("HF_TOKEN", "token for gated repositories on the Hub"),
+    Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
+    Variable("ASSAYMARK_TOKEN", "token with which `assaymark submit` sends to a leaderboard; sent to that server only"),
+    Variable("HF_HUB_OFFLINE", "1: never contact the Hub"),
+    Variable("COLUMNS", "width of tables if the output is not a terminal"),
+    Variable("NO_COLOR", "any value: no colours"),
+    Variable("RANK", "set by torchrun or accelerate: number of this process"),
+    Variable("WORLD_SIZE", "set by torchrun or accelerate: number of processes"),
+    Variable("LOCAL_RANK", "set by torchrun or accelerate: number of this process on its machine"),
+)
+
+
+def read(name: str) -> str | None:
+    """Return the variable's value, None if unset or empty; only names listed in VARIABLES may be read."""
+    if name not in {variable.name for variable in VARIABLES}:
+        raise KeyError(f"{name} is not in settings.VARIABLES")
+    return os.environ.get(name) or None
+
+
+def home_folder() -> Path:
+    """Return the folder for the store and caches; it need not exist."""
+    if value := read("ASSAYMARK_HOME"):
+        return Path(value).expanduser()
+    from platformdirs import user_data_path
+
+    return user_data_path("assaymark", appauthor=False)
+
+
+def store_location(explicit: str | None = None) -> str:
+    """Return where the store is: the argument, else ASSAYMARK_STORE, else a file in the home folder.
+
+    A value with `://` is a database URL and returned unchanged. Anything else is a path, whatever characters it has,
+    and returned absolute.
+    """
+    value = explicit or read("ASSAYMARK_STORE")
+    if value and "://" in value:
+        return value
+    path = Path(value).expanduser() if value else home_folder() / "store.sqlite"
+    return str(path.absolute())
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be rebuilt (task index, file digests)."""
+    value = read("ASSAYMARK_CACHE")
+    return Path(value).expanduser() if value else home_folder() / "cache"
+
+
+def data_folder(explicit: str | Path | None = None) -> Path | None:
+    """Return the folder with local benchmark data, or None: then data comes from the Hub.
+
+    Raises: UsageError if the given folder does not exist.
+    """
+    value = explicit or read("ASSAYMARK_DATA")
+    if value is None:
+        return None
+    path = Path(value).expanduser()
+    if not path.is_dir():
+        origin = "--data-dir" if explicit else "ASSAYMARK_DATA"
+        raise UsageError(
+            f"{origin} is '{path}', which is not a folder; expected <folder>/<hub path>/<config>/<split>.parquet"
+        )
+    return path
+
+
+def thread_count() -> int:
+    """Return the CPU threads to use: ASSAYMARK_THREADS, else the processors this process may run on.
+
+    Raises: UsageError if the variable is not a positive integer.
+    """
+    value = read("ASSAYMARK_THREADS")
+    if value is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not value.isdigit() or int(value) < 1:
+        raise UsageError(f"ASSAYMARK_THREADS is '{value}'; expected a whole number from 1")
+    return int(value)
+
+
+def lease_seconds() -> float:
+    """Return how long a run's writer may be silent before another process takes the run over. Units: seconds.
+
+    Raises: UsageError if the variable is not a number from 1.
+    """
+    value = read("ASSAYMARK_LEASE_SECONDS")
+    if value is None:
+        return LEASE_SECONDS
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 1 <= seconds < math.inf:
+        raise UsageError(f"ASSAYMARK_LEASE_SECONDS is '{value}'; expected a number of seconds from 1")
+    return seconds
+
+
+PASSED = (  # to processes that evaluate what others submitted; nothing else of this process's variables is
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    *("ASSAYMARK_THREADS", "ASSAYMARK_DATA"),
+)
+PASSED_WITH_NETWORK = (*PASSED, "HF_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|DATABASE_URL|ASSAYMARK_STORE", re.IGNORECASE)
+
+
+def environment_of_job(home: Path, *, network: bool) -> dict[str, str]:
+    """Return the variables of a process that evaluates what others submitted: none of this machine's tokens.
+
+    Args:
+        home: its home, where all that it caches goes.
+        network: whether it may fetch.
+    """
+    passed = PASSED_WITH_NETWORK if network else PASSED
+    found = {name: os.environ[name] for name in passed if name in os.environ}
+    own = {"HOME": home, "ASSAYMARK_HOME": home / "assaymark", "HF_HOME": home / "hf", "TMPDIR": home / "tmp"}
+    found |= {name: str(path) for name, path in own.items()}
+    found |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "ASSAYMARK_LEASE_SECONDS": "10"}
+    if not network or read("HF_HUB_OFFLINE"):
+        found |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    return found
+
+
+def secrets_here() -> list[str]:
+    """Return the values of this process's variables that are secrets by their name, to hide them in logs."""
+    return [value for name, value in os.environ.items() if value and _SECRET.search(name)]
+
+
+def process_of() -> tuple[int, int]:
+    """Return (rank, world size) as set by torchrun or accelerate; (0, 1) for a single process."""
+    return int(read("RANK") or 0), int(read("WORLD_SIZE") or 1)
+
+
+def current() -> Mapping[str, str | None]:
+    """Return every variable with its present value; secrets are hidden."""
+    secret = {"HF_TOKEN", "ASSAYMARK_TOKEN", "OPENAI_API_KEY", "ASSAYMARK_SECRET"}
+    return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
+
+
+def environment() -> dict[str, str]:
+    """Return the facts of this process that belong to an attempt at a run, not to the run."""
+    return {
+        "assaymark": VERSION,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+    }

@@ -1,0 +1,228 @@
+"""lm-eval's aggregations of per-sample items to one number, by the names that its task files use.
+
+An item is the contribution of one sample: a number, or a tuple such as (gold, predicted) or (nats, weight).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assaymark.errors import DataError, MissingExtra, UnknownName
+
+Items = Sequence[Any]
+
+
+def mean(items: Items) -> float:
+    """Return the arithmetic mean."""
+    return float(sum(items) / len(items))
+
+
+def nanmean(items: Items) -> float:
+    """Return the mean of the items that are not NaN; NaN if all are, as in lm-eval."""
+    values = np.asarray(items, dtype=np.float64)
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def median(items: Items) -> float:
+    """Return the upper median: for an even number of items the larger of the middle two, as in lm-eval."""
+    return float(sorted(items)[len(items) // 2])
+
+
+def perplexity(items: Items) -> float:
+    """Return exp(-mean) of log-likelihoods in nats."""
+    return math.exp(-mean(items))
+
+
+def weighted_mean(items: Items) -> float:
+    """Return the ratio of sums of (amount, weight) pairs."""
+    return float(sum(amount for amount, _ in items) / sum(weight for _, weight in items))
+
+
+def weighted_perplexity(items: Items) -> float:
+    """Return exp of minus nats per weight (word or byte) over the corpus."""
+    return math.exp(-weighted_mean(items))
+
+
+def bits_per_byte(items: Items) -> float:
+    """Return bits per byte over the corpus, of (nats, bytes) pairs."""
+    return -weighted_mean(items) / math.log(2)
+
+
+def brier_score(items: Items) -> float:
+    """Return the mean squared error of the probabilities in (gold index, probabilities) pairs, summed over choices."""
+    golds, predictions = zip(*items, strict=True)
+    if len({len(p) for p in predictions}) != 1:
+        raise DataError(
+            "lm-eval's brier_score needs the same number of choices in every sample; average `brier` instead"
+        )
+    table = np.asarray(predictions, dtype=np.float64)  # [samples, choices]
+    truth = np.eye(table.shape[1])[list(golds)]
+    return float(np.mean(np.sum((table - truth) ** 2, axis=1)))
+
+
+def f1(items: Items) -> float:
+    """Return the F1 of class 1 over (gold, predicted) pairs; 0 if class 1 does not occur.
+
+    Raises: DataError unless the labels are two classes, one of them 1.
+    Source: van Rijsbergen 1979; scikit-learn's f1_score(average="binary", zero_division=0), which lm-eval calls.
+    """
+    return float(f1_of_counts(*f1_counts(items)))
+
+
+def f1_counts(items: Items) -> tuple[float, float, float]:
+    """Return true positives, predicted positives and gold positives of class 1."""
+    check_two_classes(items)
+    both = sum(1 for gold, predicted in items if gold == 1 == predicted)
+    return both, sum(1 for _, predicted in items if predicted == 1), sum(1 for gold, _ in items if gold == 1)
+
+
+def f1_of_counts(hits: Any, predicted: Any, gold: Any) -> Any:
+    """Return 2 hits / (predicted + gold), 0 where the denominator is 0; numbers or arrays."""
+    positives = np.asarray(predicted + gold, dtype=np.float64)
+    return np.divide(2.0 * hits, positives, out=np.zeros_like(positives), where=positives > 0)
+
+
+def check_two_classes(items: Items) -> None:
+    """Raise DataError if there are more than two labels in all, or two of which none is 1."""
+    labels = {label for pair in items for label in pair}
+    if len(labels) > 2 or (len(labels) == 2 and 1 not in labels):
+        raise DataError(f"f1 is defined for two classes, one of them 1; found labels {sorted(labels)}")
+
+
+def matthews_corrcoef(items: Items) -> float:
+    """Return Matthews' correlation of (gold, predicted) pairs for any number of classes; 0 if it is 0/0.
+
+    Source: Gorodkin 2004, equation 8; scikit-learn's matthews_corrcoef, which lm-eval calls.
+    """
+    labels = sorted({label for pair in items for label in pair})
+    index_of = {label: index for index, label in enumerate(labels)}
+    table = np.zeros((len(labels), len(labels)))
+    for gold, predicted in items:
+        table[index_of[gold], index_of[predicted]] += 1
+    return float(mcc_of_tables(table[None])[0])
+
+
+def mcc_of_tables(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Matthews' correlation of each confusion table.
+
+    Shapes: tables [n, classes, classes], gold by predicted; result [n].
+    """
+    gold, predicted = tables.sum(axis=2), tables.sum(axis=1)  # [n, classes]
+    right, total = np.trace(tables, axis1=1, axis2=2), tables.sum(axis=(1, 2))  # [n]
+    covariance = right * total - (gold * predicted).sum(axis=1)
+    spread = (total**2 - (predicted**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1))
+    result: NDArray[np.float64] = np.zeros_like(covariance)
+    np.divide(covariance, np.sqrt(spread), out=result, where=spread > 0)
+    return result
+
+
+def bypass(items: Items) -> float:
+    """Return lm-eval's placeholder 999: samples are logged, no metric is computed."""
+    return 999.0 if items is not None else math.nan
+
+
+def _pairs_for_sacrebleu(items: Items) -> tuple[list[str], list[list[str]]]:
+    """Return (predictions, reference streams): one stream per position among a sample's references."""
+    references = [[r] if isinstance(r, str) else list(r) for r, _ in items]
+    predictions = [p if isinstance(p, str) else p[0] for _, p in items]
+    return predictions, [list(stream) for stream in zip(*references, strict=False)]
+
+
+def _sacrebleu(function: str, items: Items, **options: Any) -> float:
+    try:
+        import sacrebleu
+    except ImportError as error:
+        raise MissingExtra(f"the metric {function.removeprefix('corpus_')}", "metrics") from error
+    return float(getattr(sacrebleu, function)(*_pairs_for_sacrebleu(items), **options).score)
+
+
+def bleu(items: Items) -> float:
+    """Return corpus BLEU of (references, prediction) pairs. Source: Papineni et al. 2002; sacrebleu's defaults."""
+    return _sacrebleu("corpus_bleu", items)
+
+
+def chrf(items: Items) -> float:
+    """Return corpus chrF. Source: Popović 2015; sacrebleu's defaults."""
+    return _sacrebleu("corpus_chrf", items)
+
+
+def chrf_plus_plus(items: Items) -> float:
+    """Return corpus chrF++, with word bigrams. Source: Popović 2017; sacrebleu with word_order=2."""
+    return _sacrebleu("corpus_chrf", items, word_order=2)
+
+
+def ter(items: Items) -> float:
+    """Return corpus TER; lower is better. Source: Snover et al. 2006; sacrebleu's defaults."""
+    return _sacrebleu("corpus_ter", items)
+
+
+def acc_all(items: Items) -> float:
+    """Return the share of questions with all answers classified correctly, of (predicted, row) pairs (MultiRC)."""
+    return mean(list(acc_all_groups(items, by_paragraph=True)))
+
+
+def acc_all_groups(items: Items, *, by_paragraph: bool) -> list[int]:
+    """Return 0 or 1 per question; without `by_paragraph` as lm-eval's standard error, by question number alone."""
+    groups: dict[Any, bool] = {}
+    for predicted, row in items:
+        key = (row["idx"]["paragraph"] if by_paragraph else None, row["idx"]["question"])
+        groups[key] = groups.get(key, True) and ((row["label"] == 1) == predicted)
+    return [int(right) for right in groups.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """One way from the items of many samples to one number, and what follows from it for intervals and comparisons."""
+
+    function: Callable[[Items], float]
+    is_mean: bool = False  # of the scores themselves
+    is_log_scale: bool = False  # of two results only the ratio means anything
+    is_per_sample: bool = False  # each sample has its part in it, so that two runs can be compared pair by pair
+    ratio: Literal["perplexity", "bits"] | None = None  # of sums of amounts and weights, and what is made of it
+    is_of_labels: bool = False  # of the table of (gold, predicted) pairs
+    is_bootstrapped: bool = False  # in lm-eval, for its standard error
+    most_draws: int | None = None  # of that bootstrap, where lm-eval takes fewer than it is told to
+
+
+_UNKNOWN = Aggregation(bypass)
+AGGREGATIONS: dict[str, Aggregation] = {
+    "mean": Aggregation(mean, is_mean=True, is_per_sample=True),
+    "nanmean": Aggregation(nanmean, is_mean=True, is_per_sample=True, is_bootstrapped=True),
+    "median": Aggregation(median, is_bootstrapped=True),
+    "perplexity": Aggregation(perplexity, is_log_scale=True, is_per_sample=True, is_bootstrapped=True),
+    "weighted_perplexity": Aggregation(weighted_perplexity, is_log_scale=True, is_per_sample=True, ratio="perplexity"),
+    "bits_per_byte": Aggregation(bits_per_byte, is_per_sample=True, ratio="bits"),
+    "brier_score": Aggregation(brier_score, is_per_sample=True),
+    "f1": Aggregation(f1, is_of_labels=True, is_bootstrapped=True),
+    "matthews_corrcoef": Aggregation(matthews_corrcoef, is_of_labels=True, is_bootstrapped=True),
+    "mcc": Aggregation(matthews_corrcoef, is_of_labels=True, is_bootstrapped=True),
+    "bypass": Aggregation(bypass),
+    "bleu": Aggregation(bleu, is_bootstrapped=True, most_draws=100),
+    "chrf": Aggregation(chrf, is_bootstrapped=True, most_draws=100),
+    "chrf++": Aggregation(chrf_plus_plus, is_bootstrapped=True, most_draws=100),
+    "ter": Aggregation(ter, is_bootstrapped=True, most_draws=100),
+    "acc_all": Aggregation(acc_all),
+}
+"""Every aggregation that is known by name. Which metric has which is in `scoring.metrics`."""
+
+
+def traits_of(aggregation: object) -> Aggregation:
+    """Return what follows from an aggregation; nothing does from a function of a task file or an unknown name."""
+    return AGGREGATIONS.get(aggregation, _UNKNOWN) if isinstance(aggregation, str) else _UNKNOWN
+
+
+def aggregate(name: str, items: Items) -> float | None:
+    """Return lm-eval's aggregation of that name over the items; None if there are no items.
+
+    Raises: UnknownName; DataError if the items do not fit the aggregation.
+    """
+    if name not in AGGREGATIONS:
+        from difflib import get_close_matches
+
+        raise UnknownName("aggregation", name, get_close_matches(name, AGGREGATIONS))
+    return AGGREGATIONS[name].function(items) if len(items) else None

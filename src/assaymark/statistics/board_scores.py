@@ -1,0 +1,238 @@
+"""A leaderboard's arithmetic: members' scores normalised, clipped, averaged into columns and one number, with errors.
+
+A score has the deviation that each question contributes to it (`Part.deviations`), so that errors are combined
+correctly if two members have the same questions: two metrics of one answer, a task that is a copy of another, a data
+set with and without its passages. For independent members the sum is √Σ(w SE)².
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from assaymark.errors import DataError
+from assaymark.randomness import generator_for
+from assaymark.statistics.composites import mean_win_rate
+from assaymark.statistics.distributions import normal_cdf, t_quantile
+from assaymark.statistics.estimate import IntervalEstimate, effective_wilson
+from assaymark.statistics.intervals import t_interval
+
+Bounds = tuple[float, float]
+SHARES: Bounds = (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A score with its error."""
+
+    value: float
+    n: int = 0  # samples
+    deviations: Mapping[Hashable, float] | None = None  # by question; their squares sum to the variance. None: unknown
+    variances: tuple[tuple[float, float], ...] = ()  # of each independent sum in it: (variance, degrees of freedom)
+    bounds: Bounds | None = None  # smallest and largest possible score
+    inverse_n: float = 0.0  # Σ (range that a task adds to the score)² / its samples
+
+    @property
+    def stderr(self) -> float | None:
+        """The standard error; None if it is not known."""
+        return None if self.deviations is None else math.sqrt(sum(d * d for d in self.deviations.values()))
+
+
+def mean_part(values: Sequence[float], questions: Sequence[Hashable], bounds: Bounds | None = SHARES) -> Part:
+    """Return the mean of one score per question. Bounds that the mean exceeds are dropped."""
+    return ratio_part(values, [1.0] * len(values), questions, bounds)
+
+
+def ratio_part(
+    amounts: Sequence[float],
+    weights: Sequence[float],
+    questions: Sequence[Hashable],
+    bounds: Bounds | None = SHARES,
+) -> Part:
+    """Return Σ amounts / Σ weights: a mean over instructions, or over samples with individual chance levels.
+
+    Source: the delta method for a ratio, deviations (a_i - r w_i) / Σ w times √(n/(n-1)) (Cochran 1977, 2.39).
+    Raises: DataError for no samples, or counts that differ.
+    """
+    tops, bottoms, n = np.asarray(amounts, float), np.asarray(weights, float), len(questions)
+    if not n or len(tops) != n or len(bottoms) != n or bottoms.sum() <= 0:
+        raise DataError(
+            f"{len(tops)} amounts, {len(bottoms)} weights, {n} questions; expected equal numbers, at least 1"
+        )
+    total = float(bottoms.sum())
+    value = float(tops.sum()) / total
+    limits = bounds if bounds is not None and bounds[0] - 1e-9 <= value <= bounds[1] + 1e-9 else None
+    width = 0.0 if limits is None else limits[1] - limits[0]
+    if n == 1:  # nothing is known of the spread: take that of a fair coin between the bounds
+        deviations = None if limits is None else {questions[0]: width / 2}
+        return Part(value, 1, deviations, ((width * width / 4, 1.0),), limits, width * width)
+    spread = (tops - value * bottoms) / total * math.sqrt(n / (n - 1))
+    found: dict[Hashable, float] = {}
+    for question, deviation in zip(questions, spread.tolist(), strict=True):
+        found[question] = found.get(question, 0.0) + deviation
+    variance = float((spread**2).sum())
+    return Part(value, n, found, ((variance, float(n - 1)),), limits, width * width / n)
+
+
+def weighted_sum(parts: Sequence[Part], weights: Sequence[float], constant: float = 0.0) -> Part:
+    """Return Σ weight part + constant; errors of the same question add before they are squared."""
+    if not parts or len(parts) != len(weights):
+        raise DataError(f"{len(parts)} scores and {len(weights)} weights; expected equal numbers, at least 1")
+    value = sum(w * part.value for part, w in zip(parts, weights, strict=True)) + constant
+    known = [(part, w, part.deviations) for part, w in zip(parts, weights, strict=True) if part.deviations is not None]
+    total: dict[Hashable, float] | None = None
+    if len(known) == len(parts):
+        total = {}
+        for _, weight, deviations in known:
+            for question, deviation in deviations.items():
+                total[question] = total.get(question, 0.0) + weight * deviation
+    ranges = [part.bounds for part in parts if part.bounds is not None]
+    limits: Bounds | None = None
+    if len(ranges) == len(parts) and min(weights) >= 0:
+        low, high = (sum(w * each[end] for each, w in zip(ranges, weights, strict=True)) + constant for end in (0, 1))
+        limits = (low, high)
+    return Part(
+        value,
+        sum(part.n for part in parts),
+        total,
+        tuple((w * w * v, df) for part, w in zip(parts, weights, strict=True) for v, df in part.variances),
+        limits,
+        sum(w * w * part.inverse_n for part, w in zip(parts, weights, strict=True)),
+    )
+
+
+def average(parts: Sequence[Part], weights: Sequence[float] | None = None) -> Part:
+    """Return the mean, weighted if weights are given."""
+    shares = [1.0] * len(parts) if weights is None else list(weights)
+    return weighted_sum(parts, [share / sum(shares) for share in shares])
+
+
+def rescaled(part: Part, zero: float, one: float = 1.0) -> Part:
+    """Return (score - zero) / (one - zero): chance becomes 0, scores below chance are negative."""
+    if not zero < one:
+        raise DataError(f"rescaling maps {zero} to 0 and {one} to 1; expected the first below the second")
+    return weighted_sum([part], [1.0 / (one - zero)], -zero / (one - zero))
+
+
+def clipped(part: Part) -> Part:
+    """Return max(score, 0) with the error of a clipped normal variable.
+
+    The error is sd(max(0, Z)) for Z normal with the score's mean and error.
+    """
+    error = part.stderr
+    factor = 1.0 if part.value > 0 else 0.0
+    if error:
+        m = part.value / error
+        density, below = math.exp(-m * m / 2) / math.sqrt(2 * math.pi), normal_cdf(m)
+        first, second = m * below + density, (m * m + 1) * below + m * density
+        factor = math.sqrt(max(second - first * first, 0.0))
+    scaled = None if part.deviations is None else {q: factor * d for q, d in part.deviations.items()}
+    return replace(
+        part,
+        value=max(part.value, 0.0),
+        deviations=scaled,
+        variances=tuple((factor * factor * v, df) for v, df in part.variances),
+        bounds=None,
+    )
+
+
+def geometric(parts: Sequence[Part], weights: Sequence[float] | None = None) -> Part | None:
+    """Return the geometric mean with its error by the delta method; None if a score is negative.
+
+    If a score is 0, the mean is 0 and its error is not known.
+    """
+    shares = [1.0] * len(parts) if weights is None else list(weights)
+    if min(part.value for part in parts) < 0:
+        return None
+    n = sum(part.n for part in parts)
+    if min(part.value for part in parts) == 0:
+        return Part(0.0, n)
+    powers = [share / sum(shares) for share in shares]
+    value = math.exp(sum(power * math.log(part.value) for part, power in zip(parts, powers, strict=True)))
+    slopes = [value * power / part.value for part, power in zip(parts, powers, strict=True)]
+    return replace(weighted_sum(parts, slopes), value=value, bounds=None)
+
+
+def interval_of(part: Part, name: str, confidence: float = 0.95, *, logarithmic: bool = False) -> IntervalEstimate:
+    """Return a score with its interval.
+
+    A bounded score gets Wilson's interval with the effective sample size of its error, which has positive width at
+    100% too; others get Student's, on the logarithm if `logarithmic` (geometric means). Degrees of freedom after
+    Satterthwaite 1946.
+    """
+    error = part.stderr
+    if error is None or (error == 0 and part.bounds is None):
+        return IntervalEstimate(part.value, None, None, error, "none: a part has no error", part.n, confidence)
+    df = _freedom(part)
+    if part.bounds is not None:
+        low, width = part.bounds[0], part.bounds[1] - part.bounds[0]
+        share = min(max((part.value - low) / width, 0.0), 1.0)
+        n_floor = width * width / part.inverse_n
+        found = effective_wilson(share, error / width, n_floor, df, confidence)
+        ends, method = (low + width * found.low, low + width * found.high), f"{name} wilson"
+    elif logarithmic:
+        reach = t_quantile(0.5 + confidence / 2.0, df) * error / part.value
+        ends, method = (part.value * math.exp(-reach), part.value * math.exp(reach)), f"{name} log t"
+    else:
+        plain = t_interval(part.value, error, df, confidence)
+        ends, method = (plain.low, plain.high), f"{name} t"
+    return IntervalEstimate(part.value, *ends, error, method, part.n, confidence, df=df)
+
+
+def clipped_interval(part: Part, unclipped: Part, name: str, confidence: float = 0.95) -> IntervalEstimate:
+    """Return a clipped score; its interval begins at the unclipped score's low end, or at 0 if that is negative.
+
+    Clipping raises scores near chance by noise alone; the unclipped low end is free of this bias.
+    """
+    own, plain = interval_of(part, name, confidence), interval_of(unclipped, name, confidence)
+    if plain.low is None or plain.high is None:
+        return replace(own, low=None, high=None)
+    high = max(end for end in (own.high, plain.high, part.value) if end is not None)
+    return replace(own, low=min(max(plain.low, 0.0), part.value), high=high, method=f"{name}, clipped")
+
+
+def estimate_win_rates(
+    columns: Sequence[Sequence[Part]], confidence: float = 0.95, draws: int = 4000
+) -> list[IntervalEstimate]:
+    """Return each model's mean win rate over columns, with errors from joint normal draws of all column scores.
+
+    Args:
+        columns: per column one score per model, the same models in the same order; questions that models share stay
+            paired.
+        confidence: of the percentile interval.
+        draws: simulated tables.
+
+    Raises: DataError for fewer than two models.
+    """
+    table = np.array([[part.value for part in column] for column in columns])  # [columns, models]
+    rates = mean_win_rate(table.T)
+    flat = [part for column in columns for part in column]
+    n = sum(part.n for part in flat) // table.shape[1]
+    if any(part.deviations is None for part in flat):
+        return [IntervalEstimate(float(r), None, None, None, "none: a part has no error", n, confidence) for r in rates]
+    rows: dict[Hashable, int] = {}
+    for part in flat:
+        for question in part.deviations or ():
+            rows.setdefault(question, len(rows))
+    spread = np.zeros((len(rows), len(flat)))
+    for column, part in enumerate(flat):
+        for question, deviation in (part.deviations or {}).items():
+            spread[rows[question], column] = deviation
+    generator = generator_for("win rates", *table.shape, draws)
+    noise = generator.multivariate_normal(np.zeros(len(flat)), spread.T @ spread, size=draws, method="eigh")
+    tables = table[None] + noise.reshape(draws, *table.shape)  # [draws, columns, models]
+    simulated = mean_win_rate(np.swapaxes(tables, 1, 2))
+    tail = (1.0 - confidence) / 2.0
+    lows, highs = np.quantile(simulated, [tail, 1.0 - tail], axis=0)
+    errors = simulated.std(axis=0, ddof=1)
+    return [
+        IntervalEstimate(float(r), float(min(lo, r)), float(max(hi, r)), float(se), "win rate draws", n, confidence)
+        for r, lo, hi, se in zip(rates, lows, highs, errors, strict=True)
+    ]
+
+
+def _freedom(part: Part) -> float:
+    bottom = sum(v * v / df for v, df in part.variances)
+    total = sum(v for v, _ in part.variances)
+    return total * total / bottom if bottom > 0 else max(float(part.n - 1), 1.0)

@@ -1,0 +1,142 @@
+"""Power analysis: the number of samples for a difference, and the minimum detectable effect of a number of samples.
+
+The minimum detectable effect (MDE) is the true difference that a two-sided test at level 1 - confidence detects with
+the given power. Differences are shares, not percent. "Discordance" is the share of samples on which two models differ.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from assaymark.errors import DataError
+from assaymark.statistics.distributions import binomial_pmf, binomial_sf, normal_cdf, normal_quantile, two_sided_z
+from assaymark.statistics.mcnemar import mcnemar_exact, mcnemar_mid_p
+
+
+def detectable_z(confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return z(1 - α/2) + z(power) with α = 1 - confidence: 2.80 for 95% and 80%."""
+    if not (0 < confidence < 1 and 0 < power < 1):
+        raise DataError(f"confidence is {confidence} and power {power}; expected numbers between 0 and 1")
+    return two_sided_z(confidence) + normal_quantile(power)
+
+
+def mde(variance: float, n: int, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return the minimum detectable mean difference of n paired samples; `variance` is that of their differences.
+
+    z √(variance / n). Source: Miller 2024 (arXiv 2411.00640), equation 10.
+    """
+    _check(n, variance)
+    return detectable_z(confidence, power) * math.sqrt(variance / n)
+
+
+def samples_needed(variance: float, difference: float, *, confidence: float = 0.95, power: float = 0.8) -> int:
+    """Return the number of paired samples that are needed to detect this mean difference.
+
+    n = z² variance / difference². Source: Miller 2024, equation 9.
+    """
+    if difference == 0:
+        raise DataError("difference is 0; expected the smallest difference that matters")
+    _check(1, variance)
+    return math.ceil(detectable_z(confidence, power) ** 2 * variance / difference**2 - 1e-9)
+
+
+def difference_variance(
+    between_items: float, within_a: float, within_b: float, repeats_a: int = 1, repeats_b: int = 1
+) -> float:
+    """Return the variance of a sample's difference if each answer is drawn several times.
+
+    ω² + σ_A²/K_A + σ_B²/K_B. Source: Miller 2024, section 3.2.
+    """
+    return between_items + within_a / repeats_a + within_b / repeats_b
+
+
+def mde_paired_binary(n: int, discordance: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return the minimum detectable difference in accuracy on n shared questions at this discordance, at most 1.0.
+
+    The difference's variance is discordance - δ²; the upper bound, the discordance, is used, so the result is slightly
+    conservative. A result above the discordance means that no possible difference can be detected.
+    """
+    _check_share(discordance)
+    return min(mde(discordance, n, confidence=confidence, power=power), 1.0)
+
+
+def mde_unpaired_binary(n_a: int, n_b: int, share: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return the minimum detectable difference between two accuracies near `share` on different questions."""
+    _check_share(share)
+    return detectable_z(confidence, power) * math.sqrt(share * (1.0 - share) * (1.0 / n_a + 1.0 / n_b))
+
+
+def mde_of_mean(stderr: float, *, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return the minimum detectable distance of a mean with this standard error from a fixed value."""
+    return detectable_z(confidence, power) * stderr
+
+
+def samples_paired_binary(
+    difference: float, discordance: float, *, confidence: float = 0.95, power: float = 0.8
+) -> int:
+    """Return the number of shared questions that McNemar's test needs.
+
+    (z_α √π + z_β √(π - δ²))² / δ². Source: Connor 1987, equation 3.
+    """
+    _check_share(discordance)
+    if not 0 < abs(difference) <= discordance:
+        raise DataError(f"difference {difference} with discordance {discordance}; expected 0 < |difference| <= it")
+    level_z, power_z = two_sided_z(confidence), normal_quantile(power)
+    top = level_z * math.sqrt(discordance) + power_z * math.sqrt(discordance - difference**2)
+    return math.ceil(top**2 / difference**2 - 1e-9)
+
+
+def power_mcnemar(
+    n: int, difference: float, discordance: float, *, confidence: float = 0.95, mid_p: bool = False
+) -> float:
+    """Return the exact power of McNemar's test, summed over all outcomes of non-negligible probability.
+
+    The number of discordant questions is Bin(n, π); of them Bin(m, (π + δ) / 2π) favour B.
+    """
+    _check_share(discordance)
+    if abs(difference) > discordance or discordance == 0:
+        raise DataError(f"difference {difference} with discordance {discordance}; expected |difference| <= it")
+    favour = (discordance + difference) / (2.0 * discordance)
+    test = mcnemar_mid_p if mid_p else mcnemar_exact
+    total = 0.0
+    for m in range(1, n + 1):
+        weight = binomial_pmf(m, n, discordance)
+        if weight < 1e-12:
+            continue
+        least = _critical(m, 1.0 - confidence, test)
+        if least is not None:
+            total += weight * (binomial_sf(least, m, favour) + binomial_sf(least, m, 1.0 - favour))
+    return total
+
+
+def power_paired(n: int, difference: float, variance: float, *, confidence: float = 0.95) -> float:
+    """Return the power of a two-sided z test of a mean difference with this variance per sample."""
+    _check(n, variance)
+    shift = abs(difference) / math.sqrt(variance / n)
+    z = two_sided_z(confidence)
+    return normal_cdf(shift - z) + normal_cdf(-shift - z)
+
+
+def _critical(m: int, level: float, test: Callable[[int, int], float]) -> int | None:
+    """Return the smallest majority among m that the test rejects; None if it rejects none."""
+    counts = np.arange(m // 2, m + 1)
+    low, high = 0, len(counts)
+    while low < high:  # p decreases with the majority
+        middle = (low + high) // 2
+        larger = int(counts[middle])
+        if larger * 2 >= m and test(larger, m - larger) <= level:
+            high = middle
+        else:
+            low = middle + 1
+    return int(counts[low]) if low < len(counts) else None
+
+
+def _check(n: int, variance: float) -> None:
+    if n < 1 or not variance >= 0:
+        raise DataError(f"n is {n} and variance {variance}; expected n >= 1 and variance >= 0")
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 <= share <= 1.0:
+        raise DataError(f"share is {share}; expected a number between 0 and 1, not percent")

@@ -1,0 +1,317 @@
+"""One database: how it is opened, and its two kinds of transaction.
+
+SQLite is used in WAL mode, so that readers never wait for the writer; writing begins with BEGIN IMMEDIATE, so that two
+writers wait for each other instead of failing half-way. WAL needs memory shared by all users of the file, which a
+network file system does not provide: there the older journal is used, with a notice to the user.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, cast
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from assaymark.errors import AssaymarkError, MissingExtra, StoreError
+from assaymark.store import migrate
+from assaymark.store.database_errors import explain, is_locked, translated
+from assaymark.store.lost_file import FileId, file_id, rescue
+from assaymark.store.schema_guard import refuse_active_schema
+
+BUSY_SECONDS = 30.0  # how long to wait for another writer
+IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer
+_LIMITS = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), set_config('lock_timeout', :lock, true)"
+)
+STRUCTURE_LOCK = 0x45564C53  # arbitrary key of PostgreSQL's advisory lock for assigning ids
+_NETWORK = "nfs nfs4 cifs smb smb2 smb3 smbfs afs ceph lustre gpfs beegfs glusterfs panfs orangefs pvfs2"
+_NETWORK_BY_FUSE = "sshfs glusterfs ceph rclone s3fs gcsfuse juicefs"
+NETWORK_FILE_SYSTEMS = frozenset([*_NETWORK.split(), *(f"fuse.{name}" for name in _NETWORK_BY_FUSE.split())])
+
+
+def file_system_of(path: Path, mounts: str = "/proc/self/mounts") -> str | None:
+    """Return the type of the file system that holds `path` ("ext4", "nfs4"); None if the system does not report it."""
+    try:
+        lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    target = path.absolute()
+    best, kind = -1, None
+    for line in lines:
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].replace("\\040", " "))
+        if target.is_relative_to(point) and len(point.parts) >= best:  # a later mount hides an earlier one
+            best, kind = len(point.parts), fields[2]
+    return kind
+
+
+def can_create_in(folder: Path) -> bool:
+    """Return whether files can be created in a folder."""
+    return os.access(folder, os.W_OK)
+
+
+class Database:
+    """An open database with a current schema."""
+
+    def __init__(self, url: URL, *, read_only: bool = False, hidden_for: str | None = None) -> None:
+        self.url = url
+        self.hidden_for = hidden_for  # the reason to read hidden runs; None: they are not read
+        self.read_only = read_only
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self.shown_url = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
+        self.notices: tuple[str, ...] = ()
+        self._lock = threading.RLock()  # one writing transaction per process
+        self._file: FileId | None = None  # device and inode of the file, once it is prepared
+        self._lost: StoreError | None = None
+        self._engine = self._make_engine()
+
+    @classmethod
+    def open(cls, url: str, *, read_only: bool = False, hidden_for: str | None = None) -> Self:
+        """Open the database and bring its schema up to date.
+
+        With `hidden_for`, the reason, hidden runs are read and written as public ones are.
+
+        Raises: StoreError, SchemaTooNew, MissingExtra.
+        """
+        database = cls(_parsed(url), read_only=read_only, hidden_for=hidden_for)
+        try:
+            with translated(database.shown_url):
+                database._prepare()
+                database._file = file_id(Path(database.url.database or "")) if database.is_sqlite else None
+        except AssaymarkError:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def exists(cls, url: str) -> bool:
+        """Return whether the URL or path has a store."""
+        parsed = _parsed(url)
+        if parsed.get_backend_name() == "sqlite":
+            path = Path(parsed.database or "")
+            return path.is_file() and path.stat().st_size > 0
+        try:
+            database = cls(parsed, read_only=True)
+            try:
+                with database.reading() as connection:
+                    return migrate.version_of(connection) is not None  # also for an earlier version
+            finally:
+                database.close()
+        except AssaymarkError:
+            return False
+
+    @classmethod
+    def is_writable(cls, url: str) -> bool:
+        """Return whether the file and folder of a store are writable; True for a server, which checks by itself."""
+        parsed = _parsed(url)
+        path = Path(parsed.database or "")
+        return parsed.get_backend_name() != "sqlite" or (
+            os.access(path, os.W_OK) and can_create_in(path.absolute().parent)
+        )
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to the file that was opened; True for a server."""
+        return self._file is None or file_id(Path(self.url.database or "")) == self._file
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the database throughout."""
+        with translated(self.shown_url), self._engine.connect() as plain:
+            connection = plain.execution_options(assaymark_sees_hidden=self.hidden_for is not None)
+            if not self.is_sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self, *, durable: bool = False) -> Iterator[Connection]:
+        """Open the writing transaction; all of it is stored, or nothing.
+
+        With `durable` it is on the disk when the block ends, also if the machine loses its power: SQLite otherwise
+        guarantees that only if the process is killed. (PostgreSQL always does.)
+
+        Raises: StoreError, also if the store was opened read-only, or its file was removed.
+        """
+        if self.read_only:
+            raise StoreError(f"store {self.shown_url} is read-only; check its permissions, or name another store")
+        with self._lock, translated(self.shown_url), self._engine.connect() as plain:
+            connection = plain.execution_options(
+                assaymark_writes=True, assaymark_sees_hidden=self.hidden_for is not None
+            )
+            with self._flushed(plain, durable), connection.begin():
+                if not self.is_sqlite:
+                    connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{BUSY_SECONDS}s"})
+                yield connection
+            self._refuse_lost_file(plain)
+
+    @contextmanager
+    def _flushed(self, connection: Connection, durable: bool) -> Iterator[None]:
+        """Make SQLite flush each transaction in the block to the disk, if `durable`."""
+        if not (durable and self.is_sqlite):
+            yield
+            return
+        driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+        driver.execute("PRAGMA synchronous = FULL")
+        try:
+            yield
+        finally:
+            driver.execute("PRAGMA synchronous = NORMAL")
+
+    def _refuse_lost_file(self, connection: Connection) -> None:
+        """Raise StoreError if the path no longer leads to the file that was just written; save its content once."""
+        path = Path(self.url.database or "").absolute()
+        if self._file is None or file_id(path) == self._file:
+            return
+        if self._lost is None:
+            self._lost = rescue(cast("sqlite3.Connection", connection.connection.driver_connection), path)
+        raise self._lost
+
+    def lock_structure(self, connection: Connection) -> None:
+        """Keep others from assigning ids or removing texts until this transaction ends.
+
+        SQLite needs no such lock: it has one writer at a time.
+        """
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": STRUCTURE_LOCK})
+
+    def shrink(self) -> None:
+        """Return freed pages to the file system; PostgreSQL does so by itself."""
+        if self.is_sqlite:
+            with self._lock, translated(self.shown_url), self._bare() as connection:
+                connection.executescript("PRAGMA incremental_vacuum")  # execute() would stop at the first page
+
+    @contextmanager
+    def _bare(self) -> Iterator[sqlite3.Connection]:
+        """Yield the driver's own connection, outside any transaction, as some PRAGMAs need it."""
+        pooled = self._engine.raw_connection()
+        try:
+            yield cast("sqlite3.Connection", pooled.driver_connection)
+        finally:
+            pooled.close()
+
+    # ------------------------------------------------------------------------------------- opening
+
+    def _make_engine(self) -> Engine:
+        try:
+            if self.is_sqlite:
+                engine = create_engine(self.url, creator=self._connect)
+            else:
+                engine = create_engine(self.url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+        except ModuleNotFoundError as error:
+            raise MissingExtra(f"the store {self.shown_url}", "postgres") from error
+        if self.is_sqlite:
+            event.listen(engine, "connect", self._set_up_connection)
+            event.listen(engine, "begin", self._begin)
+        return engine
+
+    def _connect(self) -> sqlite3.Connection:
+        path = Path(self.url.database or "").absolute()
+        mode = (
+            "ro" if self.read_only else "rw" if self._file else "rwc"
+        )  # "rw": a file that vanished is not created again
+        uri = f"{path.as_uri()}?mode={mode}"
+        if self.read_only and not can_create_in(path.parent) and not path.with_name(path.name + "-wal").exists():
+            uri += "&immutable=1"  # nobody is writing, and SQLite cannot create its files beside it
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
+    def _set_up_connection(self, connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun by us, not implicitly by the driver
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA cache_size = -32000")  # KiB
+        if self.read_only:
+            connection.execute("PRAGMA query_only = ON")
+
+    @staticmethod
+    def _begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("assaymark_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def _prepare(self) -> None:
+        if self.is_sqlite:
+            self._prepare_file(Path(self.url.database or ""))
+        if self.read_only:
+            with self.reading() as connection:
+                migrate.require_current(connection, self.shown_url)
+            return
+        with self.reading() as connection:
+            if migrate.is_current(connection, self.shown_url):
+                return
+        with self.writing() as connection:
+            self.lock_structure(connection)
+            migrate.upgrade(connection, self.shown_url)
+
+    def _prepare_file(self, path: Path) -> None:
+        if path.is_dir():
+            raise StoreError(f"store {path} is a folder; expected a file such as {path / 'store.sqlite'}")
+        exists = path.is_file() and path.stat().st_size > 0
+        if exists:
+            with self._bare() as connection:
+                refuse_active_schema(connection, self.shown_url)
+        if self.read_only:
+            if not exists:
+                raise StoreError(f"there is no store at {path}; it is created by the first `assaymark run`")
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = file_system_of(path.parent)
+        is_remote = kind in NETWORK_FILE_SYSTEMS
+        if is_remote:
+            notice = (
+                f"the store {path} is on a network file system ({kind}): use it from one machine at a time, "
+                f"or use a store on a local disk (--store FILE, ASSAYMARK_STORE) or a PostgreSQL server"
+            )
+            self.notices = (notice,)
+        self._set_journal("DELETE" if is_remote else "WAL", is_new=not exists)
+
+    def _set_journal(self, mode: str, *, is_new: bool) -> None:
+        """Set the journal mode; two processes that open a new file at once wait for each other here."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with self._bare() as connection:
+                    if is_new:
+                        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                    connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+            except (DBAPIError, sqlite3.Error) as error:
+                if not is_locked(error) or time.monotonic() > deadline:
+                    raise explain(error, self.shown_url) from error
+                time.sleep(0.02)
+            else:
+                return
+
+
+def _parsed(url: str) -> URL:
+    """Return the URL of a store given by a URL, or by a path, in which no character is special."""
+    if "://" not in url:
+        return URL.create("sqlite", database=url)
+    try:
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        backend = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise StoreError(
+            f"'{url}' is not a store ({error}); expected a file, sqlite:///FILE or postgresql://..."
+        ) from error
+    if backend not in {"sqlite", "postgresql"}:
+        raise StoreError(
+            f"'{parsed.drivername}' is not a kind of store; expected sqlite:///FILE or postgresql://HOST/NAME"
+        )
+    if backend == "sqlite" and parsed.database in {None, "", ":memory:"}:
+        raise StoreError(f"'{url}' names no file; expected sqlite:///FILE")
+    if backend == "sqlite" and parsed.query:
+        raise StoreError(f"'{url}' has a query after '?', which a store's file does not accept; expected a plain path")
+    return parsed

@@ -1,0 +1,323 @@
+"""The queue of submissions, in the store.
+
+The order of work is start-time fair queuing over submitters, moved forward by votes. A new job's *turn* is the round
+that the queue has reached, or one after the last job of the same submitter: whoever submits a hundred models gets a
+hundred turns, and another submitter's first job is in the present round. Votes move a job forward by log2(1 + votes)
+turns, at most `MOST_ADVANCE`. So a job waits at most for what has a turn no later than its own plus MOST_ADVANCE, which
+is at most one job per submitter and turn: no job waits for ever, whatever others submit or vote.
+Source: Goyal, Vin, Cheng, Start-time Fair Queuing, SIGCOMM 1996 (unit packets, equal weights).
+"""
+
+import json
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from assaymark.errors import UnknownName, UsageError
+from assaymark.records import content_hash
+from assaymark.store import queue_claims
+from assaymark.store.connection import Database
+from assaymark.store.database_clock import clock_of, now
+from assaymark.store.queue_rows import STATES, JobRow, NewSubmission, Progress, QueueCounts, SubmissionRow
+from assaymark.store.queue_schema import flags, jobs, models_seen, moderation, queue_votes, submissions
+
+__all__ = ["MOST_ADVANCE", "Queue"]
+
+MOST_ADVANCE = 5.0  # turns, by votes
+RECENT = 50  # finished jobs whose mean duration is used
+_NEW = tuple(field.name for field in fields(NewSubmission))
+
+
+class Queue:
+    """Submissions and their jobs. May be used by several threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # ------------------------------------------------------------------------------------- submitting
+
+    def submit(self, new: NewSubmission, *, kind: str = "evaluate", at_most: tuple[int, float] | None = None) -> str:
+        """Store a submission with its job and its submitter's own vote; return its id.
+
+        Args:
+            new: what was submitted and checked.
+            kind: of its job, evaluate or reproduce.
+            at_most: how many submissions the submitter may make in how many seconds; None: any number.
+
+        Raises: UsageError if the same content is waiting, running or finished in this setup, or there were too many.
+        """
+        key = content_hash([new.content_hash, new.precision, new.preset, new.weights, new.base_revision, new.board])
+        submission = secrets.token_hex(6)
+        with self._database.writing() as connection:
+            self._database.lock_structure(connection)  # turns and limits are counted, then used
+            at = now(connection)
+            self._refuse_too_many(connection, new.submitter, at, at_most)
+            earlier = connection.execute(
+                select(submissions.c.id, submissions.c.model).where(submissions.c.duplicate_key == key)
+            ).one_or_none()
+            if earlier is not None:
+                raise UsageError(
+                    f"the same weights were submitted as '{earlier.model}' in this setup (submission {earlier.id}); "
+                    "follow that one, or choose another precision or prompt preset"
+                )
+            row = {**asdict(new), "facts": json.dumps(dict(new.facts)), "id": submission, "submitted": at}
+            row |= {"duplicate_key": key, "n_votes": 1, "is_withdrawn": 0, "verdict": None, "is_verified": 0}
+            connection.execute(insert(submissions), row)
+            vote = {"submission": submission, "voter": new.submitter, "made": at}
+            connection.execute(insert(queue_votes), vote)
+            self._see(connection, new, at)
+            self._add_job(connection, submission, new.submitter, kind, at)
+        return submission
+
+    @staticmethod
+    def _refuse_too_many(connection: Connection, submitter: str, at: float, at_most: tuple[int, float] | None) -> None:
+        if at_most is None:
+            return
+        most, seconds = at_most
+        recent = (submissions.c.submitter == submitter) & (submissions.c.submitted > at - seconds)
+        times = sorted(connection.execute(select(submissions.c.submitted).where(recent)).scalars())
+        if len(times) >= most:
+            hours = (times[-most] + seconds - at) / 3600
+            raise UsageError(
+                f"{submitter} has made {len(times)} submissions in the last {seconds / 86400:g} days, and {most} are "
+                f"allowed; the next one can be made in {hours:.1f} h"
+            )
+
+    @staticmethod
+    def _see(connection: Connection, new: NewSubmission, at: float) -> None:
+        here = (models_seen.c.model == new.model) & (models_seen.c.revision == new.revision)
+        if connection.execute(select(models_seen.c.model).where(here)).first() is None:
+            row = {"model": new.model, "revision": new.revision, "content_hash": new.content_hash, "seen": at}
+            connection.execute(insert(models_seen), {**row, "facts": json.dumps(dict(new.facts))})
+
+    @staticmethod
+    def _add_job(connection: Connection, submission: str, submitter: str, kind: str, at: float) -> None:
+        reached = select(func.max(jobs.c.turn)).where(jobs.c.first_started.isnot(None))
+        own = select(func.max(jobs.c.turn)).where(jobs.c.submitter == submitter)
+        last = connection.execute(own).scalar()
+        turn = max(connection.execute(reached).scalar() or 0, -1 if last is None else last + 1)
+        row: dict[str, Any] = {"id": secrets.token_hex(6), "submission": submission, "kind": kind, "state": "pending"}
+        row |= {"submitter": submitter, "turn": turn, "position": turn - _advance(1), "created": at, "not_before": 0.0}
+        row |= {"epoch": 0, "owner": "", "expires": 0.0, "n_attempts": 0, "n_done": 0, "n_total": 0, "stage": ""}
+        connection.execute(insert(jobs), row)
+
+    # ------------------------------------------------------------------------------- working (workers)
+
+    def claim(self, owner: str, seconds: float) -> JobRow | None:
+        """Take the next job for `seconds`; None if there is none to take now. See `queue_claims`."""
+        return queue_claims.claim(self._database, owner, seconds)
+
+    def renew(self, job: JobRow, seconds: float, progress: Progress) -> None:
+        """Keep a job, and store how far it is. Raises: LeaseLost if it was taken over or cancelled."""
+        queue_claims.renew(self._database, job, seconds, progress)
+
+    def finish(self, job: JobRow, run_id: str, verdict: tuple[bool, str] | None = None) -> None:
+        """End a job with its run. Raises: LeaseLost."""
+        queue_claims.finish(self._database, job, run_id, verdict)
+
+    def fail(self, job: JobRow, fault: str, reason: str, log_tail: str = "") -> bool:
+        """End an attempt that failed; return whether the job will be tried again. Raises: LeaseLost."""
+        return queue_claims.fail(self._database, job, fault, reason, log_tail)
+
+    def release(self, job: JobRow) -> None:
+        """Put a job back, as a worker does that is being stopped."""
+        queue_claims.release(self._database, job)
+
+    # ------------------------------------------------------------------------- votes and moderation
+
+    def vote(self, submission: str, voter: str) -> int:
+        """Count a voter's vote once; return the number of votes.
+
+        Raises: UnknownName; UsageError if the voter has voted, or nothing is waiting.
+        """
+        with self._database.writing() as connection:
+            row = self._locked(connection, submission)
+            pending = select(jobs.c.id).where((jobs.c.submission == submission) & (jobs.c.state == "pending"))
+            if connection.execute(pending).first() is None:
+                raise UsageError(f"submission {submission} is not waiting, so votes change nothing")
+            mine = (queue_votes.c.submission == submission) & (queue_votes.c.voter == voter)
+            if connection.execute(select(queue_votes.c.voter).where(mine)).first() is not None:
+                raise UsageError("you have voted for this submission; a voter has one vote")
+            vote = {"submission": submission, "voter": voter, "made": now(connection)}
+            connection.execute(insert(queue_votes), vote)
+            n_votes = int(row.n_votes) + 1
+            here = submissions.c.id == submission
+            connection.execute(update(submissions).where(here).values(n_votes=n_votes))
+            position = jobs.c.turn - _advance(n_votes)
+            connection.execute(update(jobs).where(jobs.c.submission == submission).values(position=position))
+        return n_votes
+
+    @staticmethod
+    def _locked(connection: Connection, submission: str) -> Any:
+        row = connection.execute(
+            select(submissions).where(submissions.c.id == submission).with_for_update()
+        ).one_or_none()
+        if row is None:
+            raise UnknownName("submission", submission[:40])
+        return row
+
+    def cancel(self, submission: str) -> bool:
+        """Cancel what is pending or running of a submission; return whether anything was."""
+        with self._database.writing() as connection:
+            self._locked(connection, submission)
+            open_jobs = (jobs.c.submission == submission) & jobs.c.state.in_(("pending", "running"))
+            values = {"state": "cancelled", "owner": "", "ended": clock_of(connection), "stage": ""}
+            n_jobs = connection.execute(update(jobs).where(open_jobs).values(**values)).rowcount
+            if n_jobs:
+                self._set(connection, submission, duplicate_key=None)
+        return bool(n_jobs)
+
+    def relaunch(self, submission: str, kind: str | None = None) -> bool:
+        """Put the failed or cancelled jobs of a submission into the queue again, at the present turn.
+
+        Returns whether there were any. Raises: UnknownName; UsageError if the same content was submitted again since.
+        """
+        with self._database.writing() as connection:
+            row = self._locked(connection, submission)
+            new = _submission(row).new
+            ended = (jobs.c.submission == submission) & jobs.c.state.in_(("failed", "cancelled"))
+            ended &= jobs.c.kind == kind if kind else ended
+            values = {"state": "pending", "n_attempts": 0, "not_before": 0.0, "ended": None, "fault": None}
+            values |= {"reason": None, "log_tail": None, "stage": ""}
+            n_jobs = connection.execute(update(jobs).where(ended).values(**values)).rowcount
+            if n_jobs:
+                key = content_hash(
+                    [new.content_hash, new.precision, new.preset, new.weights, new.base_revision, new.board]
+                )
+                other = (submissions.c.duplicate_key == key) & (submissions.c.id != submission)
+                if (found := connection.execute(select(submissions.c.id).where(other)).scalar()) is not None:
+                    raise UsageError(f"the same content was submitted again as {found}; relaunch that one")
+                self._set(connection, submission, duplicate_key=key, is_withdrawn=0)
+        return bool(n_jobs)
+
+    def reproduce(self, submission: str) -> None:
+        """Add the job that verifies reported results. Raises: UnknownName; UsageError if there is one."""
+        with self._database.writing() as connection:
+            self._database.lock_structure(connection)
+            row = self._locked(connection, submission)
+            mine = (jobs.c.submission == submission) & (jobs.c.kind == "reproduce")
+            if connection.execute(select(jobs.c.id).where(mine)).first() is not None:
+                raise UsageError(f"submission {submission} has a job that reproduces it")
+            self._add_job(connection, submission, row.submitter, "reproduce", now(connection))
+
+    def withdraw(self, submission: str) -> None:
+        """Take a submission off the board; its jobs that have not ended are cancelled. Raises: UnknownName."""
+        self.cancel(submission)
+        with self._database.writing() as connection:
+            self._locked(connection, submission)
+            self._set(connection, submission, is_withdrawn=1, duplicate_key=None)
+
+    @staticmethod
+    def _set(connection: Connection, submission: str, **values: Any) -> None:
+        connection.execute(update(submissions).where(submissions.c.id == submission).values(**values))
+
+    # ----------------------------------------------------------------------------------------- reading
+
+    def submission(self, submission: str) -> SubmissionRow:
+        """Return one submission. Raises: UnknownName."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(submissions).where(submissions.c.id == submission)).one_or_none()
+        if row is None:
+            raise UnknownName("submission", submission[:40])
+        return _submission(row)
+
+    def submissions_of(self, jobs_: Sequence[JobRow]) -> dict[str, SubmissionRow]:
+        """Return the submissions of jobs, by id."""
+        ids = list({job.submission for job in jobs_})
+        with self._database.reading() as connection:
+            rows = connection.execute(select(submissions).where(submissions.c.id.in_(ids))).all()
+        return {row.id: _submission(row) for row in rows}
+
+    def with_results(self) -> list[tuple[SubmissionRow, str]]:
+        """Return the submissions that have a run in the store, with the run's id: measured, or reported."""
+        of_job = select(submissions, jobs.c.run_id.label("measured")).join(jobs).where(jobs.c.run_id.isnot(None))
+        of_file = select(submissions).where(submissions.c.reported_run.isnot(None))
+        with self._database.reading() as connection:
+            found = [(_submission(row), str(row.measured)) for row in connection.execute(of_job)]
+            found += [(_submission(row), str(row.reported_run)) for row in connection.execute(of_file)]
+        return found
+
+    def jobs_of(self, submission: str) -> list[JobRow]:
+        """Return the jobs of a submission, the first one first."""
+        return self._jobs(jobs.c.submission == submission, (jobs.c.created,))
+
+    def jobs_in(self, state: str, *, limit: int = 100, offset: int = 0) -> list[JobRow]:
+        """Return jobs of a state: pending ones in the order of work, others the latest first."""
+        order: tuple[Any, ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
+        if state != "pending":
+            order = (jobs.c.started.desc() if state == "running" else jobs.c.ended.desc(), jobs.c.id)
+        return self._jobs(jobs.c.state == state, order, limit, offset)
+
+    def _jobs(self, which: Any, order: Sequence[Any], limit: int = 1000, offset: int = 0) -> list[JobRow]:
+        statement = select(jobs).where(which).order_by(*order).limit(limit).offset(offset)
+        with self._database.reading() as connection:
+            return [JobRow(**row._asdict()) for row in connection.execute(statement)]
+
+    def n_ahead(self, job: JobRow) -> int:
+        """Return how many pending jobs come before a pending one."""
+        before = (jobs.c.position < job.position) | ((jobs.c.position == job.position) & (jobs.c.created < job.created))
+        with self._database.reading() as connection:
+            counted = select(func.count()).select_from(jobs).where((jobs.c.state == "pending") & before)
+            return int(connection.execute(counted).scalar_one())
+
+    def counts(self) -> QueueCounts:
+        """Return the queue in numbers."""
+        with self._database.reading() as connection:
+            grouped = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all()
+            by_state = dict.fromkeys(STATES, 0) | {str(state): int(n) for state, n in grouped}
+            held = (jobs.c.state == "running") & (jobs.c.expires >= clock_of(connection))
+            n_working = connection.execute(select(func.count()).select_from(jobs).where(held)).scalar_one()
+            last = (
+                select((jobs.c.ended - jobs.c.started).label("seconds"))
+                .where((jobs.c.state == "finished") & jobs.c.started.isnot(None))
+                .order_by(jobs.c.ended.desc())
+                .limit(RECENT)
+                .subquery()
+            )
+            mean = connection.execute(select(func.avg(last.c.seconds))).scalar()
+        return QueueCounts(by_state, None if mean is None else float(mean), int(n_working))
+
+    def has_submitted(self, submitter: str, models: Sequence[str]) -> bool:
+        """Return whether someone has submitted a model under one of these names."""
+        mine = (submissions.c.submitter == submitter) & submissions.c.model.in_(list(models))
+        with self._database.reading() as connection:
+            return connection.execute(select(submissions.c.id).where(mine)).first() is not None
+
+    def version(self) -> str:
+        """Return a text that changes when a job ends, a submission is withdrawn or a moderator or a flag acts.
+
+        It is read before each page, so it takes three look-ups in indexes.
+        """
+        ended = select(func.count(), func.max(jobs.c.ended)).where(jobs.c.state.in_(("finished", "cancelled")))
+        acts = select(func.max(moderation.c.number))
+        marked = select(func.count()).select_from(flags)
+        given = select(func.count()).where(submissions.c.reported_run.isnot(None))
+        with self._database.reading() as connection:
+            parts = [
+                *connection.execute(ended).one(),
+                *(connection.execute(one).scalar() for one in (acts, marked, given)),
+            ]
+        return " ".join(str(part) for part in parts)
+
+    def state_of(self, submission: str) -> JobRow | None:
+        """Return the latest job of a submission; None if it has none."""
+        found = self.jobs_of(submission)
+        return found[-1] if found else None
+
+
+def _advance(n_votes: int) -> float:
+    """Return by how many turns votes move a job forward."""
+    return min(MOST_ADVANCE, math.log2(1 + n_votes))
+
+
+def _submission(row: Any) -> SubmissionRow:
+    given = {name: getattr(row, name) for name in _NEW}
+    given["facts"] = json.loads(row.facts)
+    return SubmissionRow(
+        row.id, NewSubmission(**given), row.submitted, row.n_votes, bool(row.is_withdrawn), row.verdict,
+        bool(row.is_verified),
+    )  # fmt: skip

@@ -1,0 +1,218 @@
+"""The reading half of the store: results of runs, for tables, leaderboards and pages."""
+
+from collections.abc import Iterator, Sequence
+
+from assaymark.records import Estimate
+from assaymark.store import results, run_facts, run_list, sample_list, search, verify
+from assaymark.store.connection import Database
+from assaymark.store.leases import Leases
+from assaymark.store.rows import (
+    AttemptRow,
+    CategoryCount,
+    GeneratedRow,
+    Problem,
+    RunEstimates,
+    RunRow,
+    SamplePage,
+    SampleRecord,
+    StoredScore,
+)
+from assaymark.store.runs import run_number
+from assaymark.store.sample_list import Page, Wanted
+from assaymark.store.write import Writer
+
+
+class StoredResults:
+    """Reads runs; what this process has collected is written first, so that it is read too."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._leases = Leases(database)
+        self._writer = Writer(database, self._leases)
+
+    # ----------------------------------------------------------------------------------------- runs
+
+    def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
+        """Return the runs, without audits, that match every word (id, model, task, profile or status), latest first."""
+        self._writer.flush()
+        return run_list.runs(self._database, words)
+
+    def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
+        """Return the audits that match every word, the latest first; they are stored as runs are."""
+        self._writer.flush()
+        return run_list.runs(self._database, words, audits=True)
+
+    def audit_states(self, kind: str) -> list[tuple[str, str]]:
+        """Return id and time of the last change of each audit of a kind, the earliest change first, without plans."""
+        self._writer.flush()
+        return run_facts.audit_states(self._database, kind)
+
+    def run(self, name: str) -> RunRow:
+        """Return the run with this name: its id, a unique beginning of it, `last`, or `last~1` (the one before).
+
+        The name of a model, with or without its folder, stands for its run if it has only one. An audit is found by
+        its id only; `last` is never an audit.
+
+        Raises: UnknownName with the nearest ids.
+        """
+        self._writer.flush()
+        return run_list.run(self._database, name)
+
+    def attempts(self, run_id: str) -> list[AttemptRow]:
+        """Return the run's attempts, the earliest first."""
+        return run_list.attempts(self._database, run_id)
+
+    # ------------------------------------------------------------------------------------ estimates
+
+    def estimates(self, run_id: str) -> list[Estimate]:
+        """Return the run's estimates, in the order in which they were saved."""
+        return results.estimates_of(self._database, run_id)
+
+    def estimates_of_runs(
+        self, run_ids: Sequence[str] | None = None, *, tasks: Sequence[str] | None = None, primary_only: bool = False
+    ) -> list[RunEstimates]:
+        """Return runs with their estimates, the latest run first, in two queries and without unpacking.
+
+        Args:
+            run_ids: the runs; None: all runs, without audits.
+            tasks: return only the estimates of these tasks, groups or suites.
+            primary_only: return only the primary metric of each task.
+
+        Raises: StoreError for a run that does not exist.
+        """
+        self._writer.flush()
+        return run_facts.estimates_of_runs(self._database, run_ids, tasks, primary_only=primary_only)
+
+    # ------------------------------------------------------------------------------ scores, samples
+
+    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[StoredScore]:
+        """Yield the current scores: the latest scoring of each task, filter and metric.
+
+        They are ordered by task (as in the plan), filter, metric, sample index and turn. Without `details`, the field
+        `detail` is None, which is faster.
+        """
+        self._writer.flush()
+        return results.scores_of(self._database, run_id, task, details=details)
+
+    def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
+        """Return the hash of each sample of a task by (sample index, turn); no text is read."""
+        self._writer.flush()
+        return results.sample_hashes(self._database, run_id, task)
+
+    def samples(
+        self,
+        run_id: str,
+        task: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        indices: Sequence[int] | None = None,
+    ) -> Iterator[SampleRecord]:
+        """Yield a task's requests with their samples, outputs and scores, by sample index and turn.
+
+        `indices` selects samples; `offset` and `limit` apply after it.
+        """
+        self._writer.flush()
+        return results.samples(self._database, run_id, task, offset=offset, limit=limit, indices=indices)
+
+    def score_names(self, run_id: str, task: str) -> list[tuple[str, str]]:
+        """Return (filter, metric) of a task's current scores, in the order of `SampleRecord.scores`."""
+        self._writer.flush()
+        return results.score_names(self._database, run_id, task)
+
+    def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
+        """Yield the records of `samples`, without those that are right by this (filter, metric).
+
+        Right is a score of at least 1/2, or a negative one, which is not a share. Requests that failed or have no such
+        score are included.
+        """
+        self._writer.flush()
+        return results.samples_not_right(self._database, run_id, task, by)
+
+    def generated(self, run_id: str) -> list[GeneratedRow]:
+        """Return the numbers of generated texts of a run, by task, turn and finish reason."""
+        self._writer.flush()
+        return results.generated(self._database, run_id)
+
+    def first_error(self, run_id: str) -> str | None:
+        """Return the error of the run's first failed output, None if none failed."""
+        self._writer.flush()
+        return results.first_error(self._database, run_id)
+
+    # ---------------------------------------------------------------------------- lists of samples
+
+    def sample_list(
+        self,
+        run_id: str,
+        task: str | None = None,
+        *,
+        wrong_only: bool = False,
+        category: str | None = None,
+        text: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> SamplePage:
+        """Return a page of the list of a run's samples, by task (as in the plan), sample index and turn.
+
+        Args:
+            run_id: the run.
+            task: list only the samples of this task.
+            wrong_only: list only those with `SampleFacts.is_wrong`.
+            category: list only those of this category.
+            text: list only those whose snippet contains this, ignoring the case of ASCII letters.
+            offset: number of samples before the page.
+            limit: largest number of samples on the page, up to 10,000.
+
+        Raises: UnknownName for a task that the run does not have; UsageError for an invalid page.
+        """
+        self._writer.flush()
+        return sample_list.sample_list(
+            self._database, run_id, Wanted(task, wrong_only, category, text), Page(offset, limit)
+        )
+
+    def search_samples(
+        self,
+        run_id: str,
+        query: str,
+        *,
+        task: str | None = None,
+        wrong_only: bool = False,
+        category: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> SamplePage:
+        """Return a page of the list of samples in which all words and "quoted phrases" of a query occur.
+
+        If the run is indexed (`index_samples`), the texts of each sample's row and the generated texts are searched;
+        otherwise the snippets are searched for the query as one text. The filters are those of `sample_list`.
+
+        Raises: as `sample_list`; UsageError for a query of more than 1,000 characters.
+        """
+        self._writer.flush()
+        return search.search_samples(
+            self._database, run_id, query, Wanted(task, wrong_only, category), Page(offset, limit)
+        )
+
+    def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
+        """Return the categories of a run's samples, by name, with their numbers of samples.
+
+        Raises: UnknownName for a task that the run does not have.
+        """
+        self._writer.flush()
+        return sample_list.categories(self._database, run_id, task)
+
+    def is_indexed(self, run_id: str) -> bool:
+        """Return whether `search_samples` uses a full-text index for this run."""
+        self._writer.flush()
+        with self._database.reading() as connection:
+            return search.is_indexed(connection, run_number(connection, run_id))
+
+    # --------------------------------------------------------------------------------- verification
+
+    def verify(self, run_id: str | None = None) -> list[Problem]:
+        """Compute every hash and checksum again and return the mismatches; an intact store has none.
+
+        With `run_id` only that run and its texts are read; without it the database's own structures are checked too.
+        """
+        self._writer.flush()
+        return verify.verify(self._database, run_id)

@@ -1,0 +1,201 @@
+"""A request as the database stores it: its long texts, and a form that combines them.
+
+The long texts (segments, own contexts, message texts, rolling texts) and the images, in base64, are the request's
+*pieces*; shots and images that many samples share are stored once. Everything else is the *form*: JSON in which
+numbers refer to pieces. It has no database ids, so the same request of another run (of another model, say) has the same
+form and shares that text too.
+"""
+
+import hashlib
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from assaymark.errors import HashMismatch
+from assaymark.records import (
+    CallPart,
+    GenerateQuery,
+    GenerationSettings,
+    ImagePart,
+    LoglikelihoodQuery,
+    Message,
+    Query,
+    Request,
+    ResultPart,
+    RollingQuery,
+    TextPart,
+)
+from assaymark.store.packing import text_bytes, to_json
+
+_SETTINGS = tuple(field.name for field in fields(GenerationSettings))
+_DEFAULTS = GenerationSettings()
+REMEMBERED = 2**17  # characters; longer texts, such as images, would fill the memory
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """A request split into its texts, to be stored or compared."""
+
+    request: Request
+    pieces: tuple[str, ...]  # distinct, in the order of their first use
+    form: str  # JSON
+    n_outputs: int  # of all queries, with their repeats
+
+
+class Digests:
+    """SHA-256 digests of texts, each computed once: samples that share shots share the string objects too."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def of(self, text: str) -> bytes:
+        """Return the digest of a text."""
+        if len(text) > REMEMBERED:
+            return hashlib.sha256(text_bytes(text)).digest()
+        digest = self._known.get(text)
+        if digest is None:
+            digest = self._known[text] = hashlib.sha256(text_bytes(text)).digest()
+        return digest
+
+
+def split_request(request: Request) -> SplitRequest:
+    """Return the pieces and the form of a request."""
+    pieces: dict[str, int] = {}
+
+    def number(text: str) -> int:
+        return pieces.setdefault(text, len(pieces))
+
+    form: dict[str, Any] = {
+        "segments": [number(segment) for segment in request.segments],
+        "asks": [_query_content(query, number) for query in request.queries],
+        "target": request.target,
+        "n_shots": request.n_shots,
+        "n_leaked_shots": request.n_leaked_shots,
+    }
+    if request.messages:
+        form["messages"] = [_message_form(message, number) for message in request.messages]
+    if request.tools is not None:  # omitted without tools, so that requests of earlier versions keep their hash
+        form["tools"] = number(request.tools)
+    count = request.n_outputs
+    return SplitRequest(request, tuple(pieces), to_json(form), count)
+
+
+def content_hash(key: tuple[str, int, int], sample_sha256: str, form: str, piece_digests: Sequence[bytes]) -> bytes:
+    """Return the SHA-256 of a request's content: `key` (task, sample index, turn), sample, form and pieces."""
+    digest = hashlib.sha256(text_bytes(to_json([*key, sample_sha256])))
+    digest.update(hashlib.sha256(text_bytes(form)).digest())
+    digest.update(b"".join(piece_digests))
+    return digest.digest()
+
+
+def hash_of(split: SplitRequest, digests: Digests) -> bytes:
+    """Return the content hash of a split request."""
+    request = split.request
+    key = (request.task, request.sample_index, request.turn)
+    return content_hash(key, request.sample_sha256, split.form, [digests.of(piece) for piece in split.pieces])
+
+
+def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, pieces: Sequence[str]) -> Request:
+    """Return the request of a form and its pieces; `key` is task, sample index and turn.
+
+    Raises: HashMismatch if form and pieces do not match.
+    """
+    try:
+        content = json.loads(form)
+        return Request(
+            task=key[0],
+            sample_index=key[1],
+            sample_sha256=sample_sha256,
+            segments=tuple(pieces[i] for i in content["segments"]),
+            queries=tuple(_query(query, pieces) for query in content["asks"]),
+            messages=tuple(_message(message, pieces) for message in content.get("messages", ())),
+            tools=pieces[content["tools"]] if "tools" in content else None,
+            turn=key[2],
+            target=content["target"],
+            n_shots=content["n_shots"],
+            n_leaked_shots=content["n_leaked_shots"],
+        )
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        raise HashMismatch(
+            f"the stored request {key[0]}/{key[1]}/{key[2]} cannot be read: {error!r}; "
+            f"`assaymark verify` lists what is damaged"
+        ) from error
+
+
+def _query_content(query: Query, number: Any) -> dict[str, Any]:
+    if isinstance(query, LoglikelihoodQuery):
+        form: dict[str, Any] = {"index": query.index, "continuation": query.continuation}
+        if query.segments is not None:
+            form["segments"] = [number(segment) for segment in query.segments]
+        if query.role != "choice":
+            form["role"] = query.role
+        return form
+    if isinstance(query, RollingQuery):
+        return {"index": query.index, "rolling": number(query.text)}
+    changed = {
+        name: value for name in _SETTINGS if (value := getattr(query.settings, name)) != getattr(_DEFAULTS, name)
+    }
+    return {"index": query.index, "generate": changed}
+
+
+def _query(form: Mapping[str, Any], pieces: Sequence[str]) -> Query:
+    if "generate" in form:
+        return GenerateQuery(form["index"], generation_settings(form["generate"]))
+    if "rolling" in form:
+        return RollingQuery(form["index"], pieces[form["rolling"]])
+    own = form.get("segments")
+    return LoglikelihoodQuery(
+        index=form["index"],
+        continuation=form["continuation"],
+        segments=None if own is None else tuple(pieces[i] for i in own),
+        role=form.get("role", "choice"),
+    )
+
+
+def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
+    """Return generation settings of their JSON."""
+    values = dict(content)
+    if "stop" in values:
+        values["stop"] = tuple(values["stop"])
+    if "extra" in values:
+        values["extra"] = tuple((name, value) for name, value in values["extra"])
+    return GenerationSettings(**values)
+
+
+def _message_form(message: Message, number: Any) -> list[Any]:
+    return [message.role, [_part_form(part, number) for part in message.parts]]
+
+
+def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Any) -> int | list[Any]:
+    """Return the form of a part; an image's file is a piece of its own, in base64, so that it is stored once too."""
+    if isinstance(part, TextPart):
+        return int(number(part.text))
+    if isinstance(part, CallPart):
+        return ["call", part.id, part.name, number(part.arguments)]
+    if isinstance(part, ResultPart):
+        return ["result", part.call_id, part.name, number(part.text)]
+    return [part.sha256, part.media_type, *([number(b64encode(part.data).decode())] if part.data else [])]
+
+
+def _message(form: Sequence[Any], pieces: Sequence[str]) -> Message:
+    role, parts = form
+    return Message(role, tuple(_part(part, pieces) for part in parts))
+
+
+def _part(form: int | Sequence[Any], pieces: Sequence[str]) -> TextPart | ImagePart | CallPart | ResultPart:
+    """Return the part of its form; `verify` gives empty pieces, whose hashes it checks itself.
+
+    Raises: ValueError for an image that is not the one that its hash names.
+    """
+    if isinstance(form, int):
+        return TextPart(pieces[form])
+    if form[0] in ("call", "result"):
+        kind, call_id, name, text = form
+        return (CallPart if kind == "call" else ResultPart)(call_id, name, pieces[text])
+    sha256, media_type, *stored = form
+    data = b64decode(pieces[stored[0]], validate=True) if stored else b""
+    if data and f"sha256:{hashlib.sha256(data).hexdigest()}" != sha256:
+        raise ValueError(f"an image is not the one with hash {sha256}")
+    return ImagePart(sha256, media_type, data)

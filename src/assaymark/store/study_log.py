@@ -1,0 +1,249 @@
+"""Human studies in the store: plan, raters by the hash of their invitation, assignments, answers; and erasure.
+
+An assignment has at most one answer. Erasing a rater removes answers, demographics, assignments and name; that there
+was a rater stays, so that counts of invitations remain right.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from assaymark.errors import StoreError, UnknownName
+from assaymark.records import JsonValue
+from assaymark.store.arena_schema import assignments, studies, study_answers, study_demographics, study_raters
+from assaymark.store.connection import Database
+from assaymark.store.packing import pack_json, unpack_json
+from assaymark.store.runs import change_row, next_id
+from assaymark.store.schema import with_checksum
+
+__all__ = ["AssignmentRow", "NewAssignment", "RaterRow", "StudyLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewAssignment:
+    """A comparison of one rater: item of the plan, the models on both sides, the right side of an attention check."""
+
+    item: int
+    model_a: str
+    model_b: str
+    expected: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RaterRow:
+    """A rater: invited, consented, finished or erased."""
+
+    number: int
+    study: str
+    name: str
+    state: str
+    n_assignments: int
+    n_answered: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentRow:
+    """An assignment with its answer, None while there is none. Units: seconds; answered_at since 1970."""
+
+    number: int
+    rater: str
+    position: int
+    item: int
+    model_a: str
+    model_b: str
+    expected: str | None
+    answers: Mapping[str, str] | None
+    answered_at: float | None
+    seconds: float | None
+
+
+class StudyLog:
+    """The studies of one store."""
+
+    def __init__(self, database: Database) -> None:
+        """Use the store's database."""
+        self._database = database
+
+    def create(
+        self,
+        plan: Mapping[str, JsonValue],
+        tokens: Mapping[str, str],
+        given: Mapping[str, Sequence[NewAssignment]],
+        at: float,
+    ) -> bool:
+        """Store a study with its raters; return False if it is stored already.
+
+        Args:
+            plan: JSON, with the key `study`, its name.
+            tokens: rater -> token of the invitation; its hash is stored.
+            given: rater -> assignments in order.
+            at: seconds since 1970.
+
+        Raises: StoreError if another plan is stored under the name.
+        """
+        name = str(plan["study"])
+        with self._database.writing() as connection:
+            self._database.lock_structure(connection)
+            stored = connection.execute(select(studies).where(studies.c.name == name)).one_or_none()
+            if stored is not None:
+                if unpack_json(stored.plan) != json.loads(json.dumps(plan)):
+                    raise StoreError(
+                        f"another study is stored as '{name}'; give the changed file another `study:` name"
+                    )
+                return False
+            number = next_id(connection, studies)
+            _insert(connection, studies, {"id": number, "name": name, "plan": pack_json(dict(plan)), "created_at": at})
+            for rater, token in tokens.items():
+                own = next_id(connection, study_raters)
+                row = {"id": own, "study": number, "name": rater, "token_hash": _hash(token), "state": "invited"}
+                _insert(connection, study_raters, {**row, "consented_at": None})
+                for position, one in enumerate(given[rater]):
+                    row = {
+                        "id": next_id(connection, assignments),
+                        "rater": own,
+                        "position": position,
+                        "prompt": one.item,
+                    }
+                    sides = {"model_a": one.model_a, "model_b": one.model_b, "expected": one.expected}
+                    _insert(connection, assignments, row | sides)
+        return True
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """Return a study's plan. Raises: UnknownName."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(studies.c.plan).where(studies.c.name == name)).scalar()
+            if found is None:
+                known = connection.execute(select(studies.c.name)).scalars().all()
+                raise UnknownName("study", name, known[:5])
+        plan: dict[str, Any] = unpack_json(found)
+        return plan
+
+    def raters(self, name: str) -> list[RaterRow]:
+        """Return a study's raters, in the order of invitation. Raises: UnknownName."""
+        self.plan(name)
+        with self._database.reading() as connection:
+            of_study = select(study_raters.c.id).join(studies, studies.c.id == study_raters.c.study)
+            numbers = connection.execute(of_study.where(studies.c.name == name).order_by(study_raters.c.id)).scalars()
+            return [_rater(connection, number) for number in numbers.all()]
+
+    def rater_of(self, token: str) -> RaterRow | None:
+        """Return the rater of an invitation; None if there is none, or he was erased."""
+        with self._database.reading() as connection:
+            this = select(study_raters.c.id).where(study_raters.c.token_hash == _hash(token))
+            number = connection.execute(this.where(study_raters.c.state != "erased")).scalar()
+            return None if number is None else _rater(connection, number)
+
+    def consent(self, rater: int, demographics: Mapping[str, str], at: float) -> None:
+        """Store a rater's consent, and the demographics given, apart from the choices. Repeating changes nothing."""
+        with self._database.writing(durable=True) as connection:
+            row = connection.execute(select(study_raters).where(study_raters.c.id == rater)).one()
+            if row.state != "invited":
+                return
+            change_row(connection, study_raters, row, state="consented", consented_at=at)
+            if demographics:
+                _insert(connection, study_demographics, {"rater": rater, "content": pack_json(dict(demographics))})
+
+    def answer(self, rater: int, position: int, answers: Mapping[str, str], at: float, seconds: float | None) -> bool:
+        """Store the answer to an assignment; return False if it has one, which stays.
+
+        Raises: StoreError for a rater who has not consented, or a position that he does not have.
+        """
+        with self._database.writing(durable=True) as connection:
+            row = connection.execute(select(study_raters).where(study_raters.c.id == rater).with_for_update()).one()
+            if row.state not in {"consented", "finished"}:
+                raise StoreError(f"rater {rater} is {row.state}; expected consent before an answer")
+            this = (assignments.c.rater == rater) & (assignments.c.position == position)
+            number = connection.execute(select(assignments.c.id).where(this)).scalar()
+            if number is None:
+                raise StoreError(f"rater {rater} has no assignment {position}")
+            has_one = select(study_answers.c.assignment).where(study_answers.c.assignment == number)
+            if connection.execute(has_one).first() is not None:
+                return False
+            made = {"assignment": number, "answers": json.dumps(dict(answers)), "answered_at": at, "seconds": seconds}
+            _insert(connection, study_answers, made)
+            counts = _rater(connection, rater)
+            if counts.n_answered == counts.n_assignments:
+                change_row(connection, study_raters, row, state="finished")
+            return True
+
+    def assignments(self, name: str, rater: int | None = None) -> list[AssignmentRow]:
+        """Return a study's assignments by rater and position, of one rater or all. Raises: UnknownName."""
+        self.plan(name)
+        joined = (
+            assignments.join(study_raters, study_raters.c.id == assignments.c.rater)
+            .join(studies, studies.c.id == study_raters.c.study)
+            .outerjoin(study_answers, study_answers.c.assignment == assignments.c.id)
+        )
+        own = (*(study_answers.c.answers, study_answers.c.answered_at, study_answers.c.seconds),)
+        chosen = select(assignments, study_raters.c.name, *own).select_from(joined).where(studies.c.name == name)
+        if rater is not None:
+            chosen = chosen.where(study_raters.c.id == rater)
+        with self._database.reading() as connection:
+            rows = connection.execute(chosen.order_by(assignments.c.rater, assignments.c.position)).all()
+        return [
+            AssignmentRow(
+                row.id, row.name, row.position, row.prompt, row.model_a, row.model_b, row.expected,
+                None if row.answers is None else json.loads(row.answers), row.answered_at, row.seconds,
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def demographics(self, name: str) -> list[dict[str, Any]]:
+        """Return what raters said about themselves, sorted by content, so that the order tells nothing about who."""
+        of_study = (
+            select(study_demographics.c.content)
+            .join(study_raters, study_raters.c.id == study_demographics.c.rater)
+            .join(studies, studies.c.id == study_raters.c.study)
+            .where(studies.c.name == name)
+        )
+        with self._database.reading() as connection:
+            found = [unpack_json(content) for content in connection.execute(of_study).scalars()]
+        return sorted(found, key=str)
+
+    def erase(self, name: str, rater: str) -> int:
+        """Erase all that a rater gave; return the number of answers erased.
+
+        Raises: UnknownName for a study or rater.
+        """
+        with self._database.writing(durable=True) as connection:
+            joined = select(study_raters).join(studies, studies.c.id == study_raters.c.study)
+            known = connection.execute(joined.where(studies.c.name == name)).all()
+            row = next((one for one in known if one.name == rater), None)
+            if row is None:
+                raise UnknownName(f"rater of the study {name}", rater, [one.name for one in known][:5])
+            own = select(assignments.c.id).where(assignments.c.rater == row.id)
+            n = connection.execute(delete(study_answers).where(study_answers.c.assignment.in_(own))).rowcount
+            connection.execute(delete(assignments).where(assignments.c.rater == row.id))
+            connection.execute(delete(study_demographics).where(study_demographics.c.rater == row.id))
+            gone = {"state": "erased", "name": f"erased {row.id}", "consented_at": None}
+            change_row(connection, study_raters, row, **gone)
+            return n
+
+
+def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
+    connection.execute(insert(table), with_checksum(table, row))
+
+
+def _add_assignments(connection: Connection, rater: int, given: Sequence[NewAssignment]) -> None:
+    for position, one in enumerate(given):
+        row = {"id": next_id(connection, assignments), "rater": rater, "position": position, "prompt": one.item}
+        sides = {"model_a": one.model_a, "model_b": one.model_b, "expected": one.expected}
+        _insert(connection, assignments, row | sides)
+
+
+def _hash(token: str) -> bytes:
+    return sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _rater(connection: Connection, number: int) -> RaterRow:
+    joined = select(study_raters, studies.c.name.label("of")).join(studies, studies.c.id == study_raters.c.study)
+    row = connection.execute(joined.where(study_raters.c.id == number)).one()
+    of_rater = select(assignments.c.id, study_answers.c.assignment).outerjoin(
+        study_answers, study_answers.c.assignment == assignments.c.id
+    )
+    found = connection.execute(of_rater.where(assignments.c.rater == number)).all()
+    return RaterRow(number, row.of, row.name, row.state, len(found), sum(one.assignment is not None for one in found))

@@ -1,0 +1,367 @@
+"""The catalogue of tasks: our library, an installed lm_eval, the user's folders and files.
+
+Opening the catalogue reads only cached indexes. A task file is read when its task is selected, and the code it names
+is imported later still. Where names are equal, the user's task wins over ours and ours over lm_eval's; `lm-eval:NAME`
+and `assaymark:NAME` select one of them. A suite's name counts where no task or group has it; `suite:NAME` is always
+the suite.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError
+from assaymark.registry import nearest
+from assaymark.tasks import lm_eval_names
+from assaymark.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
+from assaymark.tasks.dataset_tasks import dataset_name, task_from_dataset
+from assaymark.tasks.own_rows import OwnData, is_rows_file, task_from_rows
+from assaymark.tasks.selecting import Expander, Source
+from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.suites import ChosenSuite, Suite, is_suite
+from assaymark.tasks.task import CatalogEntry, Origin, Selection
+from assaymark.tasks.task_index import IndexedFile, describe_file, index_folder, task_files
+from assaymark.tasks.yaml_files import read_task_file, repeated_keys
+
+LIBRARY = Path(__file__).resolve().parents[1] / "library"
+# our own task files, and no others, may name functions here by dotted path: `!function assaymark.scoring.…`
+OWN_CODE = (
+    LIBRARY.parent / "scoring",
+    *(Path(__file__).resolve().with_name(f"{name}_metrics.py") for name in ("code", "reading")),
+)
+SHOWN_NAMES = 8  # longer names that an error about a short one lists
+SHOWN_MISSING = 40  # missing members of a suite that an error lists
+_MISSING = "only lm_eval has it; install it with: pip install 'assaymark[lm-eval]'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One indexed folder."""
+
+    root: Path
+    origin: Origin
+    files: Sequence[IndexedFile]
+
+
+class Catalog:
+    """Looks up tasks, groups, tags and suites by name."""
+
+    def __init__(self, folders: Sequence[_Folder], known_elsewhere: Mapping[str, str]) -> None:
+        self._folders = folders
+        self._elsewhere = known_elsewhere  # lm_eval's names where it is not installed
+        self._files: dict[str, tuple[IndexedFile, _Folder]] = {}
+        self._by_origin: dict[str, dict[str, tuple[IndexedFile, _Folder]]] = {}
+        self._tags: dict[str, set[str]] = {}
+        self._beside: _Folder | None = None  # of a group's file that was named: its members may be beside it
+        lm_root = next((folder.root for folder in folders if folder.origin == "lm-eval"), None)
+        self._installed = tuple(root for root in (LIBRARY, lm_root) if root is not None)
+        for folder in folders:
+            self._add(folder)
+
+    @classmethod
+    def open(cls, include_paths: Sequence[Path] = (), *, lm_eval: bool = True) -> "Catalog":
+        """Return the catalogue of our library, of lm_eval (if installed and wanted) and of the user's folders.
+
+        Raises: DataError for an include path that is no folder.
+        """
+        folders = []
+        elsewhere: Mapping[str, str] = {}
+        lm_folder = lm_eval_names.task_folder() if lm_eval else None
+        if lm_folder is not None:
+            files = index_folder(lm_folder, lm_eval_names.installed_version())
+            folders.append(_Folder(lm_folder.resolve(), "lm-eval", files))
+        else:
+            elsewhere = lm_eval_names.known_names()
+        folders.append(_Folder(LIBRARY, "assaymark", index_folder(LIBRARY)))
+        for path in include_paths:
+            root = Path(path).expanduser()
+            if not root.is_dir():
+                raise DataError(f"include path '{path}' is no folder; expected a folder with .yaml task files")
+            folders.append(_Folder(root.resolve(), "user", index_folder(root)))
+        return cls(folders, elsewhere)
+
+    def _add(self, folder: _Folder) -> None:
+        own: dict[str, tuple[IndexedFile, _Folder]] = {}
+        for file in folder.files:
+            if file.name in own:
+                continue  # the first of a folder counts
+            own[file.name] = (file, folder)
+            if file.kind == "task" and not file.broken:
+                for tag in file.tags:
+                    self._tags.setdefault(tag, set()).add(file.name)
+        self._files.update(own)
+        self._by_origin.setdefault(folder.origin, {}).update(own)
+
+    def _find(self, name: str) -> Source | None:
+        """Return where a task or group is defined; a prefix `<origin>:` selects whose."""
+        found = self._files.get(name)
+        if found is None and ":" in name:
+            origin, _, bare = name.partition(":")
+            found = self._by_origin.get(origin, {}).get(bare)
+        if found is None and self._beside is not None:
+            found = next(((file, self._beside) for file in self._beside.files if file.name == name), None)
+        if found is None:
+            return None
+        file, folder = found
+        trusted = self._trusted(folder.origin, folder.root)
+        return Source(file, folder.root / file.path, folder.origin, trusted)
+
+    def _trusted(self, origin: Origin, root: Path) -> tuple[Path, ...]:
+        """Return the folders whose code a task may import: installed task files, and its own folder or our scoring."""
+        own = {"assaymark": OWN_CODE, "user": (root,)}.get(origin, ())
+        return (*own, *self._installed)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted({*self._files, *self._tags})
+
+    @cached_property
+    def _suites(self) -> dict[str, Suite]:
+        """Suites by name and alias; the user's win over ours."""
+        found: dict[str, Suite] = {}
+        for folder in self._folders:
+            for path in sorted((folder.root / "suites").glob("*.yaml")):
+                suite = read_suite(path)
+                found.update(dict.fromkeys((suite.name, *suite.aliases), suite))
+        return found
+
+    def entries(self) -> Sequence[CatalogEntry]:
+        """Return every known name, sorted: tasks, groups, tags and suites; with the reason where one cannot run."""
+        found = [self._entry(name) for name in self._names]
+        found += [self._suite_entry(suite) for name, suite in self._suites.items() if name == suite.name]
+        lacking = [
+            CatalogEntry(name, kind, "lm-eval", None, runnable_here=False, reason=_MISSING)  # type: ignore[arg-type]
+            for name, kind in self._elsewhere.items()
+            if name not in self._files and name not in self._tags
+        ]
+        return sorted([*found, *lacking], key=lambda entry: entry.name)
+
+    def _entry(self, name: str) -> CatalogEntry:
+        if name not in self._files:
+            members = self._tags[name]
+            return CatalogEntry(name, "tag", self._files[next(iter(members))][1].origin, n_tasks=len(members))
+        file, folder = self._files[name]
+        runnable = file.reason is None
+        path = Path(f"{folder.root}/{file.path}")  # four times faster than joining paths
+        return CatalogEntry(
+            name, file.kind, folder.origin, path, runnable, file.reason, tuple(file.tags), file.n_members
+        )
+
+    def _suite_entry(self, suite: Suite) -> CatalogEntry:
+        absent = [member.task for member in suite.members if member.task not in self._files | self._tags]
+        reasons = [] if suite.reproduced else [f"not reproduced: {suite.unshown}"]
+        if absent:
+            reasons.append(f"no task here is called {few(absent)}")
+        home = next(
+            (f for f in self._folders if suite.source is not None and suite.source.is_relative_to(f.root)), None
+        )
+        origin: Origin = home.origin if home else "user"
+        return CatalogEntry(
+            suite.name, "suite", origin, suite.source, not absent, "; ".join(reasons) or None, (), len(suite.members)
+        )
+
+    def select(self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None) -> Selection:
+        """Return the tasks, groups and suites named by `names`.
+
+        A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, a folder of YAML
+        files or of rows, or the Hub id of a data set (`org/name:config:split`), which is then read. `partial` omits
+        missing members of a suite, which are an error otherwise; `own` is how files of rows are read.
+
+        Raises: UnknownName with the nearest names; MissingExtra for a task only lm_eval has; DataError for bad files;
+        PlanError for a suite with missing members; UsageError if one name would be two different tasks.
+        """
+        expander = Expander(self._find, self._tags, own)
+        meant: list[str] = []
+        for name in names:
+            meant += self._resolve(name.strip(), expander)
+        for chosen in expander.suites:
+            if chosen.missing and not partial:
+                raise PlanError(missing_members(chosen.suite.name, chosen.missing))
+        if not expander.tasks:
+            raise UsageError(f"no tasks: {', '.join(names) or 'nothing'} selects none; see `assaymark ls tasks`")
+        return Selection(
+            expander.tasks,
+            expander.groups,
+            tuple(dict.fromkeys(meant)),
+            tuple(expander.notes),
+            tuple(expander.suites),
+            expander.shots,
+        )
+
+    def _resolve(self, name: str, expander: Expander) -> list[str]:
+        """Add the tasks of one name; return the present names it resolved to."""
+        is_file = self._find(name) is not None
+        if not is_file and (name.startswith("suite:") or name in self._suites):
+            return self._add_suite(self._find_suite(name.removeprefix("suite:")), expander)
+        if is_file or name in self._tags:
+            expander.add(name)
+            return [name]
+        if (old := self._old_name(name, expander)) is not None:
+            return old
+        if self._add_path(name, expander) or self._add_dataset(name, expander):
+            return [name]
+        if any(sign in name for sign in "*?["):
+            return self._globbed(name, expander)
+        if name in self._elsewhere:
+            raise MissingExtra(f"task '{name}'", "lm-eval")
+        for spelling in spelled_alike(name):
+            if spelling in self._files or spelling in self._tags:
+                return self._renamed(name, (spelling,), expander)
+        if "," in name:
+            return [
+                meant for part in name.split(",") if part.strip() for meant in self._resolve(part.strip(), expander)
+            ]
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> UnknownName:
+        """Return the error about an unknown name: what a benchmark that is elsewhere needs, or names like it."""
+        if (why := why_elsewhere(name)) is not None:
+            return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
+        longer = longer_names(name, {*self._names, *self._elsewhere})
+        if longer:
+            shown = longer[:SHOWN_NAMES]
+            lacking = "" if any(each in self._names for each in shown) else f"; {_MISSING}"
+            remedy = f"{len(longer)} names begin or end with it: name one of them (listed by `assaymark ls tasks`)"
+            return UnknownName("task", name, shown, remedy + lacking)
+        known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]
+        return UnknownName("task", name, nearest(name, known), "see `assaymark ls tasks`")
+
+    def _renamed(self, name: str, meant: Iterable[str], expander: Expander) -> list[str]:
+        found = [part for new in meant for part in self._resolve(new, expander)]
+        expander.notes.append(f"{name} is now called {', '.join(found)}")
+        return found
+
+    def _old_name(self, name: str, expander: Expander) -> list[str] | None:
+        """Add the tasks of an old name, with the shots of one like `harness|hellaswag|10`."""
+        old = framed(name)
+        if old is None:
+            meant = known_aliases().meaning(name)
+            return self._renamed(name, meant, expander) if meant else None
+        task, shots = old
+        meant = known_aliases().exact.get(name, (task,))
+        found = [part for new in meant for part in self._resolve(new, expander)]
+        expander.fix_shots((leaf for part in found for leaf in expander.tasks_of(part)), shots)
+        expander.notes.append(f"{name} is now called {few(found)}, at {shots} shots")
+        return found
+
+    def _find_suite(self, name: str) -> Suite:
+        if name in self._suites:
+            return self._suites[name]
+        path = Path(name).expanduser()
+        if path.is_file():
+            return read_suite(path.resolve())
+        raise UnknownName("suite", name, nearest(name, self._suites), "see `assaymark ls suites`")
+
+    def _add_suite(self, suite: Suite, expander: Expander) -> list[str]:
+        """Add a suite's members at their shots, and note which of them are missing."""
+        leaves: list[tuple[str, ...]] = []
+        missing: list[tuple[str, str]] = []
+        for member in suite.members:
+            try:
+                found = self._resolve(member.task, expander)
+            except (UnknownName, MissingExtra) as error:
+                missing.append((member.task, str(error)))
+                found = []
+            tasks = tuple(dict.fromkeys(leaf for name in found for leaf in expander.tasks_of(name)))
+            leaves.append(tasks)
+            if member.shots is not None:
+                expander.fix_shots(tasks, member.shots)
+        expander.suites.append(ChosenSuite(suite, tuple(leaves), tuple(missing)))
+        return [suite.name]
+
+    def _tasks_of(self, group: str) -> list[str]:
+        """Return the tasks of a group or task; none if it is not known."""
+        if self._find(group) is None:
+            return []
+        expander = Expander(self._find, self._tags)
+        expander.add(group)
+        return expander.tasks_of(group)
+
+    def _globbed(self, pattern: str, expander: Expander) -> list[str]:
+        found = [name for name in self._names if fnmatchcase(name, pattern)]
+        if not found:
+            meant = known_aliases().matching(pattern, self._tasks_of)
+            if meant:
+                return [part for name in meant for part in self._resolve(name, expander)]
+            if any(fnmatchcase(name, pattern) for name in self._elsewhere):
+                raise MissingExtra(f"what '{pattern}' matches", "lm-eval")
+            bare = pattern.strip("*?[]")
+            raise UnknownName("task pattern", pattern, nearest(bare, self._names), "see `assaymark ls tasks`")
+        for name in found:
+            expander.add(name)
+        return found
+
+    def _add_path(self, name: str, expander: Expander) -> bool:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            files = task_files(path)
+            if not files and dataset_name(name) is not None:
+                return False
+            if not files:
+                raise DataError(f"folder '{name}' has no .yaml task file")
+            for file in files:
+                self._add_file(file.resolve(), path.resolve(), expander, alone=False)
+            return True
+        if path.suffix in {".yaml", ".yml"} or is_rows_file(path):
+            if not path.is_file():
+                raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
+            if is_rows_file(path):
+                task, notes = task_from_rows(path.resolve(), skip_bad_rows=expander.own.skip_bad_rows)
+                expander.add_task(task)
+                expander.notes += notes
+            else:
+                self._add_file(path.resolve(), path.resolve().parent, expander, alone=True)
+            return True
+        return False
+
+    def _add_dataset(self, name: str, expander: Expander) -> bool:
+        """Add the task that is guessed of a data set, named by its Hub id or its folder of rows."""
+        found = dataset_name(name)
+        if found is None:
+            return False
+        task, notes = task_from_dataset(found, expander.own)
+        expander.add_task(task)
+        expander.notes += notes
+        if families := sorted({path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, found.path)}):
+            expander.notes.append(
+                f"the library has tasks with published prompts on {found.path}: see `assaymark ls tasks {families[0]}`"
+            )
+        return True
+
+    def _add_file(self, path: Path, root: Path, expander: Expander, *, alone: bool) -> None:
+        """Add the task or group of a YAML file; a file without either is an error only if it was named itself."""
+        home = next((folder for folder in self._folders if path.is_relative_to(folder.root)), None)
+        origin: Origin = home.origin if home else "user"
+        trusted = self._trusted(origin, root)
+        file = describe_file(read_task_file(path), path.name)
+        if file is not None and file.kind == "group" and alone:
+            self._beside = _Folder(path.parent, origin, index_folder(path.parent))
+        if file is not None:
+            expander.add_source(Source(file, path, origin, trusted))
+            expander.notes += repeated_keys(path)
+        elif alone and is_suite(read_task_file(path)):
+            self._add_suite(read_suite(path), expander)
+        elif alone:
+            raise DataError(f"{path}: has neither 'task' nor 'group'; expected `task: <name>`")
+
+
+def _reads(path: Path, dataset: str) -> bool:
+    return re.search(rf"(?m)^dataset_path: *{re.escape(dataset)} *$", path.read_text(encoding="utf-8")) is not None
+
+
+def missing_members(suite: str, missing: Sequence[tuple[str, str]]) -> str:
+    """Return the error message about a suite's missing members, one line per member."""
+    lines = "".join(f"\n  {member}: {why}" for member, why in missing[:SHOWN_MISSING])
+    lines += f"\n  and {len(missing) - SHOWN_MISSING} more" if len(missing) > SHOWN_MISSING else ""
+    return (
+        f"suite {suite}: {len(missing)} of its tasks cannot be evaluated, and the composite needs all of them; "
+        f"fix them, or add --partial to run the others without a composite:{lines}"
+    )
+
+
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names as one text, and the number of the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,334 @@
+"""Read lm-evaluation-harness's task format into a frozen `Task`. No other module knows its keys.
+
+Every key that 0.4.13's task files use is known here; any other is an error that names file, key, value and the
+nearest known key, because a misspelt key that is silently ignored gives wrong scores.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from assaymark.datasets import DatasetSpec
+from assaymark.errors import DataError
+from assaymark.limits.regexes import compiled
+from assaymark.registry import nearest
+from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better
+from assaymark.tasks.dialect_keys import FEWSHOT_KEYS, KEYS, MEANING, METRIC_KEYS
+from assaymark.tasks.images import refuse_unfit_image_keys
+from assaymark.tasks.spec_hash import hash_spec
+from assaymark.tasks.task import (
+    FewshotSpec,
+    FilterSpec,
+    FilterStep,
+    FunctionRef,
+    MetricSpec,
+    Origin,
+    OutputType,
+    PromptSpec,
+    Splits,
+    Task,
+)
+from assaymark.tasks.tool_use import refuse_unfit_keys
+
+CODE_METRIC = "assaymark.tasks.code_metrics.pass_at_k"
+
+
+class _Reader:
+    """One file's mapping with its path, for error messages."""
+
+    def __init__(self, spec: Mapping[str, Any], source: Path) -> None:
+        self.spec = spec
+        self.source = source
+
+    def fail(self, key: str, value: Any, expected: str) -> DataError:
+        return DataError(f"{self.source}: {key} is {value!r:.200}; expected {expected}")
+
+    def check(self, spec: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
+        for key, value in spec.items():
+            if key not in known:
+                near = nearest(str(key), known)
+                hint = f"nearest known key: {near[0]}" if near else "known keys: " + ", ".join(known)
+                raise DataError(f"{self.source}: unknown key '{within}{key}' with value {value!r:.80}; {hint}")
+            allowed = known[key]
+            if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed and int in allowed):
+                meanings = [MEANING[kind] for kind in allowed if kind in MEANING]
+                raise self.fail(f"{within}{key}", value, " or ".join(meanings))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.spec.get(key, default)
+
+
+def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, trusted: Sequence[Path] = ()) -> Task:
+    """Return the task that a file's mapping (after includes) describes.
+
+    Raises: DataError naming file, key, value and what was expected.
+    """
+    reader = _Reader(spec, source)
+    if not isinstance(spec.get("task"), str):
+        raise reader.fail("task", spec.get("task"), "the task's name")
+    if "class" in spec:
+        return _python_task(reader, origin, trusted)
+    reader.check(spec, KEYS)
+    output_type, splits = _checked(reader)
+    prompt, filters, metadata = _prompt(reader), _filters(reader), _metadata(reader)
+    return Task(
+        name=spec["task"],
+        version=str(metadata.get("version", "Yaml")),
+        output_type=output_type,
+        dataset=_dataset(reader),
+        splits=splits,
+        prompt=prompt,
+        fewshot=_fewshot(reader, prompt),
+        spec=dict(spec),
+        spec_hash=hash_spec(spec),
+        source=source,
+        origin=origin,
+        metrics=_metrics(reader, output_type, tuple(pipeline.name for pipeline in filters)),
+        filters=filters,
+        alias=reader.get("task_alias"),
+        description=reader.get("description") or "",
+        num_fewshot=_num_fewshot(reader) if prompt.turns is None and prompt.tools is None else 0,
+        repeats=_repeats(reader),
+        generation_kwargs=reader.get("generation_kwargs"),
+        generation_by=_generation_by(reader),
+        also_loglikelihood=reader.get("also_loglikelihood"),
+        process_docs=reader.get("process_docs"),
+        process_results=reader.get("process_results"),
+        custom_dataset=reader.get("custom_dataset"),
+        metadata=metadata,
+        tags=_tags(reader.get("tag")),
+        trusted=tuple(trusted),
+    )
+
+
+def _metadata(reader: _Reader) -> Mapping[str, Any]:
+    given = reader.get("metadata")
+    return given if isinstance(given, Mapping) else {}
+
+
+def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
+    """Return the output type and the splits, after checking that these and a data set are named."""
+    output_type = reader.get("output_type", "generate_until")
+    if output_type not in get_args(OutputType):
+        raise reader.fail("output_type", output_type, " or ".join(get_args(OutputType)))
+    if reader.get("also_loglikelihood") and output_type != "generate_until":
+        raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none unless generate_until")
+    if reader.get("doc_to_turns") is not None:
+        _check_turns(reader, output_type)
+    refuse_unfit_keys(reader.spec, reader.source)
+    refuse_unfit_image_keys(reader.spec, reader.source)
+    if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
+        raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
+    splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
+    if splits.evaluated is None:
+        raise reader.fail("test_split", None, "test_split or validation_split: the rows to evaluate")
+    return cast("OutputType", output_type), splits
+
+
+def _check_turns(reader: _Reader, output_type: str) -> None:
+    """Raise DataError for keys that a conversation cannot have besides its turns."""
+    if output_type != "generate_until":
+        raise reader.fail("output_type", output_type, "generate_until, as doc_to_turns is for generated answers")
+    for key, plain in (("doc_to_text", None), ("num_fewshot", 0), ("repeats", 1), ("gen_prefix", None)):
+        if reader.get(key, plain) not in (plain, None):
+            raise reader.fail(key, reader.get(key), f"{plain} with doc_to_turns, which is the whole conversation")
+
+
+def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Task:
+    """Return a task that is a Python class; its requests are only known when the class is loaded."""
+    spec = reader.spec
+    if not isinstance(spec["class"], FunctionRef):
+        raise reader.fail("class", spec["class"], "!function <module>.<Class>")
+    return Task(
+        name=spec["task"],
+        version="Python",
+        output_type="generate_until",
+        dataset=DatasetSpec(str(spec.get("dataset_path") or spec["task"])),
+        splits=Splits(),
+        prompt=PromptSpec(),
+        fewshot=FewshotSpec(PromptSpec()),
+        spec=dict(spec),
+        spec_hash=hash_spec(spec),
+        source=reader.source,
+        origin=origin,
+        metrics=(),
+        filters=(FilterSpec("none", (FilterStep("take_first"),)),),
+        python_class=spec["class"],
+        tags=_tags(spec.get("tag")),
+        trusted=tuple(trusted),
+    )
+
+
+def _tags(tag: str | list[str] | None) -> tuple[str, ...]:
+    if tag is None:
+        return ()
+    return (tag,) if isinstance(tag, str) else tuple(tag)
+
+
+def _dataset(reader: _Reader) -> DatasetSpec:
+    kwargs = dict(reader.get("dataset_kwargs") or {})
+    revision = kwargs.pop("revision", None)
+    return DatasetSpec(
+        reader.get("dataset_path") or "",
+        reader.get("dataset_name"),
+        revision,
+        tuple(sorted(kwargs.items())),
+        reader.source.parent,
+        bool(reader.get("skip_bad_rows", False)),
+    )
+
+
+def _prompt(reader: _Reader) -> PromptSpec:
+    return PromptSpec(
+        text=reader.get("doc_to_text"),
+        turns=reader.get("doc_to_turns"),
+        tools=reader.get("doc_to_tools"),
+        tools_in=reader.get("tools_in") or "template",
+        messages=reader.get("doc_to_messages"),
+        target=reader.get("doc_to_target"),
+        choice=reader.get("doc_to_choice"),
+        image=reader.get("doc_to_image"),
+        gen_prefix=reader.get("gen_prefix"),
+        target_delimiter=reader.get("target_delimiter", " "),
+        fewshot_delimiter=reader.get("fewshot_delimiter", "\n\n"),
+    )
+
+
+def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
+    config = reader.get("fewshot_config") or {}
+    reader.check(config, FEWSHOT_KEYS, "fewshot_config.")
+    sampler = config.get("sampler", "default")
+    if isinstance(sampler, str) and sampler not in {"default", "first_n"}:
+        raise reader.fail("fewshot_config.sampler", sampler, "default, first_n or !function <module>.<Sampler>")
+    samples = config.get("samples")
+    if isinstance(samples, list) and not all(isinstance(row, Mapping) for row in samples):
+        raise reader.fail("fewshot_config.samples", samples, "a list of rows, each with columns and values")
+    shot_prompt = PromptSpec(
+        text=_or(config.get("doc_to_text"), prompt.text),
+        turns=prompt.turns,
+        target=_or(config.get("doc_to_target"), prompt.target),
+        choice=_or(config.get("doc_to_choice"), prompt.choice if "doc_to_choice" not in config else None),
+        gen_prefix=config.get("gen_prefix", prompt.gen_prefix),
+        target_delimiter=config.get("target_delimiter", prompt.target_delimiter),
+        fewshot_delimiter=config.get("fewshot_delimiter", prompt.fewshot_delimiter),
+    )
+    return FewshotSpec(
+        prompt=shot_prompt,
+        sampler=sampler,
+        split=config.get("split", reader.get("fewshot_split")),
+        samples=tuple(samples) if isinstance(samples, list) else samples,
+        process_docs=config.get("process_docs", reader.get("process_docs")),
+    )
+
+
+def _generation_by(reader: _Reader) -> Mapping[str, Any] | None:
+    by = reader.get("generation_by")
+    if by is None:
+        return None
+    values = by.get("values")
+    settings = isinstance(values, dict) and all(isinstance(value, dict) for value in values.values())
+    if by.keys() != {"column", "values"} or not isinstance(by["column"], str) or not settings:
+        raise reader.fail("generation_by", by, "{column: NAME, values: {VALUE: {SETTING: ...}}}")
+    return cast("Mapping[str, Any]", by)
+
+
+def _repeats(reader: _Reader) -> int:
+    repeats: int = reader.get("repeats", 1)
+    if repeats < 1:
+        raise reader.fail("repeats", repeats, "a whole number from 1")
+    return repeats
+
+
+def _num_fewshot(reader: _Reader) -> int | None:
+    shots: int | None = reader.get("num_fewshot")
+    if shots is not None and shots < 0:
+        raise reader.fail("num_fewshot", shots, "a whole number from 0")
+    return shots
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
+    listed = reader.get("metric_list")
+    if listed is None:
+        names = defaults_for(output_type) if reader.get("doc_to_tools") is None else (CALL_MATCH,)
+        listed = [{"metric": name} for name in names]
+    if not isinstance(listed, list | tuple):
+        raise reader.fail("metric_list", listed, "a list of items such as `metric: acc`")
+    metrics = []
+    for item in listed:
+        if not isinstance(item, Mapping) or not isinstance(item.get("metric"), (str, int, FunctionRef)):
+            raise reader.fail("metric_list", item, "items such as `metric: acc`")
+        metric = item["metric"]
+        own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
+        given = {key: value for key, value in item.items() if key not in METRIC_KEYS}
+        if metric == "exact_match":
+            _check_regexes(reader, "metric_list.exact_match", item)
+        for name, kwargs in _scores_named(metric, own_name, given):
+            metrics.append(
+                MetricSpec(
+                    name=name,
+                    aggregation=item.get("aggregation", aggregation_of(name)),
+                    higher_is_better=bool(item.get("higher_is_better", is_higher_better(name))),
+                    kwargs=kwargs,
+                    function=metric if isinstance(metric, FunctionRef) else None,
+                    filters=filters,
+                )
+            )
+    return tuple(metrics)
+
+
+def _scores_named(
+    metric: str | int | FunctionRef, name: str, kwargs: dict[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names of a metric's scores, with its options: one, except that pass@k has one for each k."""
+    if not (isinstance(metric, FunctionRef) and metric.path == CODE_METRIC):
+        return [(name, kwargs)]
+    sizes = kwargs.get("k", [1])
+    return [(f"pass@{k}", {**kwargs, "k": [k]}) for k in (sizes if isinstance(sizes, list) else [sizes])]
+
+
+def _filters(reader: _Reader) -> tuple[FilterSpec, ...]:
+    listed = reader.get("filter_list")
+    if listed is None:
+        return (FilterSpec("none", (FilterStep("take_first"),)),)
+    filters = []
+    for item in listed:
+        if not isinstance(item, Mapping) or "name" not in item or not isinstance(item.get("filter"), list):
+            raise reader.fail("filter_list", item, "items with `name` and `filter`, a list of steps")
+        steps = []
+        for step in item["filter"]:
+            if not isinstance(step, Mapping) or not isinstance(step.get("function"), (str, FunctionRef)):
+                raise reader.fail(f"filter_list.{item['name']}", step, "steps such as `function: take_first`")
+            if step["function"] in ("regex", "multi_choice_regex"):
+                _check_regexes(reader, f"filter_list.{item['name']}.{step['function']}", step)
+            steps.append(FilterStep(step["function"], {key: value for key, value in step.items() if key != "function"}))
+        filters.append(FilterSpec(str(item["name"]), tuple(steps)))
+    return tuple(filters)
+
+
+def _check_regexes(reader: _Reader, where: str, options: Mapping[str, Any]) -> None:
+    """Raise DataError, with the key in the file, for a regular expression that does not compile."""
+    ignored = options.get("regexes_to_ignore") or ()
+    named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []
+    named += [("regexes_to_ignore", each) for each in (ignored if isinstance(ignored, list | tuple) else (ignored,))]
+    for key, pattern in named:
+        if isinstance(pattern, FunctionRef):
+            continue
+        try:
+            compiled(pattern)
+        except DataError as error:
+            raise DataError(f"{reader.source}: {where}.{key}: {error}") from None
+
+
+def map_functions(value: Any, change: Callable[[FunctionRef], Any]) -> Any:
+    """Return `value` with every FunctionRef in it replaced."""
+    if isinstance(value, FunctionRef):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: map_functions(part, change) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [map_functions(part, change) for part in cast("Sequence[Any]", value)]
+    return value

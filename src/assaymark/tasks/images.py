@@ -1,0 +1,184 @@
+"""Tasks with images: what their files may say, and the images of a row.
+
+`doc_to_image` names a column, several columns, a template of a column's name, or a function that returns images. An
+image is read when its prompt is made; until then a row has a `RowImage`, which JSON and logs show by its hash.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from assaymark.datasets import Row, Rows
+from assaymark.datasets.images import ImageReader, image_part, is_image_value, sha256_of
+from assaymark.errors import DataError, MalformedSample
+from assaymark.prompts.images import PLACEHOLDER, check_places
+from assaymark.records import ImagePart, content_hash
+from assaymark.tasks.image_columns import is_image_column, with_option_lists
+from assaymark.tasks.task import Field
+
+__all__ = ["RowImage", "TaskImages", "hash_of_rows", "refuse_unfit_image_keys", "with_images"]
+
+Given = Mapping[str, Any]  # a row
+_NUMBERED = re.compile(r"<image ([1-7])>")
+
+
+class RowImage:
+    """An image of a row, read when it is needed. As text it is its hash, so rows with images have a hash too."""
+
+    __slots__ = ("_column", "_reader", "_value")
+
+    def __init__(self, value: Any, column: str, reader: ImageReader) -> None:
+        self._value, self._column, self._reader = value, column, reader
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the row has a path, so that its file's hash does not cover the image."""
+        value = self._value.get("path") if isinstance(self._value, Mapping) else self._value
+        return isinstance(value, str) and not value.startswith("data:") and not self._has_bytes
+
+    @property
+    def _has_bytes(self) -> bool:
+        return isinstance(self._value, Mapping) and isinstance(self._value.get("bytes"), bytes)
+
+    def part(self) -> ImagePart:
+        """Return the image as a part of a message.
+
+        Raises: MalformedSample, naming the column, for a file that is none or cannot be read; MissingExtra.
+        """
+        try:
+            return image_part(self._reader.bytes_of(self._value))
+        except MalformedSample as error:
+            raise MalformedSample(f"column '{self._column}': {error}") from None
+
+    def __str__(self) -> str:
+        try:
+            return f"[image {sha256_of(self._reader.bytes_of(self._value))}]"
+        except MalformedSample:
+            return f"[no image: {self._value!r:.80}]"  # reported where the prompt is made
+
+    __repr__ = __str__
+
+
+def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
+    """Return rows in which images are `RowImage`s.
+
+    They are in the columns of `field`, in those called image or image_1, and where values have the Hub's form.
+    """
+    reader = ImageReader(folder)
+    listed = field if isinstance(field, list) else [field]
+    named = {str(each) for each in listed}
+
+    def is_image(column: str, value: Any) -> bool:
+        if value is None or value == "":
+            return False
+        return column in named or is_image_column(column) or (isinstance(value, Mapping) and is_image_value(value))
+
+    def change(row: Row) -> Row:
+        return {
+            column: _row_image(value, column, reader) if is_image(column, value) else value
+            for column, value in row.items()
+        }
+
+    return with_option_lists(rows).changed(change)
+
+
+def _row_image(value: Any, column: str, reader: ImageReader) -> Any:
+    if isinstance(value, list):
+        return [RowImage(each, column, reader) for each in value if each is not None]
+    return RowImage(value, column, reader)
+
+
+class TaskImages:
+    """The images of a task's rows, in the order in which their prompts show them.
+
+    `text` is the question's own function. Where it has numbered places, `<image 2>` is column `image_2`, as in MMMU.
+    """
+
+    def __init__(self, field: Any, columns: Collection[str], text: Callable[[Given], Any]) -> None:
+        self._find = _finder(field, columns)
+        self._text = text
+        self._by_number = None if callable(field) else {name.lower(): name for name in columns}
+
+    def of(self, row: Given) -> tuple[ImagePart, ...]:
+        """Return a row's images.
+
+        Raises: MalformedSample for one that cannot be used; MissingExtra without Pillow.
+        """
+        found = self._values(row)
+        for each in found:
+            if not isinstance(each, RowImage):
+                raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
+        return tuple(image.part() for image in found)
+
+    def text(self, row: Given) -> Any:
+        """Return the question with a place for each image; an index into choices stays one.
+
+        A stored row, which has its images by hash only, has the same text.
+        """
+        own = self._text(row)
+        if not isinstance(own, str):
+            return own
+        plain = _NUMBERED.sub(PLACEHOLDER, own) if self._by_number is not None else own
+        return check_places(plain, len(self._values(row)))
+
+    def _values(self, row: Given) -> list[Any]:
+        flat = [one for each in self._found(row) for one in (each if isinstance(each, list) else [each])]
+        return [each for each in flat if each is not None]
+
+    def _found(self, row: Given) -> Sequence[Any]:
+        own = self._text(row) if self._by_number is not None else None
+        numbers = _NUMBERED.findall(own) if isinstance(own, str) else []
+        return [self._numbered(row, number) for number in numbers] if numbers else self._find(row)
+
+    def _numbered(self, row: Given, number: str) -> Any:
+        known = self._by_number or {}
+        column = known.get(f"image_{number}", known.get("image", "") if number == "1" else "")
+        if row.get(column) is None:
+            raise MalformedSample(f"the question shows <image {number}>, and column 'image_{number}' is empty")
+        return row[column]
+
+
+def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
+    """Return the function for `doc_to_image`: the values of a row that are its images."""
+    if isinstance(field, list):
+        finders = [_finder(each, columns) for each in field]
+        return lambda row: [one for find in finders for one in find(row)]
+    if callable(field):
+        return partial(_called, field)
+    column = str(field).strip().removeprefix("{{").removesuffix("}}").strip()
+    if column not in columns:
+        raise DataError(f"doc_to_image is {field!r:.80}; expected a column: {', '.join(sorted(columns))}")
+    return lambda row: [row.get(column)]
+
+
+def _called(function: Callable[[Given], Any], row: Given) -> Sequence[Any]:
+    name = getattr(function, "__name__", "a function")
+    try:
+        found = function(row)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise MalformedSample(f"the task's function {name} failed on a row: {error!r:.160}") from error
+    return found if isinstance(found, list) else [found]
+
+
+def hash_of_rows(content_hash_of_files: str, rows: Rows) -> str:
+    """Return the hash of a data set with the files that its rows name; without such files, its own hash."""
+    first = next(iter(rows.passing()), {})
+    if not any(isinstance(each, RowImage) and each.is_file for value in first.values() for each in _flat(value)):
+        return content_hash_of_files
+    return content_hash([content_hash_of_files, [content_hash(row) for row in rows.passing()]])
+
+
+def _flat(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def refuse_unfit_image_keys(spec: Mapping[str, Any], source: object) -> None:
+    """Raise DataError for keys that do not go with images."""
+    if spec.get("doc_to_image") is None:
+        return
+    if spec.get("output_type") == "loglikelihood_rolling":
+        raise DataError(f"{source}: output_type is loglikelihood_rolling; expected another with doc_to_image")
+    for key in ("doc_to_turns", "doc_to_tools", "doc_to_messages", "num_fewshot"):
+        if spec.get(key):
+            raise DataError(f"{source}: {key} is {spec[key]!r:.80}; expected none with doc_to_image")

@@ -1,0 +1,108 @@
+"""Make a task of a CSV or JSONL file: its columns determine the task, and what was guessed is reported.
+
+Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
+`question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly),
+`question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case (`row_columns`);
+CSV may be separated by `,` `;` tab or `|`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assaymark.datasets import Rows
+from assaymark.datasets.csv_files import sniff_delimiter
+from assaymark.datasets.files import READABLE, at_most, read_files
+from assaymark.errors import DataError
+from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.image_columns import refuse_other_media, with_option_lists
+from assaymark.tasks.row_columns import refuse_faulty_lines, refuse_faulty_rows
+from assaymark.tasks.row_shapes import Shape, shape_of
+from assaymark.tasks.task import Task
+from assaymark.tasks.tool_use import faults_of_rows
+
+__all__ = ["OwnData", "OwnRows", "ignored_columns", "is_rows_file", "rows_of_file", "task_from_rows"]
+
+SHOWN_COLUMNS = frozenset({"category", "subject", "topic"})  # they group the samples on their page
+
+
+@dataclass(frozen=True, slots=True)
+class OwnData:
+    """How rows that are named as a task are read."""
+
+    data_dir: Path | None = None  # local copies of data sets of the Hub
+    skip_bad_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """A file of rows and what was guessed about it."""
+
+    rows: Rows
+    shape: Shape
+    builder: str  # dataset_path of a task file: csv, json or parquet
+    options: dict[str, Any]  # of dataset_kwargs: the delimiter, where it is no comma
+
+
+def is_rows_file(path: Path) -> bool:
+    """Return whether a file, by the end of its name, contains rows."""
+    return path.name.endswith(READABLE)
+
+
+def task_from_rows(path: Path, *, skip_bad_rows: bool = False) -> tuple[Task, list[str]]:
+    """Return the task made of a file of rows, and notes on what was guessed.
+
+    With `skip_bad_rows` the rows are not checked here; the task leaves out those that it cannot read.
+
+    Raises: DataError if the columns are none of the known sets, or rows are faulty.
+    """
+    own = rows_of_file(path, skip_bad_rows=skip_bad_rows)
+    spec = {
+        "task": path.name.split(".")[0],
+        "dataset_path": own.builder,
+        "dataset_kwargs": {"data_files": {"test": path.name}, **own.options},
+        "test_split": "test",
+        "fewshot_split": "test",  # the sample itself is excluded from its shots
+        "metadata": {"version": "1.0"},
+        **own.shape.spec,
+    }
+    note = f"{path.name}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
+    return task_from_spec(spec, path, "user"), [note]
+
+
+def ignored_columns(rows: Rows, shape: Shape) -> str:
+    """Return the end of the note on what was guessed: which columns are not used."""
+    ignored = [n for n in rows.column_names if n not in shape.used and n.strip().lower() not in SHOWN_COLUMNS]
+    return f"; ignored columns: {', '.join(ignored)}" if ignored else ""
+
+
+def rows_of_file(path: Path, *, skip_bad_rows: bool = False) -> OwnRows:
+    """Return a file's rows with what was guessed about them.
+
+    Raises: DataError if the columns are none of the known sets; for faulty rows, unless they are to be skipped.
+    """
+    is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
+    builder = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
+    options: dict[str, Any] = {}
+    if is_csv and path.stat().st_size:
+        delimiter = sniff_delimiter(path)
+        if not skip_bad_rows:
+            refuse_faulty_lines(path, delimiter)
+        options = {"delimiter": delimiter} if delimiter != "," else {}
+    rows = read_files([path], options, skip_bad_rows=skip_bad_rows)
+    if not rows:
+        raise DataError(f"{path} has no rows" + (f"; {rows.skipped}" if rows.skipped.n else ""))
+    refuse_other_media(path, rows)
+    rows = with_option_lists(rows)
+    shape = shape_of(rows)
+    if shape is None:
+        raise DataError(
+            f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
+            "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or "
+            "question,tools,calls or text; else write a task file"
+        )
+    if shape.tools is not None and not skip_bad_rows and (faults := faults_of_rows(rows, shape.tools)):
+        raise DataError(f"{path}: {at_most(faults)}; correct them, skip them (--skip_bad_rows), or write a task file")
+    if shape.columns is not None and not skip_bad_rows:
+        refuse_faulty_rows(path, rows, shape.columns, shape.kind)
+    return OwnRows(rows, shape, builder, options)

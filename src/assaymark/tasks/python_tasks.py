@@ -1,0 +1,252 @@
+"""Tasks that are Python classes of lm-evaluation-harness (`class: !function task.SQuAD2`), run through an adapter.
+
+Such a class builds its own requests and scores its own results; the adapter converts its instances to our requests,
+and our outputs to what it expects.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+from assaymark.errors import AssaymarkError, DataError, MissingExtra, PlanError
+from assaymark.prompts.few_shot import DrawRules, Shots
+from assaymark.records import (
+    GenerateQuery,
+    LoglikelihoodQuery,
+    Message,
+    Output,
+    Query,
+    Render,
+    Request,
+    RollingQuery,
+    Sample,
+    Score,
+    ScoreStatus,
+    Skipped,
+    TaskPlan,
+    TextPart,
+    content_hash,
+)
+from assaymark.scoring.run_code import Sandbox
+from assaymark.tasks.bound import BindOptions, chosen_indices, n_shots_of
+from assaymark.tasks.functions import load_function, published_seeds
+from assaymark.tasks.generation import settings_of
+from assaymark.tasks.sample_scores import as_value, by_query
+from assaymark.tasks.task import MetricSpec, Task
+
+
+class BoundPythonTask:
+    """A `BoundTask` around a class of lm-evaluation-harness."""
+
+    is_conversation = False
+    skipped = Skipped()  # such a class reads its rows itself
+    sandbox: Sandbox | None = None  # such a class runs code itself, if at all
+
+    def __init__(self, task: Task, options: BindOptions) -> None:
+        if find_spec("lm_eval") is None:
+            raise MissingExtra(f"task '{task.name}', which is a Python class,", "lm-eval")
+        self.task = task
+        self.options = options
+        self.not_circular = "it is a Python class of lm-eval" if options.circular else None
+        self._theirs = _made(task)
+        docs = self._theirs.eval_docs
+        self._docs: Sequence[Mapping[str, Any]] = docs
+        self.n_original = len(docs)
+        self.n_shots = n_shots_of(task, options)
+        seed = options.profile.seed if options.seed is None else options.seed
+        self._theirs.set_config(key="num_fewshot", value=self.n_shots)
+        self._theirs.set_fewshot_seed(seed=seed)
+        self._indices = chosen_indices(self.n_original, DrawRules(self.n_shots, seed), options, task.name)
+        better = self._theirs.higher_is_better()
+        self.metrics = tuple(
+            MetricSpec(name, _aggregation_name(function), bool(better.get(name, True)))
+            for name, function in self._theirs.aggregation().items()
+        )
+        self.aggregations: Mapping[str, Callable[..., Any]] = self._theirs.aggregation()
+
+    @property
+    def plan(self) -> TaskPlan:
+        """The part of the run key for this task; the data set's hash is that of its rows."""
+        return TaskPlan(
+            name=self.task.name,
+            version=str(getattr(self._theirs, "VERSION", "Python")),
+            spec_hash=self.task.spec_hash,
+            dataset_hash=content_hash([sample.sha256 for sample in self._samples]),
+            num_fewshot=self.n_shots,
+            n_samples=len(self._indices),
+            sample_indices=self.options.sample_indices,
+            generation=[asdict(query.settings) for query in self._queries_of_first if isinstance(query, GenerateQuery)]
+            or None,
+        )
+
+    @cached_property
+    def _samples(self) -> tuple[Sample, ...]:
+        rows = [dict(self._docs[i]) for i in self._indices]
+        return tuple(
+            Sample(self.task.name, i, row, content_hash(row)) for i, row in zip(self._indices, rows, strict=True)
+        )
+
+    @cached_property
+    def _queries_of_first(self) -> tuple[Query, ...]:
+        return self.request(self._samples[0], _plain_render).queries
+
+    @cached_property
+    def _contexts(self) -> dict[int, Any]:
+        return {}
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples of the run, in order."""
+        return self._samples
+
+    def requests(self, render: Render | None = None) -> Iterator[Request]:
+        """Yield one request per sample."""
+        for sample in self._samples:
+            yield self.request(sample, render)
+
+    def next(
+        self,
+        request: Request,  # noqa: ARG002 - such a class has one turn
+        sample: Sample,  # noqa: ARG002
+        outputs: Sequence[Output],  # noqa: ARG002
+        render: Render | None = None,  # noqa: ARG002
+    ) -> Request | None:
+        """Return None: there is one turn."""
+        return None
+
+    def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002 - shots are unknown
+        """Return no shots; where there are any, only the class knows which rows they are.
+
+        Raises: PlanError where there are shots.
+        """
+        if self.n_shots:
+            raise PlanError(
+                f"task {self.task.name} is a Python class, whose {self.n_shots} shots are unknown; use "
+                "--num_fewshot 0, or a task that is a YAML file"
+            )
+        return ()
+
+    def shot(self, place: int) -> Sample:
+        """Raise PlanError: only the class knows the rows of its shots."""
+        raise PlanError(f"task {self.task.name} is a Python class; row {place} of its pool of shots is unknown")
+
+    def alone(self, sample: Sample, render: Render | None = None) -> Request:  # noqa: ARG002 - not supported
+        """Raise PlanError: the class makes prompts only for its own rows."""
+        raise PlanError(f"task {self.task.name} is a Python class, which makes no prompts for other rows")
+
+    def request(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of one sample. Shots are drawn in order, so the samples before it are rendered first."""
+        doc = self._docs[sample.index]
+        try:
+            context = self._context(sample, self.options.renderer(render))
+            made = self._theirs.construct_requests(
+                doc=doc,
+                ctx=context,
+                metadata=(self.task.name, sample.index, 1),
+                apply_chat_template=False,
+                chat_template=None,
+            )
+        except AssaymarkError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"task {self.task.name}, sample {sample.index}: its class failed: {type(error).__name__}: {error}"
+            ) from error
+        instances = made if isinstance(made, list) else [made]
+        return Request(
+            task=self.task.name,
+            sample_index=sample.index,
+            sample_sha256=sample.sha256,
+            segments=(context,) if isinstance(context, str) else (),
+            queries=tuple(self._query(i, instance, context) for i, instance in enumerate(instances)),
+            target=str(self._theirs.doc_to_target(doc)),
+            n_shots=self.n_shots,
+        )
+
+    def _context(self, sample: Sample, render: Render | None) -> Any:
+        if sample.index not in self._contexts:
+            for earlier in self._samples:
+                if earlier.index not in self._contexts:
+                    self._contexts[earlier.index] = self._new_context(self._docs[earlier.index], render)
+                if earlier.index == sample.index:
+                    break
+        return self._contexts[sample.index]
+
+    def _new_context(self, doc: Mapping[str, Any], render: Render | None) -> Any:
+        options = self.options
+        return self._theirs.fewshot_context(
+            doc,
+            num_fewshot=self.n_shots,
+            system_instruction=options.system_instruction,
+            apply_chat_template=options.apply_chat_template,
+            fewshot_as_multiturn=options.fewshot_as_multiturn,
+            chat_template=_template(render) if options.apply_chat_template else None,
+            gen_prefix=self._theirs.doc_to_prefix(doc),
+        )
+
+    def _query(self, index: int, instance: Any, context: Any) -> Query:
+        arguments = instance.arguments
+        segments = None if arguments[0] == context else (arguments[0],)
+        match instance.request_type:
+            case "loglikelihood":
+                return LoglikelihoodQuery(index, arguments[1], segments)
+            case "loglikelihood_rolling":
+                return RollingQuery(index, arguments[0])
+            case "generate_until" if segments is None:
+                return GenerateQuery(index, settings_of(self.task.name, {**arguments[1], **self.options.gen_kwargs}))
+        raise PlanError(f"task {self.task.name} requests {instance.request_type}, which is not supported")
+
+    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002 - only the class knows the gold answers
+        """Return False: only the class knows the gold answers."""
+        return False
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return the scores that the class computes."""
+        failure = next((output.error for output in outputs if output.error), None)
+        answers = by_query(request, outputs)
+        if failure is None and any(not answers[query.index] for query in request.queries):
+            failure = "there is no answer"
+        if failure is not None:
+            status = ScoreStatus.FAILED
+            return tuple(Score(request.id, m.name, None, status=status, detail=failure) for m in self.metrics)
+        results = [answers[query.index][0] for query in request.queries]
+        values = self._theirs.process_results(self._docs[sample.index], results)
+        scored = {str(name): as_value(value) for name, value in values.items()}
+        return tuple(Score(request.id, n, v.value, parts=v.parts, detail=v.detail) for n, v in scored.items())
+
+
+def _made(task: Task) -> Any:
+    if task.python_class is None:
+        raise PlanError(f"task {task.name} is no Python class")
+    made = load_function(task.python_class, task.trusted)
+    config = {key: value for key, value in task.spec.items() if key not in {"class", "tag", "group", "task_list"}}
+    try:
+        with published_seeds():
+            theirs = made(config=config) if "config" in inspect.signature(made).parameters else made()
+    except Exception as error:
+        raise DataError(
+            f"class {task.python_class.path} of task {task.name} cannot be created: {type(error).__name__}: {error}"
+        ) from error
+    return theirs
+
+
+def _aggregation_name(function: Any) -> str:
+    return str(getattr(function, "__name__", "class"))
+
+
+def _plain_render(messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:
+    del tools  # lm-eval's classes have none
+    return "\n".join(message.text for message in messages) + ("" if continue_final else "\n")
+
+
+def _template(render: Render | None) -> Callable[..., str]:
+    if render is None:
+        raise PlanError("a chat template is needed for this task")
+
+    def template(history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
+        messages = [Message(turn["role"], (TextPart(turn["content"]),)) for turn in history]  # type: ignore[arg-type]
+        return render(messages, not add_generation_prompt)
+
+    return template

@@ -1,0 +1,280 @@
+"""Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from assaymark.datasets import Rows
+from assaymark.datasets.csv_files import csv_lines
+from assaymark.datasets.files import MOST_FAULTS
+from assaymark.errors import DataError
+
+__all__ = [
+    "LETTERS", "PASSAGES", "AnswerCounts", "Faults", "QuestionColumns", "ToolColumns", "counted_answers",
+    "find_columns", "find_tool_columns", "refuse_faulty_lines", "refuse_faulty_rows", "row_check",
+]  # fmt: skip
+
+LETTERS = "ABCDEFGHIJ"
+_QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
+_ANSWERS = (
+    *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
+    *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),
+)
+_CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
+_LISTS = ("choices", "options", "endings")
+PASSAGES = ("passage", "context", "article", "paragraph")
+# names of the columns of a question's options, by letter or number: A, option_a, choice1, ...
+_OPTIONS = tuple(
+    pattern
+    for word in ("option", "choice", "answer", "op")
+    for pattern in (f"{word}_{{letter}}", f"{word}{{letter}}", f"{word}_{{number}}", f"{word}{{number}}")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionColumns:
+    """The columns of a question, as the file spells them; with `options` or `choices` for multiple choice."""
+
+    question: str
+    answer: str
+    options: tuple[str, ...] = ()  # one column each
+    choices: str | None = None  # one column with a list
+    passage: str | None = None  # the text that the question is about; it may be empty
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that may not be empty."""
+        return (self.question, self.answer, *self.options, *([self.choices] if self.choices else []))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """All of these columns."""
+        return (*self.needed, *([self.passage] if self.passage else []))
+
+
+def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
+    """Return the columns of a question; None where there is no column of a question or of an answer.
+
+    Args:
+        columns: lower-case name -> name in the file.
+    """
+    question = next((columns[name] for name in _QUESTIONS if name in columns), None)
+    answer = next((columns[name] for name in _ANSWERS if name in columns), None)
+    if question is None or answer is None:
+        return None
+    passage = next((columns[name] for name in PASSAGES if name in columns), None)
+    for pattern in ("{letter}", *_OPTIONS):
+        names = [pattern.format(letter=letter.lower(), number=i + 1) for i, letter in enumerate(LETTERS)]
+        n_options = next((i for i, name in enumerate(names) if name not in columns), len(names))
+        if n_options >= 2:
+            return QuestionColumns(
+                question, answer, tuple(columns[name] for name in names[:n_options]), passage=passage
+            )
+    choices = next((columns[name] for name in _LISTS if name in columns), None)
+    return QuestionColumns(question, answer, (), choices, passage)
+
+
+@dataclass(slots=True)
+class AnswerCounts:
+    """Counts of what answers look like, from which it follows how they name an option."""
+
+    n: int = 0
+    n_numbers: int = 0
+    n_letters: int = 0
+    has_zero: bool = False
+    has_last: bool = False  # a number equal to the number of options
+
+    def add(self, answer: Any, n_options: int) -> None:
+        """Count one answer to a question with that many options; None is no answer."""
+        if answer is None:
+            return
+        text = str(answer).strip()
+        self.n += 1
+        if text.isascii() and text.isdigit() and len(text) < 4:
+            self.n_numbers += 1
+            self.has_zero = self.has_zero or int(text) == 0
+            self.has_last = self.has_last or int(text) == n_options
+        self.n_letters += len(text) == 1 and text.upper() in LETTERS[:n_options]
+
+    @property
+    def kind(self) -> str:
+        """How answers name an option: `number from 0`, `number from 1`, `letter` or `text`.
+
+        The majority of answers decides; a few that do not fit are faults of their rows.
+        """
+        if self.n_numbers * 2 > self.n:
+            return "number from 1" if self.has_last and not self.has_zero else "number from 0"
+        return "letter" if self.n_letters * 2 >= self.n > 0 else "text"
+
+
+@dataclass(slots=True)
+class Faults:
+    """The first faults of a file, and the number of all."""
+
+    n: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, fault: str) -> None:
+        """Count a fault, and keep it if it is among the first."""
+        self.n += 1
+        if len(self.first) < MOST_FAULTS:
+            self.first.append(fault)
+
+    def refuse(self, path: Path) -> None:
+        """Raise DataError that lists the first faults, if there is any."""
+        if self.n:
+            more = f"; and {self.n - len(self.first):,} more" if self.n > len(self.first) else ""
+            remedy = "correct them, skip them (--skip_bad_rows), or write a task file"
+            raise DataError(f"{path}: {'; '.join(self.first)}{more}; {remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolColumns:
+    """The columns of a question with tools, as the file spells them."""
+
+    question: str  # a text, or (`are_messages`) a list of messages
+    tools: str
+    calls: str
+    are_messages: bool = False
+
+
+def find_tool_columns(columns: Mapping[str, str]) -> ToolColumns | None:
+    """Return the columns of a question with tools and expected calls; None where one of them is missing.
+
+    Args:
+        columns: lower-case name -> name in the file.
+    """
+    calls = next((columns[name] for name in _CALLS if name in columns), None)
+    question = next((columns[name] for name in ("messages", *_QUESTIONS) if name in columns), None)
+    if question is None or calls is None or "tools" not in columns:
+        return None
+    return ToolColumns(question, columns["tools"], calls, question == columns.get("messages"))
+
+
+def refuse_faulty_lines(path: Path, delimiter: str) -> None:
+    """Check every line of a CSV file: as many cells as the header has, no empty cell, an answer among the options.
+
+    The file is read twice, once for how answers name their options; no row is kept.
+
+    Raises: DataError that lists the first 20 faults with their lines.
+    """
+    header = next(csv_lines(path, delimiter), None)
+    if header is None:
+        return
+    names, faults = header.cells, Faults()
+    for name in _repeated(names):
+        faults.add(f"line {header.number}: two columns are called '{name}'")
+    for name in names:
+        if "\0" in name:
+            faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
+    columns = find_columns({name.strip().lower(): name for name in names})
+    kind = _kind_of_lines(path, delimiter, names, columns) if columns and columns.options else ""
+    check = row_check(columns, kind) if columns else None
+    lines = csv_lines(path, delimiter)
+    next(lines)
+    for line in lines:
+        if len(line.cells) != len(names):
+            faults.add(f"line {line.number}: {len(line.cells)} cells, but the header has {len(names)}")
+        elif any("\0" in cell for cell in line.cells):
+            faults.add(f"line {line.number}: the character NUL, which is not allowed in texts")
+        elif check is not None:
+            row = {name: cell or None for name, cell in zip(names, line.cells, strict=True)}
+            if (fault := check(row)) is not None:
+                faults.add(f"line {line.number}{fault}")
+    faults.refuse(path)
+
+
+def _kind_of_lines(path: Path, delimiter: str, names: Sequence[str], columns: QuestionColumns) -> str:
+    counts, position = AnswerCounts(), list(names).index(columns.answer)
+    lines = csv_lines(path, delimiter)
+    next(lines)
+    for line in lines:
+        if len(line.cells) == len(names):
+            counts.add(line.cells[position] or None, len(columns.options))
+    return counts.kind
+
+
+def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, kind: str) -> None:
+    """Check every row: no empty cell, an answer among the options. `kind` is that of `AnswerCounts`.
+
+    Raises: DataError that lists the first 20 faults with their locations.
+    """
+    check = row_check(columns, kind)
+    found = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := check(row)))
+    faults = Faults()
+    kept: list[tuple[int, str]] = []
+    for index, fault in found:
+        if len(kept) < MOST_FAULTS:
+            kept.append((index, fault))
+        faults.n += 1
+    places = rows.places([index for index, _ in kept])
+    faults.first = [f"{place}{fault}" for place, (_, fault) in zip(places, kept, strict=True)]
+    faults.refuse(path)
+
+
+def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
+    needed = columns.needed
+
+    def fault(row: Mapping[str, Any]) -> str | None:
+        empty = [column for column in needed if _is_empty(row[column])]
+        if empty:
+            return f" has nothing in column {', '.join(repr(column) for column in empty)}"
+        options = _options_of(row, columns)
+        if options is None or not kind:
+            return None
+        if len(options) < 2:
+            return f" has {len(options)} option{'' if len(options) == 1 else 's'} in column '{columns.choices}'"
+        if not _is_option(row[columns.answer], options, kind):
+            return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is {_not(kind, len(options))}"
+        return None
+
+    return fault
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and isnan(value))
+
+
+def _options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[Any] | None:
+    """Return a row's options; None for a question without any."""
+    if columns.options:
+        return [row[column] for column in columns.options]
+    value = row[columns.choices] if columns.choices else None
+    if isinstance(value, Mapping):
+        value = value["text"] if "text" in value else [value[key] for key in LETTERS if value.get(key) is not None]
+    return value if isinstance(value, list) else None
+
+
+def _not(kind: str, n_options: int) -> str:
+    return {
+        "letter": f"no letter from A to {LETTERS[:n_options][-1]}",
+        "number from 0": f"no number from 0 to {n_options - 1}",
+        "number from 1": f"no number from 1 to {n_options}",
+        "text": "none of the options",
+        "label": "none of the labels",
+    }[kind]
+
+
+def _is_option(answer: Any, options: Sequence[Any], kind: str) -> bool:
+    text = str(answer).strip()
+    if kind == "letter":
+        return len(text) == 1 and text.upper() in LETTERS[: len(options)]
+    if kind == "text":
+        return answer in options
+    least = int(kind == "number from 1")
+    return kind == "label" or text in map(str, range(least, len(options) + least))
+
+
+def _repeated(names: Sequence[str]) -> Iterator[str]:
+    return (name for i, name in enumerate(names) if name in names[:i])
+
+
+def counted_answers(pairs: Iterable[tuple[Any, int]]) -> AnswerCounts:
+    """Return the counts of (answer, number of options) pairs."""
+    counts = AnswerCounts()
+    for answer, n_options in pairs:
+        counts.add(answer, n_options)
+    return counts

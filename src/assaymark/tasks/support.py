@@ -1,0 +1,39 @@
+"""Unsupported features of task files, with the reason that is shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assaymark.registry import nearest
+from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, TOOL_CALLS, names_for
+
+
+def _known_metrics(output_type: str) -> tuple[str, ...]:
+    if output_type == LOGLIKELIHOOD:  # lm-eval omits from its results what such a task cannot have (acc_norm)
+        return (*names_for(LOGLIKELIHOOD), *names_for(MULTIPLE_CHOICE))
+    return names_for(output_type)
+
+
+def why_not_runnable(spec: Mapping[str, Any]) -> str | None:
+    """Return the reason why a task file's mapping is not supported, or None."""
+    if spec.get("use_prompt") is not None:
+        return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
+    if spec.get("doc_to_audio") is not None:
+        return "doc_to_audio: its prompts contain audio, which no model here takes; prompts are text and images"
+    return None if "class" in spec else _unknown_metric(spec)
+
+
+def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
+    if spec.get("process_results") is not None:
+        return None  # the task scores itself; its metrics may have any name
+    output_type = str(spec.get("output_type", "generate_until"))
+    known = _known_metrics(output_type)
+    if spec.get("doc_to_tools") is not None:
+        known = (*names_for(TOOL_CALLS), *known)
+    listed = spec.get("metric_list")
+    for item in listed if isinstance(listed, list | tuple) else ():
+        name = item.get("metric") if isinstance(item, Mapping) else None
+        if isinstance(name, str) and known and name not in known:
+            near = nearest(name, known)
+            hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
+            return f"metric '{name}' is not known for {output_type}; {hint}"
+    return None

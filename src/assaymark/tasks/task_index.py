@@ -1,0 +1,106 @@
+"""A cached index of a folder's task files: lm_eval alone has fourteen thousand, and parsing them takes seconds.
+
+The index of a folder is stored in the cache folder together with a stamp (number, size and newest time of its task
+files, and the version of their package); it is rebuilt when the stamp differs.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from assaymark import settings
+from assaymark.datasets.digests import remember
+from assaymark.errors import DataError
+from assaymark.tasks.support import why_not_runnable
+from assaymark.tasks.task import Kind
+from assaymark.tasks.yaml_files import read_task_file
+
+_FORMAT = 4  # of the index file
+_SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
+
+
+class IndexedFile(NamedTuple):
+    """A task file that defines a task or a group, or one that cannot be read."""
+
+    name: str
+    kind: Kind
+    path: str  # below the folder
+    tags: Sequence[str] = ()
+    n_members: int = 1
+    reason: str | None = None  # why it cannot run
+    broken: bool = False
+
+
+def index_folder(root: Path, version: str = "") -> list[IndexedFile]:
+    """Return the folder's task files in order of their paths, from the cache where nothing changed."""
+    root = root.resolve()
+    stamp = [_FORMAT, version, *_stamp(root)]
+    note = settings.cache_folder() / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
+    try:
+        known = json.loads(note.read_text(encoding="utf-8"))
+        if known["stamp"] == stamp:
+            return list(map(IndexedFile._make, known["files"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no index yet, or a damaged one
+    files = list(_indexed(root))
+    remember(note, json.dumps({"stamp": stamp, "root": str(root), "files": files}, ensure_ascii=False))
+    return files
+
+
+def _stamp(root: Path) -> tuple[int, int, int]:
+    count = size = newest = 0
+    for entry in _walk(str(root)):
+        status = entry.stat()
+        count += 1
+        size += status.st_size
+        newest = max(newest, status.st_mtime_ns)
+    return count, size, newest
+
+
+def _walk(folder: str) -> Iterator["os.DirEntry[str]"]:
+    """Yield every file that can be part of a task: YAML files, and those whose names end in yaml without a dot."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in _SKIPPED:
+                yield from _walk(entry.path)
+        elif entry.name.endswith((".yaml", ".yml", "yaml", "yml")):
+            yield entry
+
+
+def task_files(root: Path) -> list[Path]:
+    """Return the folder's .yaml files except cards, sorted by path."""
+    paths = (Path(entry.path) for entry in _walk(str(root)) if entry.name.endswith((".yaml", ".yml")))
+    return sorted((path for path in paths if not path.name.endswith(".card.yaml")), key=lambda path: path.as_posix())
+
+
+def _indexed(root: Path) -> Iterable[IndexedFile]:
+    for path in task_files(root):
+        relative = path.relative_to(root).as_posix()
+        try:
+            spec = read_task_file(path)
+        except DataError as error:
+            yield IndexedFile(path.stem, "task", relative, reason=str(error), broken=True)
+            continue
+        file = describe_file(spec, relative)
+        if file is not None:
+            yield file
+
+
+def describe_file(spec: Mapping[str, Any], path: str) -> IndexedFile | None:
+    """Return the index entry of a file's mapping: a task, a group, or None (a template that others include)."""
+    tag = spec.get("tag")
+    tags = (tag,) if isinstance(tag, str) else tuple(map(str, tag)) if isinstance(tag, list) else ()
+    if "class" not in spec and isinstance(spec.get("group"), str):
+        members = spec.get("task")
+        count = len(members) if isinstance(members, list) else 0
+        return IndexedFile(spec["group"], "group", path, tags, count, None if count else "the group has no members")
+    if isinstance(spec.get("task"), str):
+        return IndexedFile(spec["task"], "task", path, tags, 1, why_not_runnable(spec))
+    return None

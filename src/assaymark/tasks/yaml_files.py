@@ -1,0 +1,129 @@
+"""Read one task file: YAML, `include`, and `!function` as a name. Keys are not interpreted here."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assaymark.errors import DataError
+from assaymark.limits.yaml_documents import SafeLoader, load_yaml
+from assaymark.tasks.task import FunctionRef
+
+
+class _TaskLoader(SafeLoader):
+    """YAML's safe loader with the tag `!function`."""
+
+    folder: Path  # of the file that is parsed
+
+
+def _function(loader: Any, node: Any) -> FunctionRef:
+    path = str(loader.construct_scalar(node))
+    module = path.rpartition(".")[0]
+    if not all(part.isidentifier() for part in path.split(".")) or not module:
+        raise DataError(f"!function {path!r}; expected <module>.<function>, for example utils.process_docs")
+    file = loader.folder / f"{module.replace('.', '/')}.py"
+    return FunctionRef(path, file if file.is_file() else None)
+
+
+_TaskLoader.add_constructor("!function", _function)
+
+
+def parse_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in one file, with `include` unresolved.
+
+    Raises: DataError naming file and line.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read task file {path}: {error.strerror or error}") from error
+
+    def make_loader(text: bytes) -> _TaskLoader:
+        loader = _TaskLoader(text)
+        loader.folder = path.parent
+        return loader
+
+    try:
+        content = load_yaml(data, make_loader)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: contains {type(content).__name__}; expected keys and values such as `task: <name>`")
+    wrong = next((key for key in content if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise DataError(f"{path}: key {wrong!r} is no text; expected a key such as `task`")
+    return content
+
+
+def read_card(path: Path) -> Mapping[str, Any]:
+    """Return the keys and values of a task's card (`<task>.card.yaml`).
+
+    Raises: DataError naming the file.
+    """
+    try:
+        card = load_yaml(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot read card {path}: {error.strerror or error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    if not isinstance(card, Mapping):
+        raise DataError(f"{path}: the card contains {type(card).__name__}; expected keys and values")
+    return card
+
+
+def repeated_keys(path: Path) -> list[str]:
+    """Return a note for each key that is repeated in one mapping of a task file: the last one counts, as in lm-eval."""
+    lines = []
+    waiting = [yaml.compose(path.read_bytes(), Loader=_TaskLoader)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        waiting += [value for _, value in node.value]
+        line_of: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key.value, str) and key.value in line_of:
+                lines.append(
+                    f"{path.name}: the key '{key.value}' is in line {line_of[key.value]} and again in line {line}; "
+                    "the last one counts"
+                )
+            line_of[str(key.value)] = line
+    return lines
+
+
+def read_task_file(path: Path) -> dict[str, Any]:
+    """Return the mapping of a task file with everything it includes; its own keys override included ones.
+
+    Values are shared between files that include the same one: do not modify them.
+
+    Raises: DataError, also for a circular include.
+    """
+    return _merged(path.resolve(), ())
+
+
+def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    if path in above:
+        chain = " -> ".join(part.name for part in (*above, path))
+        raise DataError(f"{path}: circular include: {chain}")
+    own = dict(_parsed(path, path.stat().st_mtime_ns) if above else parse_yaml(path))
+    includes = own.pop("include", [])
+    merged: dict[str, Any] = {}
+    for include in includes if isinstance(includes, list) else [includes]:
+        if not isinstance(include, str):
+            raise DataError(f"{path}: include is {include!r}; expected a file name or a list of them")
+        target = None if "\0" in include else (path.parent / include).resolve()
+        if target is None or not target.is_file():
+            raise DataError(f"{path}: include names '{include}', and there is no file {target or 'of that name'}")
+        merged.update({key: value for key, value in _merged(target, (*above, path)).items() if key != "task_list"})
+    merged.update(own)
+    return merged
+
+
+@lru_cache(maxsize=512)
+def _parsed(path: Path, _mtime_ns: int) -> dict[str, Any]:
+    return parse_yaml(path)

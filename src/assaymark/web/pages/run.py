@@ -1,0 +1,238 @@
+"""A run: its estimates, the exact command, hashes and versions; and a task's samples in it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.about import task_card
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import SamplePage, StoredRun, StoredRuns, model_label
+from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.store import AttemptRow
+from assaymark.web.render import plain
+from assaymark.web.shown_paths import without_folders
+
+__all__ = ["GroupPage", "RunPage", "SamplesPage", "group_page", "run_page", "runs_of", "samples_page"]
+
+PRIVATE = {"host", "hostname", "platform", "process_id", "pid", "user"}  # of an attempt's facts
+TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is no path
+PER_PAGE = 50
+LONGEST_SEARCH = 500
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt of a run; which machine and process it was is nobody's business."""
+
+    attempt_id: int
+    status: str
+    started_at: str
+    ended_at: str | None
+    command: str | None
+    facts: Mapping[str, JsonValue]
+    summary: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """One run."""
+
+    run: StoredRun
+    headline: tuple[Estimate, ...]  # composites, groups, and the metric that stands for each task
+    others: tuple[Estimate, ...]  # further metrics
+    settings: tuple[tuple[str, str], ...]
+    hashes: tuple[tuple[str, str], ...]
+    attempts: tuple[AttemptView, ...]
+
+    @property
+    def command(self) -> str:
+        """The command of the last attempt, with paths as their last part."""
+        return str(without_folders(self.run.row.command or ""))
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        row = self.run.row
+        return {
+            "run": row.run_id,
+            "model": self.run.model,
+            "status": row.status,
+            "command": self.command,
+            "plan": _shown_plan(row.plan),
+            "estimates": [plain(one) for one in (*self.headline, *self.others)],
+            "attempts": [plain(one) for one in self.attempts],
+        }
+
+
+@dataclass(frozen=True)
+class SamplesPage:
+    """A task's samples in a run."""
+
+    run: StoredRun
+    task: str
+    estimates: tuple[Estimate, ...]
+    card: Mapping[str, Any]
+    samples: SamplePage
+    q: str
+    wrong: bool
+    category: str
+    page: int
+    n_pages: int
+    problems: tuple[str, ...]
+
+    def query(self, **changes: Any) -> str:
+        """Return the query string with some choices changed."""
+        chosen = {
+            "q": self.q,
+            "wrong": "1" if self.wrong else "",
+            "category": self.category,
+            "page": self.page,
+            **changes,
+        }
+        given = {key: value for key, value in chosen.items() if value and not (key == "page" and value == 1)}
+        return f"?{urlencode(given)}" if given else "?"
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "run": self.run.run_id,
+            "task": self.task,
+            "n_matching": self.samples.n_matching,
+            "n_total": self.samples.n_total,
+            "n_wrong": self.samples.n_wrong,
+            "page": self.page,
+            "n_pages": self.n_pages,
+            "categories": dict(self.samples.categories),
+            "samples": plain(self.samples.lines),
+        }
+
+
+def runs_of(site: Site) -> StoredRuns:
+    """Return the store's runs. Raises: UnknownName where there is no store."""
+    if site.runs is None:
+        raise UnknownName("run", "of any kind", remedy="this server shows published tables only")
+    return site.runs
+
+
+def run_page(site: Site, name: str) -> RunPage:
+    """Return a run's page. Raises: UnknownName."""
+    runs = runs_of(site)
+    run = runs.run(name)
+    primary = [one for one in run.estimates if one.details.get("kind") == "composite" or one.details.get("primary")
+               or one.details.get("kind") == "group"]  # fmt: skip
+    return RunPage(
+        run,
+        tuple(primary),
+        tuple(one for one in run.estimates if one not in primary),
+        tuple(_settings(run)),
+        tuple(_hashes(run)),
+        tuple(_attempt(one) for one in runs.attempts(run.run_id)),
+    )
+
+
+def _attempt(row: AttemptRow) -> AttemptView:
+    facts = {key: without_folders(value) for key, value in row.facts.items() if key not in PRIVATE}
+    summary = {key: without_folders(value) for key, value in row.summary.items() if key not in PRIVATE}
+    command = None if row.command is None else str(without_folders(row.command))
+    return AttemptView(row.attempt_id, row.status, row.started_at, row.ended_at, command, facts, summary)
+
+
+def _shown_plan(plan: RunPlan) -> JsonValue:
+    """Return a plan's content with the model's label and files without their folders; prompt texts stay as they are."""
+    content = plain(plan.content)
+    found = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
+    if isinstance(found.get("model"), dict) and "name" in found["model"]:
+        found["model"]["name"] = model_label(plan.model.name)
+    return found
+
+
+def _settings(run: StoredRun) -> list[tuple[str, str]]:
+    plan = run.plan
+    model = plan.model
+    shots = sorted({task.num_fewshot for task in plan.tasks})
+    known = {
+        "model": model_label(model.name),
+        "back end": model.kind,
+        "dtype": model.dtype,
+        "numerics": model.numerics,
+        "longest context": model.max_length,
+        "parameters": None if model.n_parameters is None else f"{model.n_parameters:,}",
+        "revision": model.revision,
+        "profile": plan.profile,
+        "shots": ", ".join(map(str, shots)),
+        "few-shot seed": plan.seed,
+        "limit": plan.limit,
+        "chat template": plan.apply_chat_template or None,
+        "shots as turns": plan.fewshot_as_multiturn or None,
+        "system prompt": plan.system_instruction,
+        "prompts that are too long": plan.too_long,
+        **{f"model option {key}": value for key, value in model.options},
+        **{str(key).replace("_", " "): value for key, value in plan.extra},
+    }
+    shown = {name: value if name == "system prompt" else without_folders(value) for name, value in known.items()}
+    return [(name, str(value)) for name, value in shown.items() if value is not None]
+
+
+def _hashes(run: StoredRun) -> list[tuple[str, str]]:
+    plan = run.plan
+    known = [("run key", plan.key), ("model", plan.model.content_hash), ("tokenizer", plan.model.tokenizer_hash),
+             ("chat template", plan.model.template_hash)]  # fmt: skip
+    known += [(f"{task.name}: task file", task.spec_hash) for task in plan.tasks]
+    known += [(f"{task.name}: data set", task.dataset_hash) for task in plan.tasks]
+    return [(name, value) for name, value in known if value]
+
+
+@dataclass(frozen=True)
+class GroupPage:
+    """A group's members in a run: it has no samples of its own."""
+
+    run: StoredRun
+    group: str
+    estimates: tuple[Estimate, ...]
+    members: tuple[str, ...]  # tasks with samples, in the plan's order
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {"run": self.run.run_id, "group": self.group, "members": list(self.members)}
+
+
+def group_page(site: Site, name: str, group: str) -> GroupPage | None:
+    """Return the members of a group or composite of a run; None for what is none of the run's groups.
+
+    Raises: UnknownName for a run.
+    """
+    run = runs_of(site).run(name)
+    if group in run.row.tasks:
+        return None
+    within = {one.task for one in run.estimates if group in one.details.get("path", ())}
+    members = tuple(task for task in run.row.tasks if task in within)
+    if not members:
+        return None
+    return GroupPage(run, group, tuple(one for one in run.estimates if one.task == group), members)
+
+
+def samples_page(site: Site, name: str, task: str, given: Sequence[tuple[str, str]]) -> SamplesPage:
+    """Return a task's samples in a run. Raises: UnknownName."""
+    runs = runs_of(site)
+    run = runs.run(name)
+    chosen = dict(given)
+    problems = [f"unknown parameter '{key[:40]}'" for key in chosen if key not in {"q", "wrong", "category", "page"}]
+    q = chosen.get("q", "").strip()
+    if len(q) > LONGEST_SEARCH:
+        problems.append(f"the search has {len(q):,} characters; at most {LONGEST_SEARCH} are read")
+        q = ""
+    page = int(chosen["page"]) if chosen.get("page", "").isdecimal() and len(chosen["page"]) < 7 else 1
+    wrong, category = chosen.get("wrong") == "1", chosen.get("category", "")[:200]
+    page = max(page, 1)
+
+    def read(at: int) -> SamplePage:
+        return runs.sample_page(run.row, task, text=q, wrong_only=wrong, category=category,
+                                offset=(at - 1) * PER_PAGE, limit=PER_PAGE)  # fmt: skip
+
+    found = read(page)
+    n_pages = max(1, -(-found.n_matching // PER_PAGE))
+    if page > n_pages:
+        page, found = n_pages, read(n_pages)
+    own = tuple(one for one in run.estimates if one.task == task)
+    return SamplesPage(run, task, own, task_card(task), found, q, wrong, category, page, n_pages, tuple(problems))

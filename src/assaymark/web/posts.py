@@ -1,0 +1,126 @@
+"""What is sent to the server: where it may come from, and what it holds.
+
+A request that changes something must come from a page of this server: browsers say so in Sec-Fetch-Site and Origin, and
+a form carries a token that belongs to the visitor's cookie, which another site can neither read nor set. Programs that
+send an `Authorization` header instead need no token, since no browser adds that header by itself.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import Depends, HTTPException, Request
+from starlette.requests import ClientDisconnect
+
+from assaymark.web.clients import Clients
+from assaymark.web.secret import Signer
+
+__all__ = ["FIELD", "Form", "Posted", "Posts", "check_origin", "read_form"]
+
+FIELD = "token"  # of a form: what `Posts.token` returned
+MOST_FIELDS = 200
+FORM_TYPE = "application/x-www-form-urlencoded"
+JSON_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The fields of a form or of a JSON object; names may repeat in a form."""
+
+    fields: Mapping[str, Sequence[Any]]
+    is_json: bool
+
+    def text(self, name: str) -> str:
+        """Return a field's text without spaces around it, "" if it was not sent.
+
+        Raises: HTTPException 400 for a value that is no text.
+        """
+        values = self.fields.get(name, ())
+        value = values[0] if values else ""
+        if not isinstance(value, str):
+            raise HTTPException(400, f"'{name}' is {type(value).__name__}; expected text")
+        return value.strip()
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return all texts of a field. Raises: HTTPException 400 for a non-text."""
+        values = self.fields.get(name, ())
+        if not all(isinstance(value, str) for value in values):
+            raise HTTPException(400, f"'{name}' holds something other than text")
+        return tuple(values)
+
+
+class Posts:
+    """Makes and checks the tokens of forms."""
+
+    def __init__(self, secret: bytes, clients: Clients) -> None:
+        self._signer = Signer(secret, "form")
+        self._clients = clients
+
+    def token(self, request: Request) -> str:
+        """Return the token for a form on the page that answers `request`; give the visitor the cookie with it."""
+        return self._signer.sign(self._clients.visitor(request).id)
+
+    def check(self, request: Request, posted: Posted) -> None:
+        """Raises: HTTPException 403 unless the form's token is the visitor's, or a program identifies itself."""
+        if request.headers.get("authorization"):
+            return
+        token = request.headers.get("x-form-token") or posted.text(FIELD)
+        visitor = self._clients.visitor(request)
+        if visitor.is_new or not self._signer.is_signed(visitor.id, token):
+            raise HTTPException(403, "this browser did not load this form; load its page again, with cookies allowed")
+
+
+def check_origin(request: Request) -> None:
+    """Raises: HTTPException 403 for a request that a page of another site made."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in {"same-origin", "none"}:
+        raise HTTPException(403, "requests from other sites may not change anything here")
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        raise HTTPException(403, "requests from other sites may not change anything here")
+
+
+async def read_form(request: Request) -> Posted:
+    """Return what was sent, after all checks; the visitor's cookie and the form's token agree.
+
+    Raises: HTTPException 400, 403, 413 or 415.
+    """
+    check_origin(request)
+    try:
+        body = await request.body()
+    except ClientDisconnect as error:
+        raise HTTPException(413, "the body is too large or was not sent whole") from error
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in {FORM_TYPE, JSON_TYPE}:
+        raise HTTPException(415, f"content type '{kind[:100]}'; expected {FORM_TYPE} or {JSON_TYPE}")
+    posted = _read_json(body) if kind == JSON_TYPE else _read_fields(body)
+    posts: Posts = request.app.state.posts
+    posts.check(request, posted)
+    return posted
+
+
+Form = Annotated[Posted, Depends(read_form)]
+"""The parameter of a route that takes a form: `def vote(request: Request, form: Form) -> Response`."""
+
+
+def _read_fields(body: bytes) -> Posted:
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError as error:
+        raise HTTPException(400, f"the form cannot be read: {error}") from error
+    found: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return Posted(found, is_json=False)
+
+
+def _read_json(body: bytes) -> Posted:
+    try:
+        made = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "the body is not valid JSON") from error
+    if not isinstance(made, dict):
+        raise HTTPException(400, f"the body is a JSON {type(made).__name__}; expected an object")
+    return Posted({name: value if isinstance(value, list) else [value] for name, value in made.items()}, is_json=True)

@@ -1,0 +1,175 @@
+"""From what a page holds to HTML, or to JSON where its twin is requested.
+
+Templates escape everything, and no character reaches a page that could reorder or hide text: `printable` shows those as
+escapes. Numbers are drawn here and nowhere else; they are computed in leaderboard and report.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from assaymark.leaderboard.columns import model_type
+from assaymark.leaderboard.rows import Number
+from assaymark.leaderboard.stored import model_label
+from assaymark.report.numbers import NOTHING, counted, four_digits, shown_p, significant
+from assaymark.report.plain_text import printable
+from assaymark.settings import VERSION
+from assaymark.web.security import markdown
+from assaymark.web.shown_paths import without_folders
+
+__all__ = ["STATIC", "model_path", "plain", "respond"]
+
+FOLDER = Path(__file__).resolve().parent
+STATIC = FOLDER / "static"
+THEMES = ("auto", "light", "dark")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)*", re.ASCII)
+
+
+def respond(request: Request, template: str, page: Any, *, as_json: bool = False, status: int = 200) -> Response:
+    """Return a page as HTML, or as JSON made from the same object."""
+    if as_json:
+        made = page.to_json() if hasattr(page, "to_json") else plain(page)
+        body = json.dumps(made, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8", "backslashreplace")
+        return Response(body, status, media_type="application/json")
+    theme = request.cookies.get("theme", "auto")
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            page=page,
+            theme=theme if theme in THEMES else "auto",
+            here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            path=request.url.path,
+            version=VERSION,
+            takes_flags="app" in request.scope and getattr(request.app.state, "takes_flags", False),
+            links=getattr(request.app.state, "links", ()) if "app" in request.scope else (),
+            has_boards=getattr(request.app.state, "has_boards", True) if "app" in request.scope else True,
+            **getattr(request.state, "context", {"live": True}),  # of an exported page
+        )
+    )
+    return Response(text.encode("utf-8", "backslashreplace"), status, media_type="text/html; charset=utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Return records as JSON: dataclasses as objects of their fields, paths as their last part."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(part) for part in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path):
+        return value.name
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def model_path(name: str) -> str:
+    """Return where a model's page is: its name where that is a plain one, else a hash of it."""
+    if len(name) <= 200 and _SAFE_NAME.fullmatch(name) and not name.endswith(".json"):
+        return f"/model/{quote(name, safe='/+')}"
+    return f"/model/~{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    found.filters |= {
+        "score": shown_score,
+        "ends": shown_ends,
+        "points": lambda value: NOTHING if value is None else f"{100 * value:+.1f}",
+        "counted": counted,
+        "p": shown_p,
+        "sig": lambda value: NOTHING if value is None else four_digits(float(value)),
+        "fact": shown_fact,
+        "day": lambda text: str(text)[:10],
+        "minute": lambda text: str(text)[:16].replace("T", " "),
+        "moment": shown_moment,
+        "duration": shown_duration,
+        "markdown": markdown,
+        "model_path": model_path,
+        "in_path": lambda text: quote(str(text), safe=""),
+        "model_type": model_type,
+    }
+    found.filters["label"] = model_label
+    found.filters["without_folders"] = without_folders
+    found.globals["asset"] = _asset
+    return found
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, Markup):
+        return value
+    return printable(value) if isinstance(value, str) else value
+
+
+@cache
+def _asset(name: str) -> str:
+    """Return the URL of a static file; it changes with the file, which may be cached for ever."""
+    return f"/static/{name}?v={sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
+
+
+def shown_score(number: Number | None, share: bool = True) -> str:
+    """Return a value as tables show it: shares as per cent without the sign, with one decimal."""
+    if number is None:
+        return NOTHING
+    return f"{100 * number.value:.1f}" if share else four_digits(number.value)
+
+
+def shown_ends(number: Number | None, share: bool = True) -> str:
+    """Return the ends of an interval as tables show them; empty where there is none."""
+    if number is None or number.low is None or number.high is None:
+        return ""
+    if share:
+        return f"{100 * number.low:.1f}–{100 * number.high:.1f}"
+    return f"{significant(number.low, 3)}–{significant(number.high, 3)}"
+
+
+def shown_fact(value: Any, key: str) -> str:
+    """Return what is known of a model as a table shows it."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key == "params":
+        return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    if key == "sha":
+        return str(value).rpartition(":")[2][:10]
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+    return str(value)
+
+
+def shown_moment(seconds: float) -> str:
+    """Return a time given in seconds since 1970 as tables show it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def shown_duration(seconds: float | None) -> str:
+    """Return a duration in the largest unit that leaves a number above one."""
+    if seconds is None:
+        return NOTHING
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,131 @@
+"""Reports on models: anyone may make one, its submitter and others reply, moderators settle it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from fastapi import HTTPException, Request, Response
+
+from assaymark.records import JsonValue
+from assaymark.store.queue_rows import FlagReply, FlagRow
+from assaymark.web.accounts import Account
+from assaymark.web.posts import Form
+from assaymark.web.routes.queue_app import QueueApp, wants_json
+
+__all__ = ["add_flags"]
+
+KINDS: Mapping[str, str] = {
+    "contamination": "trained on the questions",
+    "copy": "an unattributed copy of another model",
+    "failure": "its evaluation failed or is wrong",
+    "other": "something else",
+}
+LONGEST_NAME = 200
+READER = "reader-"  # beginning of the name of someone without an account
+
+
+@dataclass(frozen=True)
+class FlagsPage:
+    """The reports on a model, or on all."""
+
+    model: str
+    kind: str
+    text: str
+    flags: tuple[FlagRow, ...]
+    kinds = KINDS
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {"model": self.model or None, "flags": [_json(one) for one in self.flags]}
+
+
+@dataclass(frozen=True)
+class FlagPage:
+    """One report."""
+
+    flag: FlagRow
+    replies: tuple[FlagReply, ...]
+    kinds = KINDS
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        replies = [{"by": one.writer, "role": one.role, "text": one.text, "made": one.made} for one in self.replies]
+        return {**_json(self.flag), "replies": replies}
+
+
+def _json(flag: FlagRow) -> dict[str, JsonValue]:
+    return {"flag": flag.id, "model": flag.model, "kind": flag.kind, "text": flag.text, "by": flag.reporter,
+            "made": flag.made, "state": flag.state, "settled_by": flag.settled_by}  # fmt: skip
+
+
+def add_flags(queue: QueueApp) -> None:
+    """Add the routes."""
+    app, moderation = queue.app, queue.store.moderation
+
+    @app.get("/flags")
+    @app.get("/flags.json")
+    def flags(request: Request, model: str = "", kind: str = "", text: str = "") -> Response:
+        model = moderation.names().get(model, model)[:LONGEST_NAME]
+        page = FlagsPage(model, kind, text[:1000], tuple(moderation.flags(model or None)))
+        return queue.page(request, "flags.html", page, as_json=wants_json(request))
+
+    @app.post("/flags")
+    def report(request: Request, form: Form) -> Response:
+        queue.acts.take(queue.network(request), "reports from your network")
+        model, kind = form.text("model"), form.text("kind")
+        if kind not in KINDS:
+            raise HTTPException(400, f"kind '{kind[:40]}'; expected one of {', '.join(KINDS)}")
+        if not 0 < len(model) <= LONGEST_NAME:
+            raise HTTPException(400, "name the model that the report is about")
+        name = moderation.names().get(model, model)
+        flag = moderation.flag(name, kind, queue.text(form, "text", least=20), _writer(queue, request)[0])
+        return queue.done(form, f"/flag/{flag}", flag=flag)
+
+    _add_flag(queue)
+
+
+def _writer(queue: QueueApp, request: Request) -> tuple[str, Account | None]:
+    """Return the name under which a request writes, and its account if it has one."""
+    account = queue.accounts.of(request)
+    if account is not None:
+        return account.name, account
+    visitor = queue.app.state.clients.visitor(request).id
+    return READER + sha256(visitor.encode()).hexdigest()[:8], None
+
+
+def _add_flag(queue: QueueApp) -> None:
+    app, moderation = queue.app, queue.store.moderation
+
+    @app.get("/flag/{name}")
+    def flag_page(request: Request, name: str) -> Response:
+        name = name.removesuffix(".json")
+        page = FlagPage(moderation.flag_of(name), tuple(moderation.replies(name)))
+        return queue.page(request, "flag.html", page, as_json=wants_json(request))
+
+    @app.post("/flag/{name}/reply")
+    def reply(request: Request, name: str, form: Form) -> Response:
+        queue.acts.take(queue.network(request), "replies from your network")
+        flag = moderation.flag_of(name)
+        who, account = _writer(queue, request)
+        moderation.reply(name, who, _role(queue, account, flag.model), queue.text(form, "text"))
+        return queue.done(form, f"/flag/{name}", flag=name)
+
+    @app.post("/flag/{name}/settle")
+    def settle(request: Request, name: str, form: Form) -> Response:
+        moderator = queue.accounts.need_moderator(request)
+        state = form.text("state")
+        if state not in {"open", "upheld", "rejected"}:
+            raise HTTPException(400, f"state '{state[:40]}'; expected open, upheld or rejected")
+        moderation.settle(name, state, moderator.name)
+        return queue.done(form, f"/flag/{name}", state=state)
+
+
+def _role(queue: QueueApp, account: Account | None, model: str) -> str:
+    """Return in which role an account replies: as the one who submitted the model, a moderator, or a reader."""
+    if account is None:
+        return "reader"
+    names = queue.store.moderation.names()
+    earlier = [old for old, new in names.items() if new == model]
+    if queue.store.queue.has_submitted(account.name, [model, *earlier]):
+        return "owner"
+    return "moderator" if account.is_moderator else "reader"

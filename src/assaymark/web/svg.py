@@ -1,0 +1,146 @@
+"""Charts as SVG in the page: no script, colours by class, text escaped. The numbers stand in a table beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from assaymark.report.plain_text import printable
+from assaymark.web.axes import number_axis
+
+__all__ = ["Bar", "Span", "bars", "drawing", "heatmap", "line_between", "spans", "text_at"]
+
+NAME_WIDTH = 190
+PLOT_WIDTH = 380
+ROW = 22
+CELL, WIDE_CELL = 40, 62
+LONGEST_VALUE = 5  # characters in a narrow cell
+LONGEST_NAME = 28  # characters
+WIDE_NAMES, WIDEST_NAME = 310, 44  # of a heat map with longer names: pixels, characters
+LONGEST_LEVEL = 6  # characters of a title that fits above a cell without a slope
+LETTER = 5  # pixels that each letter of a slanted title takes above and beside the map
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value with its interval. spread: of a difference, drawn as a band on both sides of zero."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    spread: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A share from 0 to 1."""
+
+    name: str
+    share: float
+    shown: str
+
+
+def spans(rows: Sequence[Span]) -> Markup:
+    """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero."""
+    bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
+    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    axis = number_axis([*bands, *ends], lambda tick: f"{tick:+,g}" if bands and tick else f"{tick:,g}")
+
+    def at(value: float) -> float:
+        return NAME_WIDTH + PLOT_WIDTH * axis.at(value)
+
+    parts = []
+    for place, text in axis.ticks:
+        x = NAME_WIDTH + PLOT_WIDTH * place
+        parts.append(line_between(x, 0, x, ROW * len(rows), "grid"))
+        parts.append(text_at(x, ROW * len(rows) + 15, text, "middle"))
+    if bands:
+        parts.append(line_between(at(0.0), 0, at(0.0), ROW * len(rows), "zero"))
+    for index, row in enumerate(rows):
+        y = ROW * index + ROW / 2
+        parts.append(_name(row.name, y))
+        if row.spread is not None:
+            band = Markup('<rect class="band" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
+            parts.append(band.format(at(-row.spread), y - ROW / 2 + 3, at(row.spread) - at(-row.spread), ROW - 6))
+        if row.low is not None and row.high is not None:
+            parts.append(line_between(at(row.low), y, at(row.high), y, "span"))
+        parts.append(Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(at(row.value), y))
+    return drawing(NAME_WIDTH + PLOT_WIDTH + 20, ROW * len(rows) + 22, parts)
+
+
+def bars(rows: Sequence[Bar]) -> Markup:
+    """Return a chart with a bar for each row; the full width is 1."""
+    parts = []
+    for index, row in enumerate(rows):
+        y = ROW * index
+        width = PLOT_WIDTH * row.share
+        parts.append(_name(row.name, y + ROW / 2))
+        bar = Markup('<rect class="bar" x="{}" y="{:.1f}" width="{:.1f}" height="{}"/>')
+        parts.append(bar.format(NAME_WIDTH, y + 4, width, ROW - 8))
+        parts.append(text_at(NAME_WIDTH + width + 6, y + ROW / 2 + 4, row.shown, "start"))
+    return drawing(NAME_WIDTH + PLOT_WIDTH + 50, ROW * len(rows), parts)
+
+
+def heatmap(
+    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[tuple[float, str] | None]], label: str = ""
+) -> Markup:
+    """Return a table of coloured cells: each a share from 0 to 1 and its text; None is left blank.
+
+    Long titles of columns are slanted. label: text for screen readers.
+    """
+    is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
+    left = NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES
+    wide = WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
+    slope = LETTER * min(LONGEST_NAME, max(map(len, columns))) if is_slanted else 0
+    top = 18 + slope
+    parts = [_title(title, left + wide * (place + 0.5), top, is_slanted=is_slanted)
+             for place, title in enumerate(columns)]  # fmt: skip
+    for row, name in enumerate(rows):
+        y = top + ROW * row
+        parts.append(_name(name, y + ROW / 2, left))
+        for column, cell in enumerate(cells[row]):
+            if cell is None:
+                continue
+            box = Markup('<rect class="cell" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}"/>')
+            x = left + wide * column
+            parts.append(box.format(x + 1, y + 1, wide - 2, ROW - 2, 0.08 + 0.5 * cell[0]))
+            parts.append(text_at(x + wide / 2, y + ROW / 2 + 4, cell[1], "middle"))
+    return drawing(left + wide * len(columns) + 10 + slope, top + ROW * len(rows) + 6, parts, label)
+
+
+def _title(title: str, x: float, y: float, *, is_slanted: bool) -> Markup:
+    if not is_slanted:
+        return text_at(x, y - 6, title, "middle")
+    made = Markup(
+        '<text x="{0:.1f}" y="{1:.1f}" text-anchor="start" transform="rotate(-40 {0:.1f} {1:.1f})">{2}</text>'
+    )
+    return made.format(x - 4, y - 4, escape(_cut(title, LONGEST_NAME)))
+
+
+def drawing(width: float, height: float, parts: Sequence[Markup], label: str = "") -> Markup:
+    """Return an SVG element of its parts; without a label screen readers skip it."""
+    named = Markup('role="img" aria-label="{}"').format(printable(label)) if label else Markup('aria-hidden="true"')
+    start = Markup('<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" {}>')
+    return start.format(width, height, width, height, named) + Markup().join(parts) + Markup("</svg>")
+
+
+def _name(name: str, y: float, left: float = NAME_WIDTH) -> Markup:
+    return text_at(left - 8, y + 4, _cut(name, LONGEST_NAME if left == NAME_WIDTH else WIDEST_NAME), "end")
+
+
+def _cut(name: str, longest: int) -> str:
+    shown = printable(name)
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def text_at(x: float, y: float, text: str, anchor: str) -> Markup:
+    """Return a text, escaped. anchor: start, middle or end."""
+    made = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+    return made.format(x, y, anchor, escape(printable(text)))
+
+
+def line_between(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    """Return a line of a class."""
+    made = Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>')
+    return made.format(kind, x1, y1, x2, y2)
