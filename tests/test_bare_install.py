@@ -79,7 +79,7 @@ def test_ls_and_doctor_work_without_extras(bare: Path) -> None:
     assert "arc_challenge" in listed.stdout
     doctor = run_bare(bare, "doctor")
     assert doctor.returncode == 0, doctor.stderr
-    assert "pip install 'assaymark[hf]'" in doctor.stdout
+    assert "pip install '.[hf]'" in doctor.stdout
 
 
 def test_a_local_model_names_the_install_line(bare: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_local_model_names_the_install_line(bare: Path, tmp_path: Path) -> Non
         bare, "run", "--model", str(model), "--tasks", "demo_letters", "--store", str(tmp_path / "s.sqlite")
     )
     assert result.returncode == 2
-    assert "pip install 'assaymark[hf]'" in result.stderr
+    assert "pip install '.[hf]'" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -54,10 +54,12 @@ class MissingExtra(UsageError):
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(
-            f"{what} needs the extra '{extra}', which is not installed; "
-            f"install it with: pip install 'assaymark[{extra}]' (in the source folder: pip install '.[{extra}]')"
-        )
+        super().__init__(f"{what} needs the extra '{extra}', which is not installed; install it {install_line(extra)}")
+
+
+def install_line(extra: str) -> str:
+    """Return how an extra is installed; nothing is released yet, so it is installed from the source folder."""
+    return f"in the folder of Assaymark's source: pip install '.[{extra}]'"
 
 
 class DataError(AssaymarkError):

@@ -3,18 +3,23 @@
 Nothing else reads os.environ. Values are read when they are needed, so a test or a notebook may set them first.
 """
 
+import logging
 import math
 import os
 import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from assaymark.errors import UsageError
 
 LEASE_SECONDS = 60.0  # renewed three times as often, since swapping or a full disk may delay a renewal
 VERSION = "0.1.0"  # also in pyproject.toml; a test compares the two
+FORMER_NAME = "evalstone"  # of this program: its stores are read, wherever they are
+STORE_FILE = "store.sqlite"
+_LOG = logging.getLogger("assaymark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,28 @@ def store_location(explicit: str | None = None) -> str:
     """Return where the store is: the argument, else ASSAYMARK_STORE, else a file in the home folder.
 
     A value with `://` is a database URL and returned unchanged. Anything else is a path, whatever characters it has,
-    and returned absolute.
+    and returned absolute. Where the default data folder has no store and the one of this program's former name has,
+    that one is returned, and a line says so.
     """
     value = explicit or read("ASSAYMARK_STORE")
     if value and "://" in value:
         return value
-    path = Path(value).expanduser() if value else home_folder() / "store.sqlite"
+    path = Path(value).expanduser() if value else home_folder() / STORE_FILE
+    if not value and not read("ASSAYMARK_HOME") and not path.exists():
+        from platformdirs import user_data_path
+
+        former = user_data_path(FORMER_NAME, appauthor=False) / STORE_FILE
+        if former.is_file():
+            _say_former_store(former, path)
+            return str(former.absolute())
     return str(path.absolute())
+
+
+@cache
+def _say_former_store(former: Path, path: Path) -> None:
+    """Say once in a process that a store in the former data folder is used."""
+    _LOG.warning("using the store that %s, the former name of assaymark, left at %s; to keep it, move it to %s",
+                 FORMER_NAME.capitalize(), former, path)  # fmt: skip
 
 
 def cache_folder() -> Path:

@@ -75,7 +75,7 @@ def test_rows_can_be_selected_and_renamed() -> None:
 
 def test_methods_of_the_library_datasets_are_refused() -> None:
     """The error for a method that only `datasets.Dataset` has names the install line."""
-    with pytest.raises(DataError, match=r"'train_test_split'.*assaymark\[hub\]"):
+    with pytest.raises(DataError, match=r"'train_test_split'.*\.\[hub\]"):
         three().train_test_split()
 
 

@@ -24,7 +24,7 @@ NAMES = ["pair", "lambada_openai"]
 @pytest.fixture(scope="session")
 def both(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Run lm-eval and our runner on the same two tasks and a group; return both folders of files."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install '.[lm-eval]'")
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("both")
     (folder / "tasks").mkdir()

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def found(shared_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the results of both models, by case."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install '.[lm-eval]'")
     out = tmp_path_factory.mktemp("drop_in") / "found.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.interop.run_drop_in", str(shared_dir), str(out)],

@@ -41,7 +41,7 @@ def made_results(rng: random.Random) -> dict[str, Any]:
 @pytest.mark.oracle
 def test_the_table_is_lm_evals_own_for_random_results() -> None:
     """120 random results print the same table as lm-eval's own printer, tasks and groups alike."""
-    utils = pytest.importorskip("lm_eval.utils", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
+    utils = pytest.importorskip("lm_eval.utils", reason="lm_eval is not installed: pip install '.[lm-eval]'")
     pytest.importorskip("pytablewriter")
     rng = random.Random(6)
     for _ in range(120):

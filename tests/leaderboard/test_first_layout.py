@@ -209,7 +209,7 @@ def test_without_the_package_of_the_hashes_nothing_is_written(
     """The line names the extra that installs it."""
     monkeypatch.setattr("assaymark.interop.lighteval_rows.find_spec", lambda _: None)
     assert main(["board", "datasets", "own.yaml", "-o", "other", "--layout", "v1", "--store", "s.sqlite"]) == 2
-    assert "assaymark[hub]" in capsys.readouterr().err
+    assert ".[hub]" in capsys.readouterr().err
     assert not (written / "other").exists()
 
 

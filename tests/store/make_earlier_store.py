@@ -16,9 +16,13 @@ import os
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent / "earlier"
+FORMER_NAME = "evalstone"  # the package's name at that commit
 TASKS = "demo_letters,demo_yesno,demo_stories,demo_sums,demo_truth"
 FAKE = ["run", "--model", "fake", "--limit", "5", "--quiet"]
 RESCORED = "{metric: exact_match, ignore_case: true, ignore_punctuation: true}"
@@ -42,10 +46,17 @@ def words_of_run(model: str, tasks: str) -> list[str]:
     return [*FAKE, "--model_args", model, "--tasks", tasks]
 
 
+def command_line(package: str = "assaymark") -> Callable[[list[str]], int]:
+    """Return the `main` of this package, or of the program under its former name where only that is installed."""
+    if find_spec(package) is None:
+        package = FORMER_NAME
+    main: Callable[[list[str]], int] = import_module(f"{package}.cli.main").main
+    return main
+
+
 def said_by(words: tuple[str, ...], store: Path | str) -> str:
     """Return what a command prints."""
-    from assaymark.cli.main import main
-
+    main = command_line()
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = main([*words, "--store", str(store)])
     assert code == 0, (words, code, err.getvalue())
@@ -72,10 +83,8 @@ def make(store: Path, old: Path) -> None:
         ("rescore", "last~3", "--task", "demo_sums", "--metric", RESCORED),
         ("audit", "prompts", "fake", "demo_letters_places", "--limit", "2", "--quiet"),
     ):
-        from assaymark.cli.main import main
-
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(sys.stderr):
-            assert main([*words, "--store", str(store)]) in {0, 5}, words
+            assert command_line()([*words, "--store", str(store)]) in {0, 5}, words
 
 
 def main() -> None:
@@ -83,12 +92,12 @@ def main() -> None:
     old = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.environ["ASSAYMARK_HOME"] = str(folder / "home")
+        os.environ[f"{FORMER_NAME.upper()}_HOME"] = str(folder / "home")
         store = folder / "store.sqlite"
         make(store, old)
         said = all_said(store, folder)
         with contextlib.closing(sqlite3.connect(store)) as connection:
-            assert connection.execute("SELECT version_num FROM evalstone_schema").fetchone() == ("0002",)
+            assert connection.execute(f"SELECT version_num FROM {FORMER_NAME}_schema").fetchone() == ("0002",)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             connection.execute("VACUUM")
         HERE.mkdir(exist_ok=True)

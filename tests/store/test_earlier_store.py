@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from assaymark.store import Store, migrate
-from tests.store.make_earlier_store import HERE, all_said
+from tests.store.make_earlier_store import FORMER_NAME, HERE, all_said
 from tests.store.test_migrations import copy_rows
 
 
@@ -50,7 +50,11 @@ def numbers_in(printed: str) -> object:
 
     def of(value: Any) -> object:
         if isinstance(value, dict):
-            return {name: of(each) for name, each in value.items() if name not in LATER or each != LATER[name]}
+            return {
+                name.replace(FORMER_NAME, "assaymark"): of(each)
+                for name, each in value.items()
+                if name not in LATER or each != LATER[name]
+            }
         if isinstance(value, list):
             return [of(each) for each in value]
         return re.findall(r"\d+\.\d+", value) if isinstance(value, str) else value

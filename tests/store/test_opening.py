@@ -140,7 +140,7 @@ def test_other_tables_may_share_a_postgresql_database(postgres_url: str) -> None
     Store.open(postgres_url).close()
     assert Store.exists(postgres_url)
     with psycopg.connect(plain) as connection:
-        connection.execute("DROP TABLE evalstone_schema")
+        connection.execute("DROP TABLE assaymark_schema")
     with pytest.raises(StoreError, match="tables of another program"):
         Store.open(postgres_url)
 
@@ -160,7 +160,7 @@ def test_a_later_schema_is_refused(url: str) -> None:
     from sqlalchemy import text
 
     with Store.open(url) as store, store._database.writing() as connection:
-        connection.execute(text("UPDATE evalstone_schema SET version_num = '9999'"))
+        connection.execute(text("UPDATE assaymark_schema SET version_num = '9999'"))
     for read_only in (False, True):
         with pytest.raises(SchemaTooNew, match=r"schema 9999.*upgrade assaymark"):
             Store.open(url, read_only=read_only)
@@ -195,7 +195,7 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg, the error for a PostgreSQL URL has the command that installs it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"assaymark\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[postgres\]"):
         Store.open("postgresql://localhost/runs")
 
 

@@ -19,10 +19,10 @@ ENDLESS = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELEC
 CRAFTED = {
     "a view in place of a table": "ALTER TABLE texts RENAME TO t; CREATE VIEW texts AS "
     f"{ENDLESS} i AS id, '' AS sha256, '' AS content FROM c;",
-    "the version as a view": "DROP TABLE evalstone_schema; CREATE VIEW evalstone_schema AS "
+    "the version as a view": "DROP TABLE assaymark_schema; CREATE VIEW assaymark_schema AS "
     f"{ENDLESS} max(i) AS version_num FROM c;",
     "a view of another name": f"CREATE VIEW more AS {ENDLESS} i FROM c;",
-    "a trigger": "CREATE TRIGGER t AFTER UPDATE ON evalstone_schema BEGIN DELETE FROM runs; END;",
+    "a trigger": "CREATE TRIGGER t AFTER UPDATE ON assaymark_schema BEGIN DELETE FROM runs; END;",
     "a generated column": "ALTER TABLE runs ADD COLUMN x GENERATED ALWAYS AS (hex(zeroblob(100000000)));",
     "a generated column, short": "ALTER TABLE runs ADD COLUMN x AS (hex(zeroblob(100000000)));",
     "a check": "CREATE TABLE more (a CHECK (length(hex(zeroblob(500000000))) > 0));",

@@ -161,7 +161,7 @@ def content_of(path: Path) -> list[str] | None:
     try:
         with closing(sqlite3.connect(path)) as connection:
             connection.text_factory = bytes
-            tables = sorted({*metadata.tables, "evalstone_schema"})
+            tables = sorted({*metadata.tables, "assaymark_schema"})
             return [
                 repr(row) for table in tables for row in sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
             ]

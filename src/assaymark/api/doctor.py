@@ -5,6 +5,7 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 
 from assaymark import settings
+from assaymark.errors import install_line
 from assaymark.models.create import create_model
 from assaymark.models.model import Model
 from assaymark.records import JsonValue
@@ -73,7 +74,7 @@ def _extra(extra: str, names: tuple[str, ...]) -> str:
             missing.append(name)
     if not missing:
         return ", ".join(installed)
-    return f"missing {', '.join(missing)}: pip install 'assaymark[{extra}]'"
+    return f"missing {', '.join(missing)}; {install_line(extra)}"
 
 
 def _devices() -> dict[str, JsonValue]:
@@ -82,7 +83,7 @@ def _devices() -> dict[str, JsonValue]:
     try:
         version("torch")
     except PackageNotFoundError:
-        return {**facts, "torch": "not installed: no local models (pip install 'assaymark[hf]')"}
+        return {**facts, "torch": f"not installed: no local models; {install_line('hf')}"}
     from assaymark.engine.devices import cuda_names
 
     names = cuda_names()

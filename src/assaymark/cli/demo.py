@@ -27,7 +27,7 @@ def _serve_line(command: str, store: str | None) -> str:
     named = "" if store is None else f" --store {shlex.quote(store)}"
     if has_extra():
         return f"{command} serve{named}".ljust(LINE) + "  # leaderboard in the browser"
-    return "pip install 'assaymark[web]'".ljust(LINE) + f"  # then: {command} serve{named}"
+    return "pip install '.[web]'".ljust(LINE) + f"  # in the folder of Assaymark's source; then: {command} serve{named}"
 
 
 @click.command()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
-from assaymark.errors import DataError
+from assaymark.errors import DataError, install_line
 from assaymark.records import Skipped
 
 Row = dict[str, Any]
@@ -214,7 +214,7 @@ class Rows(Sequence[Row]):
             raise AttributeError(name)
         raise NoSuchMethod(
             f"a task file called '{name}' on its rows, which needs the library `datasets`; "
-            "install it with: pip install 'assaymark[hub]'"
+            f"install it {install_line('hub')}"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from assaymark.interop.lm_eval_config import task_config
 from assaymark.records import Estimate, JsonValue, RunPlan
 from assaymark.report.views.tables import estimate_json
-from assaymark.settings import VERSION
+from assaymark.settings import FORMER_NAME, VERSION
 from assaymark.store.rows import AttemptRow, RunRow
 
 NOT_AVAILABLE = "N/A"
@@ -191,7 +191,7 @@ def _environment(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, JsonV
         "transformers_version": str(facts.get("transformers") or _installed("transformers")),
         "lm_eval_version": _installed("lm_eval"),
         "upper_git_hash": None,
-        "assaymark_version": str(facts.get("assaymark", VERSION)),
+        "assaymark_version": str(facts.get("assaymark", facts.get(FORMER_NAME, VERSION))),
         **tokens,
         "max_length": run.plan.model.max_length,
     }

@@ -21,6 +21,7 @@ from assaymark.options.texts import (
 )
 from assaymark.prompts.presets import PromptPreset
 from assaymark.settings import environment
+from assaymark.tasks.profiles import profile_of
 
 if TYPE_CHECKING:
     from assaymark.store import Store
@@ -101,7 +102,7 @@ class SharedOptions(LmEvalOptions, total=False):
             flags=("--profile",),
             metavar="NAME",
             expected="a profile's name",
-            in_plan=InPlan(field="profile", read_back=lambda plan: plan.profile, label="profile"),
+            in_plan=InPlan(field="profile", read_back=profile_of, label="profile"),
         ),
     ]
     numerics: Annotated[

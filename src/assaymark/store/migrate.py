@@ -8,11 +8,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, inspect, select, table
+from sqlalchemy import Connection, inspect, select, table, text
 from sqlalchemy import column as named
 
 from assaymark.errors import SchemaTooNew, StoreError
-from assaymark.store.schema import HEAD, VERSION_TABLE, metadata
+from assaymark.store.schema import FORMER_VERSION_TABLE, HEAD, VERSION_TABLE, metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -24,10 +24,12 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 def version_of(connection: Connection) -> str | None:
     """Return the schema's revision, None if there is no store."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    version: str | None = connection.execute(select(named("version_num")).select_from(table(VERSION_TABLE))).scalar()
-    return version
+    inspector = inspect(connection)
+    for name in (VERSION_TABLE, FORMER_VERSION_TABLE):
+        if inspector.has_table(name):
+            version: str | None = connection.execute(select(named("version_num")).select_from(table(name))).scalar()
+            return version
+    return None
 
 
 def is_current(connection: Connection, where: str) -> bool:
@@ -63,6 +65,8 @@ def upgrade(connection: Connection, where: str) -> None:
 
     Raises: SchemaTooNew if a later version of this package wrote it.
     """
+    if inspect(connection).has_table(FORMER_VERSION_TABLE):
+        connection.execute(text(f"ALTER TABLE {FORMER_VERSION_TABLE} RENAME TO {VERSION_TABLE}"))
     version = version_of(connection)
     if version == HEAD:
         return
@@ -97,7 +101,7 @@ def _require_known(version: str, where: str) -> None:
     if version not in known:
         raise SchemaTooNew(
             f"store {where} has schema {version}, this version of assaymark knows {known[0]} to {known[-1]}; "
-            f"upgrade assaymark (pip install -U assaymark), or name another store"
+            f"upgrade assaymark (pull its source and install it again), or name another store"
         )
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError
+from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, install_line
 from assaymark.registry import nearest
 from assaymark.tasks import lm_eval_names
 from assaymark.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
@@ -34,7 +34,7 @@ OWN_CODE = (
 )
 SHOWN_NAMES = 8  # longer names that an error about a short one lists
 SHOWN_MISSING = 40  # missing members of a suite that an error lists
-_MISSING = "only lm_eval has it; install it with: pip install 'assaymark[lm-eval]'"
+_MISSING = f"only lm_eval has it; install it {install_line('lm-eval')}"
 
 
 @dataclass(frozen=True, slots=True)

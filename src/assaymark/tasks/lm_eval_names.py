@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from assaymark.errors import install_line
 from assaymark.tasks.task import Kind
 
 _FILE = Path(__file__).parent / "data" / "lm_eval_names.json.gz"
@@ -57,5 +58,5 @@ def write_names(folder: Path, target: Path = _FILE) -> int:
 if __name__ == "__main__":
     installed = task_folder()
     if installed is None:
-        sys.exit("lm_eval is not installed: pip install 'assaymark[lm-eval]'")
+        sys.exit(f"lm_eval is not installed; install it {install_line('lm-eval')}")
     sys.stdout.write(f"{write_names(installed)} names in {_FILE}\n")

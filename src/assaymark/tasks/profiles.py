@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assaymark.errors import UnknownName
+from assaymark.records import RunPlan
 from assaymark.registry import nearest
+from assaymark.settings import FORMER_NAME
+
+OWN_RULES = "assaymark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ PROFILES: dict[str, Profile] = {
         Profile("open-llm-v2", "Open LLM Leaderboard, 2024 (harness 0.4.3)", add_bos=False),
         Profile("nous", "Nous and YALL suites (harness fork add-agieval)", add_bos=False, seed=42, draw="shuffled"),
         Profile("gauntlet-v0.3", "Mosaic Eval Gauntlet v0.3 (llm-foundry 8c8dd48f)", draw="others"),
-        Profile("assaymark", "our own rules: no leaks, shots by sample", draw="per-sample", leaks="forbid"),
+        Profile(OWN_RULES, "our own rules: no leaks, shots by sample", draw="per-sample", leaks="forbid"),
     )
 }
 DEFAULT_PROFILE = PROFILES["lm-eval-0.4.13"]
@@ -51,3 +55,8 @@ def find_profile(name: str) -> Profile:
     if name not in PROFILES:
         raise UnknownName("profile", name, nearest(name, PROFILES), "known: " + ", ".join(PROFILES))
     return PROFILES[name]
+
+
+def profile_of(plan: RunPlan) -> str:
+    """Return the name of a stored plan's profile; our own rules had the name of the program, which was another one."""
+    return OWN_RULES if plan.profile == FORMER_NAME else plan.profile

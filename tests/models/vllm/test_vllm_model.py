@@ -174,7 +174,7 @@ def test_a_missing_log_probability_may_be_retried(
 def test_without_vllm_the_error_contains_the_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """If vLLM is not installed nothing is loaded, and the message states how to install it."""
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'assaymark\[vllm\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[vllm\]'"):
         answers(by_vllm(), [request(0, STORY, *choices(" Lily"))])
 
 

@@ -34,9 +34,7 @@ from tests.models.workers.cluster_of_two import TOO_BUSY, TRIES, free_ports
 
 MODEL = Path(assaymark.__file__).parent / "library" / "demo_models" / "small"
 
-needs_ray = pytest.mark.skipif(
-    find_spec("ray") is None, reason="ray is not installed: pip install 'assaymark[cluster]'"
-)
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install '.[cluster]'")
 
 
 def test_workers_use_the_gpus_if_there_are_any() -> None:
@@ -84,7 +82,7 @@ def test_a_missing_cluster_is_one_clear_line() -> None:
 def test_a_missing_ray_is_reported_with_its_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, the message contains the command that installs it."""
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'assaymark\[cluster\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[cluster\]'"):
         join("auto")
 
 

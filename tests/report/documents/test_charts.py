@@ -156,7 +156,7 @@ def test_without_the_extra_the_message_has_the_line_that_installs_it(monkeypatch
     import sys
 
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'assaymark\[charts\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[charts\]'"):
         interval_charts(points(1))
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     assert not can_draw()

@@ -195,7 +195,7 @@ def test_without_the_extra_a_report_has_no_charts_and_says_so(
     blocks = document_blocks(one)
     assert not [block for block in blocks if isinstance(block, Figure)]
     assert blocks[-1] == Paragraph(CHARTS_MISSING, "facts")
-    assert "pip install &#x27;assaymark[charts]&#x27;" in page_of(one, tmp_path)
+    assert "pip install &#x27;.[charts]&#x27;" in page_of(one, tmp_path)
 
 
 def test_limitations_mention_a_limit_on_samples(one: ReportContents) -> None:

@@ -73,7 +73,7 @@ def test_a_group_has_one_number(
     group: str, runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A task with another metric in the group does not change the group's score, wherever it is shown."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'assaymark[lm-eval]'")
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install '.[lm-eval]'")
     first, second = runs
     place = first.store.url.removeprefix("sqlite:///")
     expected = [by_lm_evals_rule(run, group) for run in runs]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assaymark.drafts import write_whole
-from assaymark.errors import StoreError, UsageError
+from assaymark.errors import StoreError, UsageError, install_line
 from assaymark.report.documents.blocks import Block, Bullets, Heading, Paragraph
 from assaymark.report.documents.charts import can_draw
 from assaymark.report.documents.contents import ReportContents
@@ -30,7 +30,7 @@ from assaymark.settings import VERSION
 
 __all__ = ["CHARTS_MISSING", "document_blocks", "write_document"]
 
-CHARTS_MISSING = "This report has no charts; to include them, pip install 'assaymark[charts]' and write it again."
+CHARTS_MISSING = f"This report has no charts; to have them, {install_line('charts')}, and write it again."
 FOOT = f"Made by Assaymark {VERSION}."
 OTHER_SAMPLES_ONLY = (
     "An interval states how much a value would vary over other samples of the same kind. It does not cover other "
