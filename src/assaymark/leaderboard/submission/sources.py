@@ -130,7 +130,10 @@ class FolderModels:
         if revision not in {"", found, found.removeprefix("sha256:")}:
             raise _changed(name, revision)
         card = place / CARD
-        text = card.read_text(encoding="utf-8", errors="replace")[:LONGEST_CARD] if card.is_file() else ""
+        text = ""
+        if card.is_file():
+            with card.open("rb") as file:
+                text = file.read(LONGEST_CARD).decode("utf-8", "replace")
         return FoundModel(
             name=name,
             revision=found,
