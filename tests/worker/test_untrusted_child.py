@@ -18,6 +18,7 @@ from assaymark.worker.process import Ended, Place, run_step
 from assaymark.worker.resources import Cgroup, Resources, descendants
 from assaymark.worker.results import STORE, keep_store, take_results
 from assaymark.worker.sandbox import Sandbox, find_sandbox
+from assaymark.worker.work import _remove
 
 BEGIN = """
 import json, os, sys, time
@@ -255,3 +256,17 @@ def test_a_control_group_is_made_only_where_it_may_be(tmp_path: Path) -> None:
     assert (above / "cgroup.subtree_control").read_text() == "+memory +pids"
     group.add(os.getpid())
     assert (folder / "cgroup.procs").read_text() == str(os.getpid())
+
+
+def test_deep_folders_are_removed(attack: Attack, tmp_path: Path) -> None:
+    """Three thousand folders in each other, one of them closed, are removed; what a link beside them names is not."""
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    kept.chmod(0o400)
+    deep = f"os.symlink({str(kept)!r}, 'link')\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    attack(deep + "os.mkdir('closed', 0)")
+    job = tmp_path / "job"
+    assert (job / "evaluate-1/cwd/d/d/d/d").is_dir()
+    _remove(job)
+    assert not job.exists()
+    assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("kept", 0o400)

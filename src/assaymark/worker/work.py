@@ -12,6 +12,7 @@ the same --work_dir) resumes there, and no stored response is computed again.
 """
 
 import shutil
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +117,7 @@ class Worker:
         else:
             self._say(f"job {job.id}: finished{verdict}")
         if all(one.state not in {"pending", "running"} for one in self._queue.jobs_of(job.submission)):
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
 
     def _fail(self, job: JobRow, ended: Ended) -> None:
         secrets = settings.secrets_here()
@@ -143,7 +144,7 @@ class Worker:
         for before in sorted(folder.glob("evaluate-*"), key=lambda each: each.stat().st_mtime):
             if before != here:
                 keep_store(before, here)
-                shutil.rmtree(before, ignore_errors=True)
+                _remove(before)
         readable = self._readable(board, fetch)
         evaluate = evaluate_step(board, row, fetched, here / STORE, self._host.limit)
         self._step(job, evaluate, self._place(here, readable=readable), Evaluated)
@@ -220,7 +221,7 @@ class Worker:
     def _stored(self, job: JobRow, evaluate: Mapping[str, Any], here: Path, readable: Sequence[Path]) -> list[str]:
         """Store what of an evaluation's results is the job's; return the ids of the runs."""
         folder = here.parent / "check"
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         _step_folder(folder, data=here.parent / "fetch")
         copied = here.parent / f"results-{job.epoch}.sqlite"
         copied.unlink(missing_ok=True)
@@ -247,3 +248,12 @@ def _step_folder(folder: Path, *, data: Path | None = None) -> Path:
     if data is not None and (data / "home" / "hf").is_dir():
         shutil.copytree(data / "home" / "hf", folder / "home" / "hf", symlinks=True)
     return folder
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that an evaluation wrote: of any depth, and with folders that deny access to their owner.
+
+    `shutil.rmtree` is recursive, and would end this process at some thousand folders in each other.
+    """
+    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", str(folder)], capture_output=True, check=False)
