@@ -22,9 +22,10 @@ __all__ = ["Sandbox", "find_sandbox", "package_folders"]
 _SYSTEM = (*SYSTEM, "opt")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl", "ca-certificates", "OpenCL")
 _DEVICES = ("nvidia*", "dri", "kfd")
-# A user namespace of its own, so that root outside has no rights inside; where the system refuses that to root, no
-# capabilities instead.
-_RIGHTS = (("--unshare-user", "--uid", "1000", "--gid", "1000"), ("--cap-drop", "ALL"))
+# A user namespace of its own, so that root outside has no rights inside. Where the system refuses one, root gives up
+# its capabilities, and others rely on a bubblewrap that was installed setuid, which gives them none.
+_OWN_USERS = ("--unshare-user", "--uid", "1000", "--gid", "1000")
+_AS_ROOT, _AS_USER = (_OWN_USERS, ("--cap-drop", "ALL")), (_OWN_USERS, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def find_sandbox() -> Sandbox | None:
     executable = shutil.which("bwrap")
     if executable is None:
         return None
-    for rights in _RIGHTS if os.getuid() == 0 else _RIGHTS[:1]:
+    for rights in _AS_ROOT if os.getuid() == 0 else _AS_USER:
         words = [executable, *rights, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/"]
         words += ["--proc", "/proc", "--dev", "/dev", "true"]
         try:
