@@ -143,6 +143,8 @@ MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "hos
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {"host"}
 MAY_IMPORT["worker"] = {
     "errors",
+    "drafts",
+    "scoring",
     "limits",
     "settings",
     "records",

@@ -159,3 +159,8 @@ class ModelUnavailable(ModelError):
 def names_under(error: type[Exception]) -> frozenset[str]:
     """Return the names of a class of errors and of all its subclasses, as stored in outputs."""
     return frozenset({error.__name__}).union(*(names_under(kind) for kind in error.__subclasses__()))
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether an exception is a panic of a library in Rust (tokenizers), whose class is no Exception."""
+    return type(error).__name__ == "PanicException"

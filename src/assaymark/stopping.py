@@ -6,14 +6,17 @@ there is nothing to wait for. Without a handler that calls `request` this module
 """
 
 import _thread
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 __all__ = [
     "GRACE_SECONDS",
     "StopAfterReports",
+    "ending_at_once",
+    "handles",
     "is_requested",
     "pending",
     "raise_if_requested",
@@ -32,6 +35,30 @@ class _State:
     n_under_way = 0
     cause: BaseException | None = None
     timer: threading.Timer | None = None
+    handled: tuple[int, ...] = ()  # signals whose handler calls `request`
+
+
+def handles(numbers: Sequence[int]) -> None:
+    """Note the signals whose handler calls `request`, for `ending_at_once`."""
+    _State.handled = tuple(numbers)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let the handled signals end the process by themselves while native code holds the interpreter's lock.
+
+    Python's handlers run between two instructions of the interpreter, so nobody would hear a signal while a tokenizer
+    is parsed for minutes. Nothing is lost: while requests are in flight, or in other threads, this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread() or _State.n_under_way or not _State.handled:
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in _State.handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def request(cause: BaseException, number: int) -> bool:

@@ -221,3 +221,19 @@ def test_counts(store: Store) -> None:
     counts = store.queue.counts()
     assert (counts.by_state["pending"], counts.by_state["running"], counts.n_working) == (1, 1, 1)
     assert counts.mean_seconds is None
+
+
+def test_a_job_that_kills_its_process_twice_is_the_submissions_fault(store: Store) -> None:
+    """It is tried once more, also with a failure of ours between; then it has failed, and may be submitted again."""
+    submission = store.queue.submit(new())
+    outcomes = []
+    for fault in ("killed", "ours", "killed"):
+        make_due(store)
+        job = store.queue.claim(OTHER, 60)
+        assert job is not None
+        is_retried = store.queue.fail(job, fault, "out of memory", "log")
+        ended = store.queue.jobs_of(submission)[-1]
+        outcomes.append((is_retried, ended.state, ended.fault))
+    assert outcomes == [(True, "pending", "killed"), (True, "pending", "killed"), (False, "failed", "theirs")]
+    assert "it happened twice" in (ended.reason or "")
+    assert store.queue.submit(new()) != submission

@@ -5,13 +5,16 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import assaymark
 from assaymark import settings
 from assaymark.worker.redact import log_tail
-from assaymark.worker.sandbox import command_in_sandbox, find_bubblewrap
+from assaymark.worker.resources import Resources
+from assaymark.worker.sandbox import find_sandbox
 
 INSIDE = """
 import json, os, socket, sys
@@ -29,15 +32,17 @@ for name in ("own", "other"):
         found[name] = False
 found["model"] = open(sys.argv[5]).read()
 found["processes"] = len([one for one in os.listdir("/proc") if one.isdigit()])
+sys.path.insert(0, sys.argv[6])
 import assaymark, numpy
+found["capabilities"] = [line for line in open("/proc/self/status") if line.startswith("CapEff")]
 print(json.dumps(found))
 """
 
 
 def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside: our Python and packages, the model, the job's folder; neither tokens, other files nor other processes."""
-    bubblewrap = find_bubblewrap()
-    if bubblewrap is None:
+    sandbox = find_sandbox()
+    if sandbox is None:
         pytest.skip("bubblewrap is not installed, or cannot start a process here")
     monkeypatch.setenv("HF_TOKEN", "hf_secretofthehost")
     monkeypatch.setenv("ASSAYMARK_STORE", "postgresql://me:secret@db/x")
@@ -45,20 +50,22 @@ def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, mon
     secret.write_text("secret")
     model.parent.mkdir()
     model.write_text("weights")
-    job.mkdir()
+    (job / "cwd").mkdir(parents=True)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = str(listening.getsockname()[1])
         inside = [sys.executable, "-c", INSIDE, str(secret), port, str(job / "new"), str(model), str(model)]
+        inside.append(str(Path(assaymark.__file__).parent.parent))
         environment = settings.environment_of_job(job, network=False)
-        words = command_in_sandbox(bubblewrap, inside, job, [model.parent], environment)
+        words = sandbox.command(inside, job, [model.parent], environment, Resources(4 << 30))
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["home"], found["network"], found["own"], found["other"]) == (False, False, True, False)
     assert found["model"] == "weights"
     assert found["processes"] <= 3
+    assert found["capabilities"] == ["CapEff:\t0000000000000000\n"], "root outside has no rights inside"
     assert "secret" not in json.dumps(found["environment"])
     assert found["environment"]["HOME"] == str(job)
 
@@ -101,3 +108,11 @@ def test_a_log_is_cut_at_a_line_from_its_end() -> None:
     assert len(tail) <= 6000
     assert tail.startswith("line ")
     assert tail.endswith("line 99999")
+
+
+@pytest.mark.parametrize("piece", ["a-", " ", "token", "token ", "/a", "://a", "~a", "bearer ", "\r ", "\x1b["])
+def test_a_hostile_log_is_redacted_in_time(piece: str) -> None:
+    """Whatever the evaluation writes on standard error, the worker has its tail in two seconds."""
+    begun = time.process_time()
+    log_tail(piece * (200_000 // len(piece)))
+    assert time.process_time() - begun < 2

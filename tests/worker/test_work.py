@@ -98,7 +98,7 @@ def test_a_killed_workers_job_is_resumed(store: Store, host: Host, submit: Calla
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
     assert job_of(store, submission).state == "running"
-    (own,) = host.work.glob("*/run.sqlite")
+    (own,) = host.work.glob("*/*/run.sqlite")
     os.link(own, tmp_path / "kept.sqlite")  # the job's own store outlives its folder
     subprocess.run([sys.executable, "-c", WHOLE, str(tmp_path)], stdout=subprocess.DEVNULL, check=True)
     job = job_of(store, submission)
@@ -114,7 +114,7 @@ def wait_for_outputs(host: Host) -> int:
     """Return how many outputs are stored in a job's own store, as soon as there are some and not all."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        for place in host.work.glob("*/run.sqlite"):
+        for place in host.work.glob("*/*/run.sqlite"):
             try:
                 with Store.open(str(place), read_only=True) as own:
                     found = [row.n_outputs for row in own.runs()]

@@ -21,7 +21,7 @@ from assaymark.cli.signals import Terminated, handle_signals
 from assaymark.cli.spelling import normalise, with_command, without_debug
 from assaymark.cli.streams import discard_output, prepare_streams, stdout_failure
 from assaymark.drafts import remove_leftovers
-from assaymark.errors import AssaymarkError
+from assaymark.errors import AssaymarkError, is_panic
 
 YOUNG_OBJECTS = 200_000
 """Objects between two garbage collections. At the default of 700 the imports of torch and transformers, whose objects
@@ -141,12 +141,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_output()  # so that Python's flush at exit does not fail again
         return 141
-    except Exception as error:  # noqa: BLE001 - the last handler that can report it in one line
-        return _failed(error, words, is_debug=is_debug)
+    except BaseException as error:
+        if isinstance(error, Exception) or is_panic(error):  # the last handler that can report it in one line
+            return _failed(error, words, is_debug=is_debug)
+        raise
     return result if isinstance(result, int) else 0
 
 
-def _failed(error: Exception, words: Sequence[str], *, is_debug: bool) -> int:
+def _failed(error: BaseException, words: Sequence[str], *, is_debug: bool) -> int:
     """Print an error in one line, or with its traceback, and return the exit code."""
     if isinstance(error, OSError) and (failure := stdout_failure()):
         discard_output()
@@ -160,6 +162,8 @@ def _failed(error: Exception, words: Sequence[str], *, is_debug: bool) -> int:
         return error.exit_code
     if isinstance(error, OSError):
         _say(f"error: {text or type(error).__name__}")
+    elif is_panic(error):
+        _say(f"error: the model's tokenizer failed in its native code: {text}; use another one with tokenizer=FOLDER")
     elif isinstance(error, MemoryError):
         _say(f"error: out of memory {text}".rstrip())
     else:

@@ -39,11 +39,13 @@ def handle_signals() -> Iterator[None]:
     stopping.reset()
     for number in ours:
         signal.signal(number, _end)
+    stopping.handles(ours)
     try:
         yield
     finally:
         for number in ours:
             signal.signal(number, before[number])
+        stopping.handles(())
         stopping.reset()
 
 

@@ -19,6 +19,7 @@ from assaymark.cli.output import echo, store_option
 @click.option("--work_dir", metavar="DIR", help="Folder for jobs in progress (default: work in your data folder).")
 @click.option("--limit", "-L", type=click.IntRange(1), metavar="N", help="Evaluate only the first N samples per task.")
 @click.option("--job_hours", type=click.FloatRange(0.001), default=24.0, show_default=True, help="Time limit of a job.")
+@click.option("--memory_gb", type=click.FloatRange(1), help="Memory of a job (default: 80% of this machine's).")
 @store_option
 def worker(
     boards: tuple[str, ...],
@@ -27,17 +28,20 @@ def worker(
     work_dir: str | None,
     limit: int | None,
     job_hours: float,
+    memory_gb: float | None,
     store: str | None,
 ) -> None:
     """Take jobs from the queue and evaluate them, on this machine.
 
     Start one per GPU, on any machine that reaches the store. It knows the boards of the given files, and the suites
     that come with the package. Models are fetched without a token and evaluated without the network, in a sandbox where
-    bubblewrap is installed. After a kill another worker continues the job. Ctrl-C puts the current job back.
+    bubblewrap is installed, with limits on memory, processes and files. After a kill another worker continues the job.
+    Ctrl-C puts the current job back.
     """
     from assaymark import settings
     from assaymark.leaderboard.submission.host import boards_of, folders_of
     from assaymark.store import Store
+    from assaymark.worker.resources import Resources, memory_here
     from assaymark.worker.work import Host, Worker
 
     work = Path(work_dir).expanduser() if work_dir else settings.home_folder() / "work"
@@ -48,6 +52,7 @@ def worker(
         job_seconds=job_hours * 3600,
         limit=limit,
         lease_seconds=settings.lease_seconds(),
+        limits=Resources(memory_here() if memory_gb is None else int(memory_gb * 1e9)),
     )
     with Store.open(store) as opened:
         echo(f"worker on {opened.url}; boards {', '.join(sorted(host.boards))}", err=True)

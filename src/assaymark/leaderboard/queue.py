@@ -34,6 +34,8 @@ class Entry:
             return "The model could not be evaluated as it was submitted. Correct it and submit the new revision."
         if job.state == "failed":
             return "This was a fault of the evaluation, not of the model; moderators can start it again."
+        if job.state == "pending" and job.fault == "killed":
+            return "An attempt was ended: it crashed, or used more than a job may. It is tried once more by itself."
         if job.state == "pending" and job.reason:
             return "An attempt failed through a fault of ours; it is tried again by itself."
         if job.state == "cancelled":

@@ -3,24 +3,26 @@
 `python -I -S -c <this file> <limits as JSON>` reads the program from standard input and prints one line of JSON, the
 verdict. The started process only watches: its child, with rlimits set and all privileges dropped, runs the program. A
 program has passed when it ran to its end, so exiting early with status 0 is no pass. The program cannot inspect the
-watcher or (in a namespace of its own) kill it, and no process is left behind.
+watcher or (in a namespace of its own) kill it, and no process is left behind. A program that looks for the token of a
+pass, in frames or among the collector's objects, is ended (`end_on_inspection`).
 Only Python's standard library is available here.
 """
 
 # pathlib takes long to import, and every program would wait for it:
 # ruff: noqa: PTH101, PTH116, PTH118, PTH123, PTH208
 
+import _thread
 import contextlib
 import ctypes
 import json
 import os
 import resource
-import runpy
 import select
 import signal
 import struct
 import sys
 import time
+import types
 
 TICK_SECONDS = 0.05
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 36, 38
@@ -170,20 +172,80 @@ def end_everything(child: int) -> None:
         time.sleep(0.005)
 
 
+# events of `sys.addaudithook` that no answer to a programming problem needs, and that lead to every object
+INSPECTING = frozenset({
+    "gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames", "sys._current_exceptions",
+    "sys.settrace", "sys.setprofile", "sys.addaudithook", "sys.monitoring.register_callback", "ctypes.string_at",
+    "ctypes.wstring_at", "ctypes.cdata", "ctypes.PyObj_FromPtr",
+})  # fmt: skip
+FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+NAMING = ("/collections/__init__.py", "/typing.py", "/enum.py")  # they read a caller's name and return no frame
+
+
+def end_on_inspection(program: str, verdict: int) -> None:
+    """End this process, with the reason as its verdict, when the program gets hold of a frame or of foreign objects.
+
+    The standard library may use frames (tracebacks, logging, unittest) as long as it does not hand them to the program:
+    neither the function that gets the frame nor the one that called it may be the program's.
+    """
+    write, leave, frame_of, ident = os.write, os._exit, sys._getframe, _thread.get_ident  # noqa: SLF001 - documented
+    in_hook: set[int] = set()
+
+    def is_programs(frame: types.FrameType) -> bool:
+        file = frame.f_code.co_filename
+        return file == program or (file.startswith("<") and not file.startswith("<frozen"))
+
+    def gets_frame(frame: types.FrameType) -> bool:
+        if is_programs(frame) or frame.f_code.co_filename.endswith("/inspect.py"):
+            return True
+        above = frame.f_back
+        return not frame.f_code.co_filename.endswith(NAMING) and above is not None and is_programs(above)
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        is_source = event == "sys._getframe" or (event == "object.__getattr__" and arguments[1] in FRAMES)
+        is_inspecting = event in INSPECTING or (
+            event == "ctypes.dlsym" and str(arguments[1]).startswith(("Py", "_Py"))  # the interpreter's own functions
+        )
+        if not is_source and not is_inspecting:
+            return
+        thread = ident()
+        if thread in in_hook:  # this function's own look at frames
+            return
+        in_hook.add(thread)
+        try:
+            caught = is_inspecting or gets_frame(frame_of(1))
+        finally:
+            in_hook.discard(thread)
+        if caught:
+            name = arguments[1] if event == "object.__getattr__" else event
+            write(verdict, f"it inspects its interpreter ({name})".encode())
+            leave(1)
+
+    sys.addaudithook(hook)
+
+
 def run_program(path: str, token: bytes, verdict: int) -> None:
-    """Run the program in this process, write to `verdict` how it ended, and exit."""
+    """Run the program in this process, write to `verdict` how it ended, and exit.
+
+    Functions of modules are looked up before, since the program may replace them; handlers of `atexit` are not run.
+    """
     result, here = b"", os.getpid()
+    write, leave, process_id = os.write, os._exit, os.getpid
+    names: dict[str, object] = {"__name__": "<run_path>", "__file__": path, "__doc__": None}
+    with open(path, "rb") as file:
+        source = file.read()
+    end_on_inspection(path, verdict)
     try:
-        runpy.run_path(path)
+        exec(compile(source, path, "exec"), names)  # noqa: S102 - what this process is for
         result = token
     except MemoryError:
         result = b"MemoryError"
     except BaseException as error:  # noqa: BLE001 - whatever a program raises, SystemExit too, is its failure
         result = f"{type(error).__name__}: {error}"[:300].encode("utf-8", "replace")
-    if os.getpid() == here:  # not in a fork of the program
+    if process_id() == here:  # not in a fork of the program
         with contextlib.suppress(OSError):
-            os.write(verdict, result)
-    os._exit(0)
+            write(verdict, result)
+    leave(0)
 
 
 def start(program: bytes, token: bytes, limits: dict[str, int]) -> tuple[int, int, int]:

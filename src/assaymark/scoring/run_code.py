@@ -2,13 +2,15 @@
 
 It is never run in our own process, but by bubblewrap, by a container runtime that the setting ASSAYMARK_CODE_CONTAINER
 names, or, only where the user allowed it, by a plain process with limits. In all three, `code_guard` sets the limits
-and reports how the program ended. A program that searches its own interpreter for the guard's secret could claim to
-have passed, as it could by replacing the tests' functions; it cannot do more than that.
+and reports how the program ended. The tests run in the answer's process, so an answer can cheat them; the tricks that
+are known are caught by the guard, or noted as `Outcome.flags` for people to look at (the table is in
+docs/how_scores_are_computed.md).
 """
 
 import contextlib
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -18,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -59,6 +61,29 @@ class Outcome:
 
     passed: bool
     reason: str | None = None  # why it did not pass: its error, or the limit it broke
+    flags: tuple[str, ...] = ()  # of an answer that could have passed by other means than being right: see `flags_of`
+
+
+_FLAGS = {  # what an answer mentions -> words that no answer to a programming problem needs, and cheating does
+    "frames": r"_getframe|f_back|f_locals|f_globals|currentframe|tb_frame|gi_frame|cr_frame|settrace|setprofile",
+    "the collector": r"\bgc\b",
+    "/proc": r"/proc\b",
+    "the exit": r"\batexit\b|\b_exit\b|\bexecv|SystemExit|\b(?:sys\s*\.\s*exit|quit|exit)\s*\(",
+    "equality": r"__(?:eq|ne|bool|lt|le|gt|ge|contains|instancecheck|subclasscheck)__",
+    "built-in names": r"\bbuiltins\b|__builtins__|AssertionError|\bassert[A-Z]\w*\s*=",
+    "memory": r"\bctypes\b|\b_ctypes\b",
+    "other modules": r"\b(?:math|unittest|sys|os|random|time)\.\w+(?:\.\w+)*\s*=(?!=)|\bsetattr\s*\(|\bsys\.modules\b",
+}
+_FLAG_PATTERNS = {name: re.compile(pattern) for name, pattern in _FLAGS.items()}
+LONGEST_LOOKED_AT = 1 << 20  # characters
+
+
+def flags_of(answer: str) -> tuple[str, ...]:
+    """Return what an answer mentions that may decide its tests without solving the problem; its text is only searched.
+
+    A flagged answer keeps its score: a class may well define `__eq__`. A text made while the program runs is not found.
+    """
+    return tuple(name for name, pattern in _FLAG_PATTERNS.items() if pattern.search(answer[:LONGEST_LOOKED_AT]))
 
 
 class Sandbox(Protocol):
@@ -201,15 +226,18 @@ def running_in(sandbox: Sandbox) -> Iterator[Mapping[str, Outcome]]:
         _current.reset(token)
 
 
-def run_programs(programs: Sequence[str], limits: Limits | None = None) -> list[Outcome]:
-    """Run programs one after another in the sandbox set by `running_in`, else in the one that `choose_sandbox` finds.
+def run_programs(answers: Sequence[str], limits: Limits | None = None, *, tests: str = "") -> list[Outcome]:
+    """Run answers, each followed by the tests, one after another in the sandbox set by `running_in`.
+
+    Without one it is the sandbox that `choose_sandbox` finds. What the answers mention is noted in `Outcome.flags`.
 
     Raises: PlanError where there is none.
     """
     runs = _current.get() or _Runs(choose_sandbox("this metric"), {})
-    for program in programs:
+    programs = [f"{answer}\n{tests}" if tests else answer for answer in answers]
+    for answer, program in zip(answers, programs, strict=True):
         if program not in runs.outcomes:
-            runs.outcomes[program] = runs.sandbox.run(program, limits)
+            runs.outcomes[program] = replace(runs.sandbox.run(program, limits), flags=flags_of(answer))
     return [runs.outcomes[program] for program in programs]
 
 

@@ -136,10 +136,17 @@ def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str
     """End an attempt that failed; return whether the job will be tried again.
 
     What is `ours` (a full disk, no network, a worker killed) is tried again, later each time, up to MOST_ATTEMPTS.
+    A job whose process was `killed` (it used up what it may use, or crashed) is tried once more: the second time it is
+    the submission's fault.
 
     Raises: LeaseLost if the job was taken over or cancelled; nothing is changed then.
     """
-    is_retried = fault == "ours" and job.n_attempts < MOST_ATTEMPTS
+    was_killed = job.fault == "killed"
+    if was_killed and fault == "killed":
+        fault, reason = "theirs", f"{reason}; it happened twice, so it is not tried again"
+    is_retried = fault != "theirs" and job.n_attempts < MOST_ATTEMPTS
+    if fault != "theirs":
+        fault = "ours" if not is_retried else "killed" if was_killed else fault
     with database.writing() as connection:
         now = clock_of(connection)
         values: dict[str, Any] = {"fault": fault, "reason": reason, "log_tail": log_tail, "owner": "", "stage": ""}

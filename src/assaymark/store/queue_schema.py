@@ -89,7 +89,7 @@ jobs = Table(
     Column("started", Double),  # the last attempt
     Column("first_started", Double),
     Column("ended", Double),
-    Column("fault", String(8)),  # ours | theirs
+    Column("fault", String(8)),  # ours | theirs | killed
     Column("reason", Text),
     Column("log_tail", Text),
     Column("run_id", String(64)),

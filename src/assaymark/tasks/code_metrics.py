@@ -26,7 +26,7 @@ def pass_at_k(
     """
     counts = []
     for tests, programs in zip(references, predictions, strict=True):
-        outcomes = run_programs([f"{program}\n{tests}" for program in programs], LIMITS)
+        outcomes = run_programs(programs, LIMITS, tests=tests)
         counts.append((len(outcomes), sum(outcome.passed for outcome in outcomes)))
     least = min(n for n, _ in counts)
     wanted = [k] if isinstance(k, int) else list(k)

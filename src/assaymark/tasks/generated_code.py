@@ -20,7 +20,14 @@ def score_in(
         return scorer.score(request, sample, outputs)
     with running_in(sandbox) as outcomes:
         scores = scorer.score(request, sample, outputs)
-    ended = [{"passed": outcome.passed, "reason": outcome.reason} for outcome in outcomes.values()]
+    ended = [
+        {
+            "passed": outcome.passed,
+            "reason": outcome.reason,
+            **({"flags": list(outcome.flags)} if outcome.flags else {}),
+        }
+        for outcome in outcomes.values()
+    ]
     return tuple(replace(score, detail={"programs": ended}) if ended else score for score in scores)
 
 

@@ -1,7 +1,6 @@
-"""A job as a file for the process that does it: typed values of the submission and of the host, and nothing else."""
+"""The steps of a job for the processes that do them: typed values of the submission and of the host, nothing else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,11 @@ from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE
 from assaymark.store.queue_rows import SubmissionRow
 from assaymark.tasks.catalog import LIBRARY
+from assaymark.worker.messages import Fetched
 
-__all__ = ["Parts", "evaluate_step", "fetch_step", "parts_of"]
+__all__ = ["Parts", "check_step", "evaluate_step", "fetch_step", "parts_of"]
 
 Parts = list[tuple[list[str], int | None]]  # what is evaluated at which number of shots; None: each task's own
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a job may use."""
-
-    seconds: float = 24 * 3600.0
-    samples: int | None = None  # per task; None: all
 
 
 def parts_of(board: Board) -> Parts:
@@ -54,8 +46,8 @@ def _options(board: Board, row: SubmissionRow, samples: int | None) -> dict[str,
     return options
 
 
-def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], cache: Path) -> dict[str, Any]:
-    """Return the step that has the network."""
+def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: Path) -> dict[str, Any]:
+    """Return the step that has the network; models are copied or downloaded into a folder of the job."""
     new = row.new
     return {
         "step": "fetch",
@@ -65,19 +57,19 @@ def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], cache:
         "base": new.base,
         "base_revision": new.base_revision,
         "folders": [str(folder) for folder in folders],
-        "cache": str(cache),
-        "tasks": [names for names, _ in parts_of(board)],
+        "into": str(into),
+        "parts": parts_of(board),
         "options": _options(board, row, None),
     }
 
 
 def evaluate_step(
-    board: Board, row: SubmissionRow, fetched: Mapping[str, Any], store: Path, samples: int | None
+    board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None
 ) -> dict[str, Any]:
-    """Return the step without the network. The model's arguments are a mapping, so no text is parsed into them."""
-    arguments: dict[str, Any] = {"pretrained": fetched["model"], "dtype": row.new.precision}
+    """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them."""
+    arguments: dict[str, Any] = {"pretrained": str(fetched.model), "dtype": row.new.precision}
     if row.new.weights == "adapter":
-        arguments = {"pretrained": fetched["base"], "peft": fetched["model"], "dtype": row.new.precision}
+        arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model), "dtype": row.new.precision}
     return {
         "step": "evaluate",
         "model_args": {**arguments, "trust_remote_code": False, "local_files_only": True},
@@ -85,3 +77,8 @@ def evaluate_step(
         "options": _options(board, row, samples),
         "store": str(store),
     }
+
+
+def check_step(evaluate: Mapping[str, Any], results: Path, store: Path) -> dict[str, Any]:
+    """Return the step that copies what an evaluation was for from its results into a new store."""
+    return {**evaluate, "step": "check", "results": str(results), "store": str(store)}

@@ -1,69 +1,95 @@
-"""The sandbox of an evaluation: no network, no home, none of the host's variables, and few of its files.
+"""The sandbox of an evaluation: no network, no home, none of the host's variables, no rights, and few of its files.
 
 Only the system's programs, this Python with its packages, the model, the data and the board's task files are there,
-read-only; the job's own folder can be written. Without bubblewrap the evaluation runs as a plain process, still without
-the host's variables.
+read-only; one folder of the job can be written. Without bubblewrap the evaluation runs as a plain process, still
+without the host's variables.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from assaymark.limits.system_folders import SYSTEM, system_mounts
+from assaymark.worker.resources import Resources
 
-__all__ = ["command_in_sandbox", "find_bubblewrap"]
+__all__ = ["Sandbox", "find_sandbox", "package_folders"]
 
 _SYSTEM = (*SYSTEM, "opt")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl", "ca-certificates", "OpenCL")
 _DEVICES = ("nvidia*", "dri", "kfd")
+# A user namespace of its own, so that root outside has no rights inside. Where the system refuses one, root gives up
+# its capabilities, and others rely on a bubblewrap that was installed setuid, which gives them none.
+_OWN_USERS = ("--unshare-user", "--uid", "1000", "--gid", "1000")
+_AS_ROOT, _AS_USER = (_OWN_USERS, ("--cap-drop", "ALL")), (_OWN_USERS, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A bubblewrap that works here."""
+
+    executable: str
+    rights: tuple[str, ...]
+
+    def command(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        readable: Sequence[Path],
+        environment: Mapping[str, str],
+        limits: Resources,
+    ) -> list[str]:
+        """Return a command that runs another one in the sandbox.
+
+        Args:
+            command: what to run.
+            folder: may be written; its folder `cwd` is the working directory.
+            readable: files and folders that may be read, beside Python and the system.
+            environment: all its variables.
+            limits: of what is written into memory.
+        """
+        scratch = ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs"]
+        words = [self.executable, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
+        words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+        words += [*self.rights, *system_mounts(_SYSTEM, _ETC), "--proc", "/proc", "--dev", "/dev"]
+        words += [*scratch, "/tmp", *scratch, "/dev/shm", "--ro-bind-try", "/sys", "/sys"]  # noqa: S108 - its own
+        for pattern in _DEVICES:
+            for device in sorted(Path("/dev").glob(pattern)):
+                words += ["--dev-bind-try", str(device), str(device)]
+        for path in _without_nested([*_python(), *readable]):
+            words += ["--ro-bind-try", str(path), str(path)]
+        words += ["--bind", str(folder), str(folder), "--chdir", str(folder / "cwd")]
+        words += ["--remount-ro", "/dev", "--remount-ro", "/"]
+        for name, value in environment.items():
+            words += ["--setenv", name, value]
+        return [*words, "--", *command]
 
 
 @cache
-def find_bubblewrap() -> str | None:
-    """Return bubblewrap's path if it can start a process here, else None."""
-    found = shutil.which("bwrap")
-    if found is None:
+def find_sandbox() -> Sandbox | None:
+    """Return the sandbox if one can be started here, else None."""
+    executable = shutil.which("bwrap")
+    if executable is None:
         return None
-    words = [found, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found if done.returncode == 0 else None
+    for rights in _AS_ROOT if os.getuid() == 0 else _AS_USER:
+        words = [executable, *rights, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/"]
+        words += ["--proc", "/proc", "--dev", "/dev", "true"]
+        try:
+            done = subprocess.run(words, capture_output=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return Sandbox(executable, rights)
+    return None
 
 
-def command_in_sandbox(
-    bubblewrap: str,
-    command: Sequence[str],
-    folder: Path,
-    readable: Sequence[Path],
-    environment: Mapping[str, str],
-) -> list[str]:
-    """Return a command that runs another one in the sandbox.
-
-    Args:
-        bubblewrap: from `find_bubblewrap`.
-        command: what to run.
-        folder: may be written; its working directory and home.
-        readable: files and folders that may be read, beside Python and the system.
-        environment: all its variables.
-    """
-    words = [bubblewrap, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
-    words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    words += system_mounts(_SYSTEM, _ETC)
-    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind-try", "/sys", "/sys"]  # noqa: S108 - its own
-    for pattern in _DEVICES:
-        for device in sorted(Path("/dev").glob(pattern)):
-            words += ["--dev-bind-try", str(device), str(device)]
-    for path in _without_nested([*_python(), *readable]):
-        words += ["--ro-bind-try", str(path), str(path)]
-    words += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
-    for name, value in environment.items():
-        words += ["--setenv", name, value]
-    return [*words, "--", *command]
+def package_folders() -> list[str]:
+    """Return this process's folders of installed packages; its working directory is none of them."""
+    return [each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"} and Path(each).is_dir()]
 
 
 def _python() -> list[Path]:
@@ -71,15 +97,14 @@ def _python() -> list[Path]:
     import assaymark
 
     package = Path(assaymark.__file__).resolve().parent
-    named = [sys.prefix, sys.base_prefix, *(one for one in sys.path if one), str(package)]
-    return [Path(one) for one in named if Path(one).exists()]
+    return [*map(Path, (sys.prefix, sys.base_prefix, *package_folders())), package]
 
 
 def _without_nested(paths: Sequence[Path]) -> list[Path]:
     """Return the paths that are in no other and in no folder of the system, outermost first."""
-    found: list[Path] = []
+    kept: list[Path] = []
     covered = [Path("/", name) for name in _SYSTEM]
-    for path in sorted({one.absolute() for one in paths}, key=lambda one: len(one.parts)):
-        if not any(path.is_relative_to(other) for other in [*covered, *found]):
-            found.append(path)
-    return found
+    for path in sorted({each.absolute() for each in paths}, key=lambda each: len(each.parts)):
+        if not any(path.is_relative_to(other) for other in [*covered, *kept]):
+            kept.append(path)
+    return kept

@@ -192,4 +192,36 @@ def test_an_index_names_only_files_beside_it(models: Path, check: Callable[..., 
     assert "index.json" in problem.what
     assert str(models) not in str(problem)
     with pytest.raises(ModelMissing, match="it was changed"):
-        FolderModels([models]).fetch("demo/large", before)
+        FolderModels([models]).fetch("demo/large", before, models.parent / "job")
+
+
+def test_a_fetched_model_is_a_copy_of_what_was_checked(models: Path, tmp_path: Path) -> None:
+    """Its files are those of the revision and no others; weights of the same size and time are noticed too."""
+    source = FolderModels([models])
+    folder = models / "demo" / "small"
+    (folder / "nested").mkdir()
+    (folder / "nested" / "model.safetensors").write_bytes(b"x")
+    (folder / "notes.txt").write_text("not checked")
+    before = source.find("demo/small", "").revision
+    copy = source.fetch("demo/small", before, tmp_path / "job")
+    weights = folder / "model.safetensors"
+    assert (copy / "model.safetensors").read_bytes() == weights.read_bytes()
+    assert not (copy / "nested").exists()
+    assert not (copy / "notes.txt").exists()
+    times = weights.stat()
+    with weights.open("r+b") as file:  # the same inode, size and time: the cache of digests does not notice it
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x7f")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert source.find("demo/small", "").revision == before
+    with pytest.raises(ModelMissing, match="it was changed"):
+        source.fetch("demo/small", before, tmp_path / "job")
+    assert not copy.exists()
+
+
+def test_files_beside_the_weights_are_counted(check: Callable[..., Checked], models: Path) -> None:
+    """A tokenizer of gigabytes is refused with its size."""
+    with (models / "demo" / "small" / "vocab.txt").open("wb") as file:
+        file.truncate((1 << 30) + 1)  # takes no space on the disk
+    (problem,) = check(model="demo/small").problems
+    assert "1.1 GB of files beside its weights" in problem.what

@@ -24,6 +24,7 @@ class Hub(JsonHandler):
     """One repository, `demo/small`, at one commit; notes the headers it was sent."""
 
     headers_seen: list[dict[str, str]] = []  # noqa: RUF012 - reset by the fixture
+    sent: dict[str, bytes] = {}  # noqa: RUF012 - files that are sent with another content than is listed
 
     def do_HEAD(self) -> None:
         """Answer the client's look before a download."""
@@ -36,6 +37,7 @@ class Hub(JsonHandler):
         if path.startswith("/api/models/demo/small/tree/"):
             tree = [{"type": "file", "path": one.name, "size": one.stat().st_size, "oid": "0" * 40}
                     for one in sorted(MODEL.iterdir())]  # fmt: skip
+            tree.append({"type": "file", "path": "nested/model.safetensors", "size": 5, "oid": "0" * 40})
             self.send_json(tree)
         elif path.startswith("/api/models/demo/small"):
             revision = path.partition("/revision/")[2]
@@ -46,7 +48,8 @@ class Hub(JsonHandler):
         elif path.startswith(("/api/models/gated/x", "/gated/x")):
             self.send_json({}, 403, {"x-error-code": "GatedRepo"})
         elif path.startswith("/demo/small/resolve/") and (MODEL / path.rpartition("/")[2]).is_file():
-            content = (MODEL / path.rpartition("/")[2]).read_bytes()
+            name = path.rpartition("/")[2]
+            content = Hub.sent.get(name) or (MODEL / name).read_bytes()
             tag = hashlib.sha256(content).hexdigest()
             self.send_content(content, 200, {"etag": f'"{tag}"', "x-repo-commit": COMMIT})
         else:
@@ -61,6 +64,7 @@ class Hub(JsonHandler):
                 digest = hashlib.sha256(content).hexdigest()
                 entry["lfs"] = {"sha256": digest, "size": len(content), "pointerSize": 130}
             files.append(entry)
+        files.append({"rfilename": "nested/model.safetensors", "size": 5, "blobId": "0" * 40})
         facts = {"cardData": {"license": "apache-2.0"}, "private": False, "gated": False, "tags": ["merge"]}
         counted = {"parameters": {"F16": 369_000}, "total": 369_000}
         return {"id": "demo/small", "sha": COMMIT, "siblings": files, "safetensors": counted, **facts}
@@ -72,7 +76,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubModels]:
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", "hf_thehostsowntoken")
-    Hub.headers_seen = []
+    Hub.headers_seen, Hub.sent = [], {}
     with serving(LoopbackServer(Hub)) as server:
         yield HubModels(server.address, tmp_path / "cache")
 
@@ -94,7 +98,7 @@ def test_a_model_is_found_and_pinned_to_its_commit(hub: HubModels) -> None:
     assert not any("authorization" in headers for headers in Hub.headers_seen)
 
 
-def test_it_passes_the_checks_and_is_fetched_whole(hub: HubModels) -> None:
+def test_it_passes_the_checks_and_is_fetched_whole(hub: HubModels, tmp_path: Path) -> None:
     """The submission is pinned to the commit; what is fetched has the weights, and no code."""
     given = {"model": "demo/small", "kind": "chat"}
     chosen, problems = read_choices(lambda name: given.get(name, ""), BOARDS)
@@ -102,9 +106,24 @@ def test_it_passes_the_checks_and_is_fetched_whole(hub: HubModels) -> None:
     assert checked.problems == ()
     assert checked.new is not None
     assert (checked.new.revision, checked.new.source, checked.new.facts["merged"]) == (COMMIT, "hub", True)
-    folder = hub.fetch("demo/small", COMMIT)
+    folder = hub.fetch("demo/small", COMMIT, tmp_path / "job")
     assert (folder / "model.safetensors").read_bytes() == (MODEL / "model.safetensors").read_bytes()
     assert (folder / "tokenizer.json").is_file()
+    assert not (folder / "nested").exists()
+
+
+def test_what_is_fetched_is_what_was_listed(hub: HubModels, tmp_path: Path) -> None:
+    """Sizes are those of the files that are fetched; weights with another content, or another size, are refused."""
+    found = hub.find("demo/small", COMMIT)
+    assert "nested/model.safetensors" not in found.sizes
+    assert found.n_bytes + found.n_other_bytes == sum(found.sizes.values())
+    weights = (MODEL / "model.safetensors").read_bytes()
+    Hub.sent = {"model.safetensors": weights[:-1] + bytes([weights[-1] ^ 1])}
+    with pytest.raises(ModelMissing, match=r"model.safetensors is not the file that the Hub lists"):
+        hub.fetch("demo/small", COMMIT, tmp_path / "job")
+    Hub.sent = {"tokenizer.json": b"{}"}
+    with pytest.raises((ModelMissing, Unreachable)):
+        hub.fetch("demo/small", COMMIT, tmp_path / "other")
 
 
 def test_what_is_not_there_is_said(hub: HubModels) -> None:

@@ -1,7 +1,7 @@
 """Display of one stored sample."""
 
-from assaymark.records import LoglikelihoodQuery, Request
-from assaymark.report.views.samples import shown_choices
+from assaymark.records import LoglikelihoodQuery, Request, Score
+from assaymark.report.views.samples import flags_of_programs, shown_choices
 from assaymark.store.rows import SampleRecord
 
 SHOT = "The trophy does not fit into the suitcase because the trophy is too big.\n\n"
@@ -34,3 +34,13 @@ def test_choices_with_one_context_show_their_texts() -> None:
     queries = (LoglikelihoodQuery(0, " yes"), LoglikelihoodQuery(1, " no"))
     record = SampleRecord(None, Request("plain", 0, "sha256:0", (SHOT,), queries), (), ())
     assert shown_choices(record) == [" yes", " no"]
+
+
+def test_flags_of_programs_are_shown() -> None:
+    """What an answer's programs mention is named once; a sample without flags shows nothing."""
+    record = with_contexts("Ann", "Bea")
+    assert flags_of_programs(record) == ""
+    programs = [{"passed": True, "reason": None, "flags": ["equality"]}, {"passed": False, "reason": "no"}] * 2
+    score = Score("readings/0/0", "pass@1", 0.5, detail={"programs": programs})
+    flagged = SampleRecord(None, record.request, (), (score,))
+    assert flags_of_programs(flagged) == "the program mentions equality"

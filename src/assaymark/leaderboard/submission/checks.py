@@ -19,6 +19,7 @@ from assaymark.store.queue_rows import NewSubmission
 __all__ = ["Checked", "Policy", "check_submission", "find_model", "takes_submissions"]
 
 LEAST_CARD = 200  # characters
+MOST_OTHER = 1 << 30  # bytes of a model's files beside its weights
 _MERGE_TAGS = frozenset({"merge", "moerge", "mergekit", "lazymergekit"})
 _MOE_WORDS = re.compile(r"\b(moe|mixtral|mixture[- ]of[- ]experts)\b", re.IGNORECASE)
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -162,6 +163,9 @@ def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy:
     if n_bytes > policy.most_bytes:
         shown = f"has {n_bytes / 1e9:,.0f} GB of weights"
         problems.append(Problem("model", shown, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
+    if (n_other := sum(one.n_other_bytes for one in counted)) > MOST_OTHER:
+        shown = f"has {n_other / 1e9:,.1f} GB of files beside its weights"
+        problems.append(Problem("model", shown, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB"))
     n_parameters = sum(one.n_parameters or one.n_bytes // _BYTES.get(chosen.precision, 4) for one in counted)
     if n_parameters > policy.most_parameters:
         shown = f"has {n_parameters / 1e9:,.1f} B parameters"

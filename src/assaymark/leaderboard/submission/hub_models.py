@@ -1,8 +1,11 @@
 """Models of the Hub, read without a token: what a submitter names is fetched as anyone could fetch it."""
 
+import glob
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from assaymark.leaderboard.submission.sources import CARD, READ, FoundModel, Mod
 __all__ = ["HubModels"]
 
 LARGEST_READ = 8 << 20  # bytes of a configuration file
-FETCHED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+FETCHED = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")  # of the repository's own folder
 SECONDS = 10.0
 
 
@@ -32,8 +35,7 @@ class HubModels:
     def find(self, name: str, revision: str) -> FoundModel:
         """Return what is known of a model, at the commit that the revision means now."""
         with _translated(name, revision):
-            info = self._api.model_info(name, revision=revision or None, files_metadata=True, timeout=SECONDS)
-            listed = {one.rfilename: one for one in info.siblings or ()}
+            info, listed = self._listed(name, revision)
             read = {
                 each: self._read(name, each, str(info.sha))
                 for each in (*READ, CARD)
@@ -50,7 +52,7 @@ class HubModels:
             name=str(info.id),
             revision=str(info.sha),
             source="hub",
-            sizes={each: int(one.size or 0) for each, one in listed.items()},
+            sizes={each: int(one.size or 0) for each, one in listed.items() if each in weights or _is_fetched(each)},
             weights=weights,
             config=_object(read.get("config.json")),
             adapter=_object(read.get("adapter_config.json")),
@@ -62,17 +64,44 @@ class HubModels:
             needs_permission=bool(info.gated) or bool(info.private),
         )
 
+    def _listed(self, name: str, revision: str) -> tuple[Any, dict[str, Any]]:
+        """Return what the Hub says of a model, and of each file at that revision."""
+        info = self._api.model_info(name, revision=revision or None, files_metadata=True, timeout=SECONDS)
+        return info, {file.rfilename: file for file in info.siblings or ()}
+
     def _read(self, name: str, file: str, revision: str) -> bytes:
         path = self._api.hf_hub_download(name, file, revision=revision, cache_dir=self._cache)
         return Path(path).read_bytes()
 
-    def fetch(self, name: str, revision: str) -> Path:
-        """Download the model's configuration, tokenizer and safetensors; return their folder."""
+    def fetch(self, name: str, revision: str, into: Path) -> Path:
+        """Download the files that were checked, one by one: configuration, tokenizer, safetensors."""
         with _translated(name, revision):
-            found = self._api.snapshot_download(
-                name, revision=revision, allow_patterns=list(FETCHED), cache_dir=self._cache
+            _, listed = self._listed(name, revision)
+            wanted = {each: file for each, file in listed.items() if _is_fetched(each)}
+            folder = Path(
+                self._api.snapshot_download(
+                    name, revision=revision, allow_patterns=[glob.escape(each) for each in wanted], cache_dir=into
+                )
             )
-        return Path(found)
+        for each, file in wanted.items():
+            path = folder / each
+            n_bytes = path.stat().st_size if path.is_file() else -1
+            if n_bytes != file.size or (file.lfs and _digest(path) != file.lfs.sha256):
+                raise ModelMissing(
+                    f"'{name}': {each} is not the file that the Hub lists at {revision[:12]} ({n_bytes:,} bytes; "
+                    f"expected {file.size or 0:,}); submit the model again"
+                )
+        return folder
+
+
+def _is_fetched(file: str) -> bool:
+    """Return whether a file of a repository is fetched; those in its folders are not."""
+    return "/" not in file and any(fnmatch(file, pattern) for pattern in FETCHED)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _licence(card: Any) -> str | None:

@@ -1,8 +1,11 @@
 """Where models come from: a folder that the host allowed, or the Hub. Both give the same facts, without weights.
 
-A folder's revision is the hash of its content, so that a model that is changed after it was submitted is noticed.
+A folder's revision is the hash of its content. What is fetched is a copy, hashed while it is made, so that exactly what
+was checked is evaluated, whatever becomes of the folder meanwhile.
 """
 
+import hashlib
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -19,6 +22,7 @@ __all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSou
 CARD = "README.md"
 LONGEST_CARD = 1 << 20
 MOST_BYTES = 400 << 30  # of a model's weights
+PIECE = 1 << 22  # bytes copied at a time
 READ = (*files.CONFIGURATION, "tokenizer_config.json", *files.TEMPLATE)
 
 
@@ -33,7 +37,7 @@ class FoundModel:
     name: str
     revision: str  # commit, or hash of a folder's content
     source: str  # hub | folder
-    sizes: Mapping[str, int]  # bytes by file
+    sizes: Mapping[str, int]  # bytes by file, of the files that are fetched
     weights: Mapping[str, str]  # SHA-256 by file of weights
     config: Mapping[str, Any]
     adapter: Mapping[str, Any]
@@ -52,6 +56,11 @@ class FoundModel:
         return sum(self.sizes.get(name, 0) for name in self.weights)
 
     @property
+    def n_other_bytes(self) -> int:
+        """Bytes of the other files that are fetched: configuration, tokenizer, templates."""
+        return sum(size for name, size in self.sizes.items() if name not in self.weights)
+
+    @property
     def content_hash(self) -> str:
         """The hash of its weights: the same for a copy under another name."""
         return weights_hash(self.weights)
@@ -68,8 +77,11 @@ class ModelSource(Protocol):
         """
         ...
 
-    def fetch(self, name: str, revision: str) -> Path:
-        """Return the folder with the model at exactly this revision. Raises: as `find`."""
+    def fetch(self, name: str, revision: str, into: Path) -> Path:
+        """Copy the files that `find` lists, at exactly this revision, into a folder; return the model's folder there.
+
+        Raises: as `find`; ModelMissing where a file is not the one that was checked.
+        """
         ...
 
 
@@ -107,25 +119,27 @@ class FolderModels:
         """Return what is known of a model in a folder."""
         place = self._place(name)
         digests = files.Digests()
-        held = [path for path in files.weight_files(place) if path.suffix in {".safetensors", ".bin"}]
+        held = _weights(place)
         if (n_bytes := sum(path.stat().st_size for path in held)) > self._most_bytes:
             limit = f"this host takes at most {self._most_bytes / 1e9:,.0f} GB"
             raise ModelMissing(f"'{name}' has {n_bytes / 1e9:,.0f} GB of weights; {limit}")
-        weights = {path.name: digests.of(path) for path in held}
-        rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE, "*.index.json"))
-        content = {**weights, **{path.relative_to(place).as_posix(): digests.of(path) for path in rest}}
+        listed = _listed(place)
+        content = {path: digests.of(place / path) for path in listed}
         digests.save()
         found = content_hash(content)
         if revision not in {"", found, found.removeprefix("sha256:")}:
-            raise ModelMissing(f"'{name}' in the folder of this host is not at revision {revision}: it was changed")
+            raise _changed(name, revision)
         card = place / CARD
-        text = card.read_text(encoding="utf-8", errors="replace")[:LONGEST_CARD] if card.is_file() else ""
+        text = ""
+        if card.is_file():
+            with card.open("rb") as file:
+                text = file.read(LONGEST_CARD).decode("utf-8", "replace")
         return FoundModel(
             name=name,
             revision=found,
             source="folder",
-            sizes={path.name: path.stat().st_size for path in place.iterdir() if path.is_file()},
-            weights=weights,
+            sizes={path: (place / path).stat().st_size for path in listed},
+            weights={path.name: content[path.name] for path in held},
             config=files.read_json(place / "config.json"),
             adapter=files.read_json(place / "adapter_config.json"),
             has_template=_has_template(place),
@@ -136,10 +150,45 @@ class FolderModels:
             fault=_fault(place, held),
         )
 
-    def fetch(self, name: str, revision: str) -> Path:
-        """Return the folder itself, if it is still at this revision."""
-        self.find(name, revision)
-        return self._place(name)
+    def fetch(self, name: str, revision: str, into: Path) -> Path:
+        """Copy the model; the copy is hashed, so that a folder that changes meanwhile gives no model."""
+        place, copy = self._place(name), into / name
+        shutil.rmtree(copy, ignore_errors=True)  # of an earlier attempt
+        content = {}
+        for path in _listed(place):
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            content[path] = _copied(place / path, copy / path)
+        if content_hash(content) not in {revision, f"sha256:{revision}"}:
+            shutil.rmtree(copy, ignore_errors=True)
+            raise _changed(name, revision)
+        return copy
+
+
+def _weights(place: Path) -> list[Path]:
+    return [path for path in files.weight_files(place) if path.suffix in {".safetensors", ".bin"}]
+
+
+def _listed(place: Path) -> list[str]:
+    """Return the files of a folder that make up a model, by their names relative to it."""
+    rest = files.matching(place, (*files.CONFIGURATION, *files.TOKENIZER, *files.TEMPLATE, "*.index.json"))
+    return [path.relative_to(place).as_posix() for path in (*_weights(place), *rest)]
+
+
+def _copied(source: Path, target: Path) -> str:
+    """Copy a file; return the SHA-256 of what was copied, in hexadecimal."""
+    digest = hashlib.sha256()
+    try:
+        with source.open("rb") as reading, target.open("wb") as writing:
+            while piece := reading.read(PIECE):
+                digest.update(piece)
+                writing.write(piece)
+    except FileNotFoundError as error:
+        raise ModelMissing(f"{source.name} was removed while it was fetched; submit the model again") from error
+    return digest.hexdigest()
+
+
+def _changed(name: str, revision: str) -> ModelMissing:
+    return ModelMissing(f"'{name}' in the folder of this host is not at revision {revision}: it was changed")
 
 
 def _has_template(place: Path) -> bool:

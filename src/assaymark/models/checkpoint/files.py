@@ -41,6 +41,8 @@ TEMPLATE = ("chat_template.jinja", "chat_template.json", "additional_chat_templa
 SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
 PICKLES = ("*.bin", "*.bin.index.json")
 CODE = ("*.py",)
+LARGEST_HEADER = 100_000_000  # bytes of a safetensors file's header, as in the format's own library
+LARGEST_JSON = 64 << 20  # bytes; a configuration has some thousand, the index of a large model's weights a few million
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +184,19 @@ def weight_files(folder: Path, gguf_file: str | None = None) -> list[Path]:
 def read_json(path: Path) -> dict[str, Any]:
     """Return a JSON object from a file, empty if there is no file.
 
-    Raises: ModelUnavailable if the file is not JSON.
+    Raises: ModelUnavailable if the file is not JSON, or larger than LARGEST_JSON.
     """
     if not path.is_file():
         return {}
     try:
-        value = parse_json(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(LARGEST_JSON + 1)
+        if len(content) > LARGEST_JSON:
+            raise ModelUnavailable(
+                f"{path} has {path.stat().st_size:,} bytes; expected a configuration of at most {LARGEST_JSON:,}: "
+                "restore the file from the model's source"
+            )
+        value = parse_json(content.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{path} cannot be read as JSON: {error}; restore the file from the model's source"
@@ -214,6 +223,8 @@ def safetensors_header(path: Path) -> Mapping[str, Any]:
     try:
         with path.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
+            if size > LARGEST_HEADER:
+                raise ValueError(f"its header claims {size:,} bytes; expected at most {LARGEST_HEADER:,}")  # noqa: TRY301
             header = parse_json(file.read(min(size, path.stat().st_size)).decode("utf-8"))
         header.pop("__metadata__", None)
         for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):

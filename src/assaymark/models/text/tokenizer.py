@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assaymark.errors import MissingExtra, ModelUnavailable
+from assaymark import stopping
+from assaymark.errors import MissingExtra, ModelUnavailable, is_panic
 
 __all__ = ["TokenizerSource", "load_tokenizer"]
 
@@ -46,12 +47,15 @@ def load_tokenizer(source: TokenizerSource) -> Any:
     if alone is not None:
         return _of_sentencepiece(alone, source)
     try:
-        if folder.is_file():
-            return PreTrainedTokenizerFast(tokenizer_file=str(folder))
-        return AutoTokenizer.from_pretrained(
-            str(folder), trust_remote_code=source.trust_remote_code, local_files_only=True, **options
-        )
-    except Exception as error:  # transformers raises many kinds of errors; each means that the tokenizer is unusable
+        with stopping.ending_at_once():  # a large tokenizer.json, or a hostile one, is parsed for long
+            if folder.is_file():
+                return PreTrainedTokenizerFast(tokenizer_file=str(folder))
+            return AutoTokenizer.from_pretrained(
+                str(folder), trust_remote_code=source.trust_remote_code, local_files_only=True, **options
+            )
+    except BaseException as error:  # many kinds of errors, a panic of native code too, mean that it is unusable
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
             first = "there is neither tokenizer.json nor tokenizer.model"

@@ -44,6 +44,7 @@ def sample_view(record: SampleRecord) -> RenderableType:
         if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
             parts.append(_indented(f"reference: {shortened(request.target)}", "green"))
         parts += [_indented(reason, "red") for reason in reasons_of(record)]
+        parts += [_indented(f"flagged: {flags}", "yellow")] if (flags := flags_of_programs(record)) else []
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
@@ -195,6 +196,13 @@ def reasons_of(record: SampleRecord) -> list[str]:
     details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
     found = [f"{one['reason']}: {one['message']}" for one in details if "reason" in one and "message" in one]
     return list(dict.fromkeys(found))
+
+
+def flags_of_programs(record: SampleRecord) -> str:
+    """Return what the programs of an answer mention that could pass tests by a trick; empty where there is nothing."""
+    details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
+    flags = [flag for detail in details for program in detail.get("programs", ()) for flag in program.get("flags", ())]
+    return f"the program mentions {', '.join(dict.fromkeys(flags))}" if flags else ""
 
 
 def _answers(record: SampleRecord) -> Sequence[str]:

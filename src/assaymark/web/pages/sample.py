@@ -8,7 +8,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, model_label
 from assaymark.records import BOUND, ImagePart, JsonValue, Score
 from assaymark.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong
-from assaymark.report.views.samples import answer_text, reasons_of, sample_to_json, shown_choices
+from assaymark.report.views.samples import answer_text, flags_of_programs, reasons_of, sample_to_json, shown_choices
 from assaymark.store import RunRow, SampleRecord
 from assaymark.web.pages.run import runs_of
 
@@ -156,7 +156,11 @@ def _turn(record: SampleRecord) -> TurnView:
                        one.n_tokens, one.repeat)
             for one in outputs if one.text is not None or one.error is not None
         ),
-        extracted=(*_extracted(record.scores), *(("wrong", _cut(reason)) for reason in reasons_of(record))),
+        extracted=(
+            *_extracted(record.scores),
+            *(("wrong", _cut(reason)) for reason in reasons_of(record)),
+            *([("flagged", flags)] if (flags := flags_of_programs(record)) else ()),
+        ),
         target=_cut(request.target),
         scores=record.scores,
         wrong=is_wrong(record),
