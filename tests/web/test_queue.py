@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,18 @@ import httpx
 import pytest
 
 import assaymark
+from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.evidence import sources_of
+from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.submission.checks import Policy
 from assaymark.leaderboard.submission.sources import FolderModels
+from assaymark.leaderboard.view import View
 from assaymark.store import Store
 from assaymark.store.queue_rows import Progress
+from assaymark.tasks.suites import suite_from
 from assaymark.web.accounts import Tokens
 from assaymark.web.app import create_app
 from assaymark.web.routes.queue import queue_part
@@ -363,3 +368,62 @@ def test_hostile_reports_and_replies_are_text(queue: Queue) -> None:
         page = Page(reader.get("/flags").text)
         assert not page.tags & {"iframe", "object", "embed", "img"}
         assert not [link for link in page.links if link.lower().startswith(("javascript:", "data:"))]
+
+
+def test_reported_values_outside_of_their_metrics_range_are_refused(queue: Queue) -> None:
+    """An accuracy of -5, 1.5, 1e308 or infinity, an impossible error or number of samples: 422, and nothing stored."""
+    entry = {"acc_stderr,none": 0.02, "acc,none": 0.5}
+    with queue.client(queue.token()) as client:
+        for change in ({"acc,none": -5}, {"acc,none": 1.5}, {"acc,none": 1e308}, {"acc_stderr,none": 7.0},
+                       {"acc_stderr,none": -0.1}, {"bits_per_byte,none": -1.0}, {"mystery,none": 1e308}):  # fmt: skip
+            results = {**lm_eval_results(0.5), "results": {"demo_facts": {**entry, **change}}}
+            answer = client.post("/api/results", json={"model": "small", "results": results})
+            assert answer.status_code == 422, change
+            assert "'demo_facts'" in answer.text
+            assert "expected" in answer.text
+            assert "/tmp" not in answer.text
+        body = json.dumps({"model": "small", "results": lm_eval_results(0.5)}).replace("0.5", "1e999")
+        assert client.post("/api/results", content=body, headers=JSON_TYPE).status_code == 422
+    assert queue.store.runs() == []
+
+
+def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
+    """Whatever is reported, measured rows keep ranks, units, averages and baselines, and no board gets a column."""
+    for seed in (1, 2):
+        run_id = f"--model fake --model_args seed={seed} --tasks demo_facts,demo_orders --quiet".split()
+        assert main(["run", *run_id, "--store", queue.store.url]) == 0
+    board = replace(queue.site.board("demo"), name="pair", suite=suite_from({
+        "name": "pair", "title": "Pair", "reproduced": True,
+        "members": [{"task": "demo_facts", "metric": [""], "column": "Facts"},
+                    {"task": "demo_orders", "metric": ["acc"], "column": "Ends"}],
+    }))  # fmt: skip
+    site = Site([board], StoredRuns(queue.store))
+    found = Site([], StoredRuns(queue.store))
+
+    def state() -> object:
+        rows = all_rows(site.table(board), View(), board.shown)
+        columns = {name: [column.key for column in found.table(one).columns] for name, one in found.boards.items()}
+        sources = [(one.name, [column.key for column in one.table.columns]) for one in sources_of(site)]
+        known = [
+            (one.row, one.rank, one.best, one.worst, one.average) for one in rows if one.row.origin != "self-reported"
+        ]
+        return known, site.table(board).columns, columns, sources
+
+    before = state()
+    whole = lm_eval_results(0.99)
+    for number, results in enumerate((
+        whole,
+        {**whole, "results": {"demo_facts": {"grade,none": 55.0}}},
+        {**whole, "results": {"demo_facts": {"acc,none": 1.0}, "demo_orders": {"acc,none": 1.0}},
+         "n-samples": {"demo_facts": {"original": 10**9, "effective": 10**9}}},
+        {**whole, "results": {"demo_facts": {"acc,none": 0.9}, "invented": {"acc,none": 1.0}},
+         "n-shot": {"demo_facts": 7}},
+    )):  # fmt: skip
+        with queue.client(queue.token(f"eve{number}")) as eve:
+            revised = {"model": ("small", "large")[number % 2], "precision": ("float32", "bfloat16")[number // 2]}
+            answer = eve.post("/api/results", json={**revised, "results": results})
+            assert answer.status_code == 201, answer.text
+        assert state() == before, number
+    rows = [one for one in all_rows(site.table(board), View(), board.shown) if one.row.origin == "self-reported"]
+    assert len(rows) >= 3
+    assert {one.rank for one in rows} == {None}

@@ -70,14 +70,21 @@ class TableIndex:
         return np.array([row.average is not None and row.average.n_columns == n for row in self._rows], dtype=bool)
 
     @cached_property
+    def may_rank(self) -> Mask:
+        """Which rows may have a rank: models whose numbers were computed here or are stated by the board's host."""
+        return np.array([not (row.is_baseline or row.is_upload) for row in self._rows], dtype=bool)
+
+    @cached_property
     def rank_groups(self) -> NDArray[np.int64]:
-        """Codes of the groups in which rows are ranked together."""
-        return self.texts("prompts").codes if self._rank_apart else np.zeros(len(self._rows), dtype=np.int64)
+        """Codes of the groups in which rows are ranked together; self-reported rows are never among measured ones."""
+        codes = self.texts("prompts").codes if self._rank_apart else np.zeros(len(self._rows), dtype=np.int64)
+        is_reported = np.array([row.origin == "self-reported" for row in self._rows], dtype=np.int64)
+        return np.asarray(2 * codes + is_reported)
 
     @cached_property
     def ranks(self) -> Ranks:
         """Ranks by the board's average, over all complete rows that are models."""
-        return self.ranks_among(self.scores("average"), self.is_complete & ~self.is_baseline)
+        return self.ranks_among(self.scores("average"), self.is_complete & self.may_rank)
 
     def ranks_among(self, scores: Scores, among: Mask) -> Ranks:
         """Return ranks by these scores among some of the rows; the others have none."""

@@ -188,7 +188,7 @@ class _Selection:
         return Scores(values, values - reach, values + reach, errors)
 
     def _ranks(self) -> Ranks:
-        among = ~self.index.is_baseline
+        among = self.index.may_rank
         among = among & (self.index.is_complete if self.is_boards_average else np.isfinite(self.average.values))
         if self.view.rank == "filtered":
             among = among & self.matching

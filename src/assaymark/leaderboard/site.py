@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from assaymark.errors import UnknownName
+from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.baselines import baseline_rows
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
@@ -20,6 +21,7 @@ from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import Table
 from assaymark.records import content_hash
 from assaymark.registry import nearest
+from assaymark.scoring.metrics import find_metric
 from assaymark.tasks.suites import Suite, suite_from
 
 __all__ = ["Site", "boards_of_store"]
@@ -112,6 +114,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     runs = [*runs, *with_requests(read_brought(board.results), read_requests(board.requests))]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
+    rows = [_in_unit(row, columns) for row in rows]
     used = {run_id for row in rows for run_id in row.run_ids}
     return Table(
         columns,
@@ -133,13 +136,42 @@ def _flagged(table: Table, models: Collection[str]) -> Table:
 
 
 def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:
-    """Return a column with the unit and the direction that its cells have."""
-    cells = [row.cells[column.key] for row in rows if column.key in row.cells]
+    """Return a column with the unit and the direction that its metrics declare.
+
+    Where the board's file names no metric with a declaration, the cells that were measured here decide, else those of
+    the host's files; what visitors report decides nothing.
+    """
+    declared = [find_metric(name) for name in column.metrics]
+    known = [metric for metric in declared if metric is not None and metric.value_range == (0.0, 1.0)]
+    if known and len(known) == len(declared):
+        return replace(column, is_share=True, higher_is_better=all(metric.higher_is_better for metric in known))
+    cells = [
+        [
+            row.cells[column.key]
+            for row in rows
+            if column.key in row.cells and not row.is_upload and row.origin == origin
+        ]
+        for origin in ("measured", "self-reported")
+    ]
+    deciding = next(filter(None, cells), [])
     return replace(
         column,
-        is_share=all(cell.is_share for cell in cells),
-        higher_is_better=all(cell.higher_is_better for cell in cells),
+        is_share=all(cell.is_share for cell in deciding),
+        higher_is_better=all(cell.higher_is_better for cell in deciding),
     )
+
+
+def _in_unit(row: Row, columns: Sequence[ScoreColumn]) -> Row:
+    """Return a self-reported row without the scores that are in another unit than their column."""
+    if row.origin != "self-reported":
+        return row
+    units = {column.key: column.is_share for column in columns}
+    kept = {key: cell for key, cell in row.cells.items() if cell.is_share == units[key]}
+    if len(kept) == len(row.cells):
+        return row
+    titles = [column.title for column in columns if column.key in row.cells.keys() - kept.keys()]
+    note = f"left out, not in the unit of the column: {', '.join(titles)}"
+    return replace(row, cells=kept, average=average_of(columns, kept, "weighted"), notes=(*row.notes, note))
 
 
 def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
@@ -147,6 +179,7 @@ def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
 
     Suites are those that runs were made for, and those that come with the package.
     """
+    runs = [run for run in runs if not run.is_upload]  # a visitor's file adds no board and no column to one
     suites: dict[str, Suite] = {}
     for run in runs:
         for fact in run.row.extra.get("suites", ()):

@@ -59,6 +59,16 @@ class StoredRun:
         return self.mark.name if self.mark is not None else model_label(self.row.model)
 
     @property
+    def is_upload(self) -> bool:
+        """Whether a visitor reported its numbers; nothing of it was computed here, or stated by the board's host."""
+        return self.row.command == UPLOADED
+
+    @property
+    def is_self_reported(self) -> bool:
+        """Whether its numbers come from files rather than from an evaluation here."""
+        return bool(self.source) or self.plan.model.kind == "imported"
+
+    @property
     def run_id(self) -> str:
         """Its id."""
         return self.row.run_id
