@@ -427,3 +427,18 @@ def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
     rows = [one for one in all_rows(site.table(board), View(), board.shown) if one.row.origin == "self-reported"]
     assert len(rows) >= 3
     assert {one.rank for one in rows} == {None}
+
+
+def test_a_withdrawn_run_is_at_no_address(queue: Queue) -> None:
+    """A submission that was withdrawn takes its run from the board and from the run's own pages."""
+    submission = queue.submit(queue.token()).json()["submission"]
+    assert main(["run", "--model", "fake", "--tasks", "demo_facts", "--quiet", "--store", queue.store.url]) == 0
+    job = queue.store.queue.claim("", 60)
+    assert job is not None
+    (run,) = queue.store.runs()
+    queue.store.queue.finish(job, run.run_id)
+    paths = [f"/run/{run.run_id}", f"/run/{run.run_id[:8]}.json", f"/run/{run.run_id}/samples/demo_facts/0"]
+    with queue.client(queue.token("boss", "moderator")) as boss:
+        assert [boss.get(path).status_code for path in paths] == [200, 200, 200]
+        assert boss.post(f"/submission/{submission}/withdraw", json={"why": "copied"}).status_code == 200
+        assert [boss.get(path).status_code for path in paths] == [404, 404, 404]

@@ -25,7 +25,7 @@ from assaymark.tasks.first_board_names import GROUP_SIZES, PresentName, present_
 from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from assaymark.tasks.suites import Member, Suite
 
-__all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns",
+__all__ = ["Found", "estimates_of_member", "is_of_board", "number_of", "rows_of_runs", "scored_columns",
            "with_present_names"]  # fmt: skip
 
 COMPOSITE = "composite"
@@ -72,6 +72,14 @@ def _counts(board: Board, run: StoredRun) -> bool:
         return False
     searched = " ".join([run.run_id, run.row.model, run.plan.profile, *run.row.tasks]).lower()
     return all(word.lower() in searched for word in board.only)
+
+
+def is_of_board(board: Board, run: StoredRun) -> bool:
+    """Return whether a run is one of a board's: its file does not leave it out, and it holds something of its suite."""
+    if board.suite is None:
+        return False
+    named = with_present_names(run)
+    return _counts(board, named) and any(estimates_of_member(member, named) for member in board.suite.members)
 
 
 def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Row | None:

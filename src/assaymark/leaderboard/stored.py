@@ -6,7 +6,7 @@ and cached; a single sample is read when its page is shown. No audits.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -125,9 +125,19 @@ class _Counts:
 class StoredRuns:
     """A store's runs, as pages need them. May be used by several threads."""
 
-    def __init__(self, store: Store, *, show_gated: bool = False) -> None:
-        """Args: store: the runs' store, open; show_gated: whether texts of gated data sets may be shown."""
+    def __init__(
+        self, store: Store, *, show_gated: bool = False, shows: Callable[[StoredRun], bool] | None = None
+    ) -> None:
+        """Show a store's runs.
+
+        Args:
+            store: the runs' store, open.
+            show_gated: whether texts of gated data sets may be shown.
+            shows: whether a run may be shown; a run that may not does not exist for any page. None: every run may.
+        """
         self._opened = store
+        self._shows = shows
+        self._shown: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
         self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
@@ -170,7 +180,7 @@ class StoredRuns:
         found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
         with self._lock:
             self._known = found
-        return self._marked(self._with_spreads([one.run for one in found.values()]))
+        return self._visible(self._with_spreads([one.run for one in found.values()]))
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""
@@ -187,6 +197,22 @@ class StoredRuns:
         with self._lock:
             self._marks = found
         return found
+
+    def _visible(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
+        """Return the runs that visitors may see, with their marks."""
+        marked = self._marked(runs)
+        if self._shows is None:
+            return marked
+        with self._lock:
+            known = self._shown
+        judged = {
+            run.run_id: before if (before := known.get(run.run_id, ("", False)))[0] == run.state
+            else (run.state, self._shows(run))
+            for run in marked
+        }  # fmt: skip
+        with self._lock:
+            self._shown = {**self._shown, **judged}
+        return [run for run in marked if judged[run.run_id][1]]
 
     def _marked(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
         """Return the runs that are shown, with their marks, under the present names of their models."""
@@ -221,11 +247,19 @@ class StoredRuns:
     def run(self, name: str) -> StoredRun:
         """Return one run by its id or the beginning of it.
 
-        Raises: UnknownName.
+        Raises: UnknownName, also for a run that was withdrawn or may not be shown.
         """
         if not re.fullmatch(r"[0-9A-Za-z._-]{4,64}", name):
             raise UnknownName("run", name[:80], remedy="a run's id has at least four letters and digits")
-        return self._with_estimates(self._store.run(name))
+        if self._shows is None:
+            found = self._visible([self._with_estimates(self._store.run(name))])
+        else:  # names of runs that are not shown must not be among the suggestions
+            found = [run for run in self.runs() if run.run_id.startswith(name)]
+            found = [run for run in found if run.run_id == name] or found
+        if len(found) != 1:
+            remedy = f"{len(found)} runs begin with it; give more digits" if found else "it may have been withdrawn"
+            raise UnknownName("run", name, remedy=remedy)
+        return found[0]
 
     def attempts(self, run_id: str) -> Sequence[AttemptRow]:
         """Return when, where and with which versions a run was worked on."""
