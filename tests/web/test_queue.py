@@ -38,8 +38,8 @@ MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
 PROXY = "127.0.0.1"  # where the tests' own requests come from
 JSON_TYPE = {"content-type": "application/json"}
 CHANGES = ("/submit", "/submission/{id}/vote", "/submission/{id}/cancel", "/submission/{id}/relaunch",
-           "/submission/{id}/withdraw", "/moderation/rename", "/moderation/revoke", "/flags", "/api/submissions",
-           "/api/results", "/api/check", "/sign-out")  # fmt: skip
+           "/submission/{id}/withdraw", "/moderation/rename", "/moderation/revoke", "/flags", "/flags/settle",
+           "/api/submissions", "/api/results", "/api/check", "/sign-out")  # fmt: skip
 
 
 @dataclass
@@ -347,7 +347,8 @@ def test_hostile_reports_and_replies_are_text(queue: Queue) -> None:
     """Whatever a reader writes is shown as text, in the list, on the report's page and in the form."""
     with queue.client() as reader:
         token = form_token(reader.get("/flags").text)
-        for text in CORPUS.values():
+        for number, text in enumerate(CORPUS.values()):
+            reader.headers["x-forwarded-for"] = f"198.51.100.{number}"
             fields = {
                 "token": token,
                 "model": text[:200],
@@ -442,3 +443,59 @@ def test_a_withdrawn_run_is_at_no_address(queue: Queue) -> None:
         assert [boss.get(path).status_code for path in paths] == [200, 200, 200]
         assert boss.post(f"/submission/{submission}/withdraw", json={"why": "copied"}).status_code == 200
         assert [boss.get(path).status_code for path in paths] == [404, 404, 404]
+
+
+def report(queue: Queue, model: str, network: str) -> httpx.Response:
+    """Report a model as a reader with a fresh cookie."""
+    with queue.client(**{"x-forwarded-for": network}) as reader:
+        fields = {"token": form_token(reader.get("/flags").text), "model": model, "kind": "contamination",
+                  "text": "it has seen the questions, surely"}  # fmt: skip
+        return reader.post("/flags", data=fields)
+
+
+def recommended(client: httpx.Client) -> list[str]:
+    """Return the models that the server recommends for its own task."""
+    found = client.get("/recommend.json?for=demo_facts").json()["recommendation"]["rankings"][0]["models"]
+    return [one["model"] for one in found]
+
+
+def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: Queue) -> None:
+    """Open reports are a link with their number; only an upheld one flags, filters and leaves out a model."""
+    for seed in (1, 2):
+        words = ["run", "--model", "fake", "--model_args", f"seed={seed}", "--tasks", "demo_facts", "--quiet"]
+        assert main([*words, "--store", queue.store.url]) == 0
+    for number in range(3):
+        assert report(queue, "fake-random-1", f"198.51.100.{number}").status_code == 303
+    with queue.client() as reader:
+        page = reader.get("/board/demo").text
+        assert ">3 reports</a>" in page
+        assert "flagged</a>" not in page
+        rows = reader.get("/board/demo.json").json()["rows"]
+        assert [row["n_open_reports"] for row in rows if row["model"] == "fake-random-1"] == [3]
+        assert not any(row["facts"].get("flagged") for row in rows)
+        assert reader.get("/board/demo.json?hide=flagged").json()["n_matching"] == 2
+        assert recommended(reader) == ["fake-random-2", "fake-random-1"]
+    with queue.client(queue.token("boss", "moderator")) as boss:
+        listed = [one["flag"] for one in boss.get("/flags.json?model=fake-random-1").json()["flags"]]
+        assert boss.post("/flags/settle", json={"flag": [], "state": "upheld"}).status_code == 400
+        assert boss.post("/flags/settle", json={"flag": [*listed, "nosuch"], "state": "upheld"}).status_code == 404
+        assert boss.post("/flags/settle", json={"flag": listed[:2], "state": "rejected"}).json() == {"settled": 2}
+        assert "flagged</a>" not in boss.get("/board/demo").text
+        assert boss.post("/flags/settle", json={"flag": listed, "state": "upheld"}).json() == {"settled": 3}
+        assert "flagged</a>" in boss.get("/board/demo").text
+        assert boss.get("/board/demo.json?hide=flagged").json()["n_matching"] == 1
+        assert recommended(boss) == ["fake-random-2"]
+        assert [one["action"] for one in boss.get("/moderation.json").json()["log"]].count("flag upheld") == 3
+
+
+def test_fresh_cookies_of_one_network_are_one_reporter(queue: Queue) -> None:
+    """A network reports a model once, and twenty models a day; another network is not affected."""
+    assert report(queue, "small", "2001:db8::1").status_code == 303
+    again = report(queue, "small", "2001:db8::2")
+    assert again.status_code == 400
+    assert "reported" in again.text
+    codes = [report(queue, f"org/m{number}", f"2001:db8::{number:x}").status_code for number in range(25)]
+    assert codes == [303] * 18 + [429] * 7
+    assert report(queue, "small", "2001:db8:0:1::1").status_code == 303
+    reporters = {one.reporter for one in queue.store.moderation.flags()}
+    assert len(reporters) == 2

@@ -88,7 +88,7 @@ FACTS: tuple[FactColumn, ...] = (
                aliases=("prompt_set",)),
     FactColumn("merged", "Merged", "flag", "a merge of other models' weights", aliases=("merge",)),
     FactColumn("moe", "MoE", "flag", "mixture of experts"),
-    FactColumn("flagged", "Flagged", "flag", "under discussion: see the model's page"),
+    FactColumn("flagged", "Flagged", "flag", "a moderator upheld a report: see the model's page"),
     FactColumn("available", "On the Hub", "flag", "the weights can still be downloaded", aliases=("on_hub",)),
     FactColumn("official", "Official", "flag", "submitted by the model's provider"),
     FactColumn("base", "Base model", "text", "model this one was made from", aliases=("base_model",)),

@@ -1,6 +1,6 @@
 """The boards that a server shows, over one store: tables are built when first requested and again when runs change."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -87,12 +87,13 @@ class Site:
         Raises: DataError for a published file that is not as its format promises.
         """
         runs = [] if board.table is not None else self.stored_runs()
-        flagged = self.marks().flagged
-        state = content_hash([_state(board, runs), sorted(flagged), rating_files(board.ratings)])
+        marks = self.marks()
+        reports = sorted(marks.n_reports.items())
+        state = content_hash([_state(board, runs), sorted(marks.flagged), reports, rating_files(board.ratings)])
         with self._lock:
             made = self._made.get(board.name)
         if made is None or made.state != state:
-            made = _Made(state, _flagged(with_ratings(_make_table(board, runs), board.ratings), flagged))
+            made = _Made(state, _discussed(with_ratings(_make_table(board, runs), board.ratings), marks))
             with self._lock:
                 self._made[board.name] = made
         return made.table
@@ -126,13 +127,20 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     )
 
 
-def _flagged(table: Table, models: Collection[str]) -> Table:
-    """Return a table whose rows of these models are flagged."""
-    if not any(row.model in models for row in table.rows):
+def _discussed(table: Table, marks: Marks) -> Table:
+    """Return a table whose rows say which models moderators flagged, and how many open reports each model has."""
+    if not any(row.model in marks.flagged or row.model in marks.n_reports for row in table.rows):
         return table
-    rows = [replace(row, facts={**row.facts, "flagged": True}) if row.model in models else row for row in table.rows]
-    version = content_hash([table.version, sorted(models)]).rpartition(":")[2][:16]
-    return replace(table, rows=tuple(rows), version=version)
+    rows = [
+        replace(
+            row,
+            facts={**row.facts, "flagged": True} if row.model in marks.flagged else row.facts,
+            n_reports=0 if row.is_baseline else marks.n_reports.get(row.model, 0),
+        )
+        for row in table.rows
+    ]
+    discussed = [table.version, sorted(marks.flagged), sorted(marks.n_reports.items())]
+    return replace(table, rows=tuple(rows), version=content_hash(discussed).rpartition(":")[2][:16])
 
 
 def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:
