@@ -93,7 +93,8 @@ class Site:
         with self._lock:
             made = self._made.get(board.name)
         if made is None or made.state != state:
-            made = _Made(state, _discussed(with_ratings(_make_table(board, runs), board.ratings), marks))
+            table = _with_merges(with_ratings(_make_table(board, runs), board.ratings))
+            made = _Made(state, _discussed(table, marks))
             with self._lock:
                 self._made[board.name] = made
         return made.table
@@ -125,6 +126,17 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
         updated_at=max((run.row.updated_at for run in runs if run.run_id in used), default=""),
         n_runs=len(used),
     )
+
+
+def _with_merges(table: Table) -> Table:
+    """Return a table in which a model is a merge by its card's tags or by its type, for every filter alike."""
+    if not any(row.facts.get("type") == "merge" for row in table.rows):
+        return table
+    rows = [
+        replace(row, facts={**row.facts, "merged": True}) if row.facts.get("type") == "merge" else row
+        for row in table.rows
+    ]
+    return replace(table, rows=tuple(rows))
 
 
 def _discussed(table: Table, marks: Marks) -> Table:
