@@ -18,7 +18,7 @@ from assaymark.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_mar
 from assaymark.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from assaymark.records import Estimate, RunPlan, content_hash
 from assaymark.report.comparison.records import Comparison, PairComparison
-from assaymark.report.evidence.stored_samples import deciding_score, is_wrong
+from assaymark.report.evidence.stored_samples import deciding_score, is_wrong, verdict_of
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
@@ -90,6 +90,7 @@ class SampleLine:
     metric: str | None
     score: float | None
     status: str | None  # scored, unparsed or failed; None: not scored
+    verdict: str  # right, wrong, unparsed, failed, scored or not scored
     wrong: bool
     n_cut_tokens: int
 
@@ -420,9 +421,19 @@ def _line(facts: SampleFacts) -> SampleLine:
         metric=facts.metric if facts.status is not None else None,
         score=facts.score,
         status=facts.status,
+        verdict=_verdict(facts),
         wrong=facts.is_wrong,
         n_cut_tokens=facts.n_truncated_tokens,
     )
+
+
+def _verdict(facts: SampleFacts) -> str:
+    """Return what a sample came to, as `verdict_of` does of a whole record."""
+    if facts.status is None:
+        return "not scored"
+    if facts.status != "scored":
+        return facts.status
+    return "scored" if facts.correct is None else "wrong" if facts.is_wrong else "right"
 
 
 def _line_of_record(record: SampleRecord) -> SampleLine:
@@ -438,6 +449,7 @@ def _line_of_record(record: SampleRecord) -> SampleLine:
         metric=None if score is None else score.metric,
         score=None if score is None else score.value,
         status=None if score is None else str(score.status),
+        verdict=verdict_of(record),
         wrong=is_wrong(record),
         n_cut_tokens=max((output.n_cut_tokens for output in record.outputs), default=0),
     )
