@@ -159,6 +159,7 @@ MAY_IMPORT["worker"] = {
 MAY_IMPORT["web"] = {
     "drafts",
     "errors",
+    "limits",
     "settings",
     "records",
     "registry",

@@ -128,7 +128,7 @@ class _Export:
         for board, table in self._tables.values():
             self._write_board(board, table)
         if len(self._tables) > 1:
-            self._page("/boards", "boards.html", replace(boards_page(self._site), store=""))
+            self._page("/boards", "boards.html", boards_page(self._site))
         for name in self._models:
             address = model_path(name)
             self._page(address, "model.html", model_page(self._site, name))
