@@ -161,6 +161,7 @@ MAY_IMPORT["worker"] = {
 MAY_IMPORT["web"] = {
     "drafts",
     "errors",
+    "limits",
     "settings",
     "records",
     "registry",

@@ -106,6 +106,29 @@ def test_limits_hold(tmp_path: Path) -> None:
     vote(ONE)
 
 
+def test_fresh_voters_of_a_network_vote_no_sooner_than_one_voter(tmp_path: Path) -> None:
+    """A voter without a vote waits for the pause after his network's last vote; unvoted battles are bounded too."""
+    now = [1000.0]
+    limits = VoteLimits(5.0, 100, 1000, 3000, unvoted_per_address=3)
+    arena = arena_in(tmp_path / "s.sqlite", limits=limits, clock=lambda: now[0])
+
+    def vote(voter: Voter) -> None:
+        arena.vote(voter, (token := arena.begin(voter).token), "a", token)
+
+    vote(Voter("first", "here"))
+    with pytest.raises(Refused, match="vote of your network was less than 5 seconds ago"):
+        vote(Voter("fresh", "here"))
+    vote(Voter("another", "elsewhere"))
+    now[0] += 6
+    vote(Voter("first", "here"))
+    now[0] += 3
+    for name in ("second", "third"):
+        arena.begin(Voter(name, "here"))
+    with pytest.raises(Refused, match="3 battles of this network have no vote"):
+        arena.begin(Voter("fourth", "here"))
+    arena.begin(Voter("fourth", "elsewhere"))
+
+
 def test_ratings_are_published_in_batches(tmp_path: Path) -> None:
     """No single vote moves the published votes: a batch has 20 votes, or at least 10 after an hour."""
     now = [1000.0]

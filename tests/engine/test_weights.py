@@ -8,11 +8,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+import torch
 from safetensors.torch import load_file, save_file
 
 from assaymark.engine.options import EngineSettings
-from assaymark.engine.weights import load_model
-from assaymark.errors import ModelUnavailable
+from assaymark.engine.weights import load_model, pick_device
+from assaymark.errors import ModelUnavailable, UsageError
 
 SMALL = Path(__file__).resolve().parents[2] / "src" / "assaymark" / "library" / "demo_models" / "small"
 
@@ -40,3 +41,12 @@ def test_a_missing_weight_is_not_initialised_at_random(folder: Path) -> None:
     save_file(tensors, weights, metadata={"format": "pt"})
     with pytest.raises(ModelUnavailable, match=f"lacks 1 of its weights, the first {name}"):
         load_model(str(folder), EngineSettings())
+
+
+def test_a_device_that_cannot_be_used_here_is_one_line() -> None:
+    """Apple's device elsewhere is refused when it is chosen, with what to use instead; the processor is accepted."""
+    if torch.backends.mps.is_available():
+        pytest.skip("this machine has the device")
+    with pytest.raises(UsageError, match=r"device='mps', but torch .* cannot use it here; use device=cpu"):
+        pick_device("mps")
+    assert pick_device("cpu").type == "cpu"

@@ -1,9 +1,11 @@
 """A real host on loopback: every user gets the text of a user alone, however many there are."""
 
 import json
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -282,3 +284,31 @@ def test_keys_and_host_names() -> None:
             assert httpx.get(url + "/models", headers={"Authorization": f"Bearer {key}"}).status_code == 200
         assert load_of(url)["status"] == "ok"
         assert httpx.get(url + "/models", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_refusals_name_no_folder_and_no_option_of_the_command_line(tmp_path: Path) -> None:
+    """What a client reads is for the client: a model without a chat template, and one whose template refuses."""
+    bodies = [
+        {"messages": [{"role": "user", "content": "Hi"}]},
+        {"messages": [{"role": "user", "content": "Hi"}] * 900},
+    ]
+    said = []
+    for name, template in (("plain", None), ("refusing", "{{ raise_exception('no such role') }}")):
+        folder = tmp_path / "models" / name
+        shutil.copytree(MODEL, folder)
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        config.pop("chat_template", None)
+        (folder / "chat_template.jinja").unlink(missing_ok=True)
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps(config | ({"chat_template": template} if template else {}))
+        )
+        with hosting(local_model(pretrained=str(folder)), HostSettings(names=("127.0.0.1",))) as url:
+            said += [post(url, "/chat/completions", **body) for body in bodies]
+            said.append(post(url, "/completions", prompt="x " * 5000, max_tokens=2))
+            said.append(httpx.get(url + "/models", headers={"host": "elsewhere"}))
+    assert [answer.status_code for answer in said] == [400, 400, 400, 421] * 2
+    for answer in said:
+        message = answer.json()["error"]["message"]
+        assert "--" not in message, message
+        assert str(tmp_path) not in message, message
+    assert "no chat template" in said[0].text

@@ -94,10 +94,10 @@ def test_a_run_on_some_samples_counts_only_where_there_is_no_other(place: str, t
     assert "- demo_yesno: evaluated on the first 20 samples per task only" in text
 
 
-def test_the_command_prints_writes_and_never_replaces(
+def test_the_command_prints_writes_and_replaces(
     store: Store, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file holds what is printed; one that exists stays as it is; an unknown model is answered with the nearest."""
+    """The file holds what is printed; one that exists is replaced; an unknown model is answered with the nearest."""
     capsys.readouterr()
     assert main(["card", "fake-random-2", "--store", place]) == 0
     printed = capsys.readouterr().out
@@ -106,9 +106,8 @@ def test_the_command_prints_writes_and_never_replaces(
     assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 0
     assert readme.read_text() == printed
     readme.write_text("mine")
+    assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 0
+    assert readme.read_text() == printed
     capsys.readouterr()
-    assert main(["card", "fake-random-2", "--store", place, "-o", str(readme)]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert readme.read_text() == "mine"
     assert main(["card", "fake-randm-2", "--store", place]) == 2
     assert "nearest: fake-random-2" in capsys.readouterr().err

@@ -1,12 +1,16 @@
 """A reader's choices and the query string they stand in."""
 
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES
+from assaymark.leaderboard.shown import all_rows, show_table
+from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 
 SCORES = ("arc", "gsm8k")
@@ -78,3 +82,30 @@ def test_another_choice_leads_to_the_first_page() -> None:
     view = View(page=7)
     assert view.query(types=("chat",)) == "?types=chat"
     assert view.pinning("abc") == "?pin=abc&page=7"
+
+
+def test_averages_of_different_columns_are_never_ordered(tmp_path: Path) -> None:
+    """Complete rows come first, then rows with the same columns together, most columns first; baselines last."""
+    (tmp_path / "scores.csv").write_text(
+        "model,A,B,C\nthree-low,10,10,10\nthree-high,40,40,40\ntwo-ab,70,70,\none-c,,,99\ntwo-bc-high,,90,90\n"
+        "two-bc-low,,5,5\ntwo-ab-best,80,80,\n"
+    )
+    (tmp_path / "board.yaml").write_text(
+        "title: T\ntable: {file: scores.csv, format: csv, columns: {A: A, B: B, C: C}}\n"
+        "baselines:\n  - {name: Human, source: paper, scores: {A: 95}}\n"
+        "  - {name: All, source: paper, scores: {A: 9, B: 9, C: 9}}\n"
+    )
+    site = Site([read_board(tmp_path / "board.yaml")])
+    board = site.board("board")
+    table = site.table(board)
+    rows = all_rows(table, View(), board.shown)
+    assert [one.row.model for one in rows] == [
+        "three-high", "three-low", "two-ab-best", "two-ab", "two-bc-high", "two-bc-low", "one-c", "All", "Human",
+    ]  # fmt: skip
+    worst_first = [one.row.model for one in all_rows(table, View(sort="average"), board.shown)]
+    assert worst_first[:4] == ["three-low", "three-high", "two-ab", "two-ab-best"]
+    assert worst_first[-2:] == ["All", "Human"]
+    starts = [one.row.model for one in show_table(table, View(), board.shown).rows if one.new_tier]
+    assert starts == ["two-ab-best", "two-bc-high", "one-c", "All", "Human"]
+    by_column = [one.row.model for one in all_rows(table, View(sort="-a"), board.shown)]
+    assert by_column[:3] == ["Human", "two-ab-best", "two-ab"]

@@ -11,7 +11,7 @@ from sqlalchemy import select, text, update
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 from assaymark.store.arena_log import AlreadyVoted
-from assaymark.store.arena_rows import NewBattle, NewVote
+from assaymark.store.arena_rows import Activity, NewBattle, NewVote
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.study_log import NewAssignment
 from assaymark.store.vote_chain import FIRST, commitment, first_break, vote_hash
@@ -163,7 +163,7 @@ def test_the_voters_open_battle_is_found_again(store: Store) -> None:
     assert found.token == one
     assert store.arena.open_battle_of("v", 1000.5) is None
     assert store.arena.open_battle_of("another", 0.0) is None
-    assert store.arena.activity("v", "o", 0.0) == (1, 1, 2, 1010.25)
+    assert store.arena.activity("v", "o", 0.0) == Activity(1, 1, 2, 1010.25, 1010.25)
 
 
 def test_a_withdrawn_model_stays_listed(store: Store) -> None:

@@ -13,7 +13,8 @@ def test_a_flag_is_answered_and_settled(store: Store) -> None:
     with pytest.raises(UsageError, match="reported 'org/model' already"):
         store.moderation.flag("org/model", "other", "again", "eve")
     store.moderation.reply(flag, "ada", "owner", "It is a licensed copy.")
-    store.moderation.settle(flag, "rejected", "mod")
+    assert store.moderation.settle([flag, flag], "rejected", "mod") == 1
+    assert store.moderation.settle([flag], "rejected", "mod") == 0
     assert [(one.state, one.settled_by) for one in store.moderation.flags("org/model")] == [("rejected", "mod")]
     assert [(one.role, one.text) for one in store.moderation.replies(flag)] == [("owner", "It is a licensed copy.")]
     assert [(one.action, one.subject) for one in store.moderation.entries()] == [("flag rejected", "org/model")]

@@ -18,6 +18,7 @@ import pytest
 from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.battles import Arena, Publishing
 from assaymark.arena.rating_boards import Ratings
+from assaymark.arena.voters import VoteLimits
 from assaymark.leaderboard.site import Site
 from assaymark.randomness import generator_for
 from assaymark.store import Store
@@ -99,6 +100,32 @@ def test_pages_of_a_battle_are_not_cached(url: str) -> None:
         battle = voter.begin()["battle"]
         for path in ("/arena", f"/arena/battle/{battle}", f"/arena/battle/{battle}.json"):
             assert voter.client.get(path).headers["cache-control"] == "no-store"
+
+
+def test_a_request_without_a_cookie_is_no_voter(arena: Arena, url: str) -> None:
+    """A program's `Authorization` header excuses it from the form's token, not from being recognised."""
+    header = {"authorization": "x"}
+    for _ in range(3):
+        assert httpx.post(f"{url}/arena/battles", json={}, headers=header).status_code == 403
+    assert arena.store.arena.activity("", "", 0.0).battles_of_origin == 0
+    with httpx.Client(base_url=url, headers=header) as program:
+        program.get("/arena")
+        battle = program.post("/arena/battles", json={}).json()["battle"]
+        voted = program.post(f"/arena/battle/{battle}/vote", json={"choice": "a"})
+        assert voted.status_code == 200
+        program.cookies.clear()
+        assert program.post(f"/arena/battle/{battle}/vote", json={"choice": "a"}).status_code == 403
+
+
+def test_a_network_with_fresh_cookies_has_the_pause_of_one_voter(arena: Arena) -> None:
+    """Cookies cost nothing: the second of two fresh ones must wait after the first one's vote, over HTTP as well."""
+    slow = Arena(arena.store, arena.source, VoteLimits(), arena.publishing, seed=2)
+    with running(create_app(Site([]), parts=[arena_part(slow, Ratings(arena.store))])) as url:
+        codes = []
+        for _ in range(3):
+            with ApiVoter(url) as voter:
+                codes.append(voter.vote(voter.begin()["battle"], "a").status_code)
+    assert codes == [200, 429, 429]
 
 
 def test_two_tabs_give_one_vote(arena: Arena, url: str) -> None:

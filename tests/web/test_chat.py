@@ -27,6 +27,7 @@ class _Endpoint(JsonHandler):
     """Streams an answer that quotes the number of messages; the model's name says how it behaves."""
 
     gone: "list[str]" = []  # noqa: RUF012 - shared by all requests of a test
+    users: "list[str]" = []  # noqa: RUF012 - as `gone`
 
     def do_GET(self) -> None:
         """List two models."""
@@ -36,6 +37,7 @@ class _Endpoint(JsonHandler):
         """Stream."""
         asked = self.read_json()
         model, messages = asked["model"], asked["messages"]
+        self.users.append(str(asked.get("user")))
         status = {"busy": 503, "secret": 500}.get(model, 200)
         if status != 200:
             self.send_json({"error": {"message": "key sk-secret at 10.0.0.1"}}, status, {"Connection": "close"})
@@ -112,6 +114,18 @@ def test_without_javascript_the_page_comes_back_with_both_answers(url: str) -> N
         assert again.status_code == 200
         assert again.text.count('class="round"') == 2
         assert again.text.count('<p class="text">4 ') == 2  # system, question, answer, question
+
+
+def test_an_endpoint_is_not_told_who_asks(url: str) -> None:
+    """Its `user` is a keyed hash of the visitor's network: equal for both kinds of form, and no address."""
+    _Endpoint.users.clear()
+    with httpx.Client(base_url=url, timeout=30) as client:
+        fields = {"token": token_of(client), "first": "first", "text": "Hi"}
+        assert client.post("/chat", data=fields).status_code == 200
+        assert client.post("/chat/stream", data=fields).status_code == 200
+    assert len(_Endpoint.users) == 2
+    assert len(set(_Endpoint.users)) == 1
+    assert re.fullmatch("[0-9a-f]{16}", _Endpoint.users[0])
 
 
 def test_a_stream_outlives_the_limit_of_requests(url: str) -> None:

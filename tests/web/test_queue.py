@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,18 @@ import httpx
 import pytest
 
 import assaymark
+from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.evidence import sources_of
+from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.submission.checks import Policy
 from assaymark.leaderboard.submission.sources import FolderModels
+from assaymark.leaderboard.view import View
 from assaymark.store import Store
 from assaymark.store.queue_rows import Progress
+from assaymark.tasks.suites import suite_from
 from assaymark.web.accounts import Tokens
 from assaymark.web.app import create_app
 from assaymark.web.routes.queue import queue_part
@@ -33,8 +38,8 @@ MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
 PROXY = "127.0.0.1"  # where the tests' own requests come from
 JSON_TYPE = {"content-type": "application/json"}
 CHANGES = ("/submit", "/submission/{id}/vote", "/submission/{id}/cancel", "/submission/{id}/relaunch",
-           "/submission/{id}/withdraw", "/moderation/rename", "/moderation/revoke", "/flags", "/api/submissions",
-           "/api/results", "/api/check", "/sign-out")  # fmt: skip
+           "/submission/{id}/withdraw", "/moderation/rename", "/moderation/revoke", "/flags", "/flags/settle",
+           "/api/submissions", "/api/results", "/api/check", "/sign-out")  # fmt: skip
 
 
 @dataclass
@@ -342,7 +347,8 @@ def test_hostile_reports_and_replies_are_text(queue: Queue) -> None:
     """Whatever a reader writes is shown as text, in the list, on the report's page and in the form."""
     with queue.client() as reader:
         token = form_token(reader.get("/flags").text)
-        for text in CORPUS.values():
+        for number, text in enumerate(CORPUS.values()):
+            reader.headers["x-forwarded-for"] = f"198.51.100.{number}"
             fields = {
                 "token": token,
                 "model": text[:200],
@@ -363,3 +369,133 @@ def test_hostile_reports_and_replies_are_text(queue: Queue) -> None:
         page = Page(reader.get("/flags").text)
         assert not page.tags & {"iframe", "object", "embed", "img"}
         assert not [link for link in page.links if link.lower().startswith(("javascript:", "data:"))]
+
+
+def test_reported_values_outside_of_their_metrics_range_are_refused(queue: Queue) -> None:
+    """An accuracy of -5, 1.5, 1e308 or infinity, an impossible error or number of samples: 422, and nothing stored."""
+    entry = {"acc_stderr,none": 0.02, "acc,none": 0.5}
+    with queue.client(queue.token()) as client:
+        for change in ({"acc,none": -5}, {"acc,none": 1.5}, {"acc,none": 1e308}, {"acc_stderr,none": 7.0},
+                       {"acc_stderr,none": -0.1}, {"bits_per_byte,none": -1.0}, {"mystery,none": 1e308}):  # fmt: skip
+            results = {**lm_eval_results(0.5), "results": {"demo_facts": {**entry, **change}}}
+            answer = client.post("/api/results", json={"model": "small", "results": results})
+            assert answer.status_code == 422, change
+            assert "'demo_facts'" in answer.text
+            assert "expected" in answer.text
+            assert "/tmp" not in answer.text
+        body = json.dumps({"model": "small", "results": lm_eval_results(0.5)}).replace("0.5", "1e999")
+        assert client.post("/api/results", content=body, headers=JSON_TYPE).status_code == 422
+    assert queue.store.runs() == []
+
+
+def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
+    """Whatever is reported, measured rows keep ranks, units, averages and baselines, and no board gets a column."""
+    for seed in (1, 2):
+        run_id = f"--model fake --model_args seed={seed} --tasks demo_facts,demo_orders --quiet".split()
+        assert main(["run", *run_id, "--store", queue.store.url]) == 0
+    board = replace(queue.site.board("demo"), name="pair", suite=suite_from({
+        "name": "pair", "title": "Pair", "reproduced": True,
+        "members": [{"task": "demo_facts", "metric": [""], "column": "Facts"},
+                    {"task": "demo_orders", "metric": ["acc"], "column": "Ends"}],
+    }))  # fmt: skip
+    site = Site([board], StoredRuns(queue.store))
+    found = Site([], StoredRuns(queue.store))
+
+    def state() -> object:
+        rows = all_rows(site.table(board), View(), board.shown)
+        columns = {name: [column.key for column in found.table(one).columns] for name, one in found.boards.items()}
+        sources = [(one.name, [column.key for column in one.table.columns]) for one in sources_of(site)]
+        known = [
+            (one.row, one.rank, one.best, one.worst, one.average) for one in rows if one.row.origin != "self-reported"
+        ]
+        return known, site.table(board).columns, columns, sources
+
+    before = state()
+    whole = lm_eval_results(0.99)
+    for number, results in enumerate((
+        whole,
+        {**whole, "results": {"demo_facts": {"grade,none": 55.0}}},
+        {**whole, "results": {"demo_facts": {"acc,none": 1.0}, "demo_orders": {"acc,none": 1.0}},
+         "n-samples": {"demo_facts": {"original": 10**9, "effective": 10**9}}},
+        {**whole, "results": {"demo_facts": {"acc,none": 0.9}, "invented": {"acc,none": 1.0}},
+         "n-shot": {"demo_facts": 7}},
+    )):  # fmt: skip
+        with queue.client(queue.token(f"eve{number}")) as eve:
+            revised = {"model": ("small", "large")[number % 2], "precision": ("float32", "bfloat16")[number // 2]}
+            answer = eve.post("/api/results", json={**revised, "results": results})
+            assert answer.status_code == 201, answer.text
+        assert state() == before, number
+    rows = [one for one in all_rows(site.table(board), View(), board.shown) if one.row.origin == "self-reported"]
+    assert len(rows) >= 3
+    assert {one.rank for one in rows} == {None}
+
+
+def test_a_withdrawn_run_is_at_no_address(queue: Queue) -> None:
+    """A submission that was withdrawn takes its run from the board and from the run's own pages."""
+    submission = queue.submit(queue.token()).json()["submission"]
+    assert main(["run", "--model", "fake", "--tasks", "demo_facts", "--quiet", "--store", queue.store.url]) == 0
+    job = queue.store.queue.claim("", 60)
+    assert job is not None
+    (run,) = queue.store.runs()
+    queue.store.queue.finish(job, run.run_id)
+    paths = [f"/run/{run.run_id}", f"/run/{run.run_id[:8]}.json", f"/run/{run.run_id}/samples/demo_facts/0"]
+    with queue.client(queue.token("boss", "moderator")) as boss:
+        assert [boss.get(path).status_code for path in paths] == [200, 200, 200]
+        assert boss.post(f"/submission/{submission}/withdraw", json={"why": "copied"}).status_code == 200
+        assert [boss.get(path).status_code for path in paths] == [404, 404, 404]
+
+
+def report(queue: Queue, model: str, network: str) -> httpx.Response:
+    """Report a model as a reader with a fresh cookie."""
+    with queue.client(**{"x-forwarded-for": network}) as reader:
+        fields = {"token": form_token(reader.get("/flags").text), "model": model, "kind": "contamination",
+                  "text": "it has seen the questions, surely"}  # fmt: skip
+        return reader.post("/flags", data=fields)
+
+
+def recommended(client: httpx.Client) -> list[str]:
+    """Return the models that the server recommends for its own task."""
+    found = client.get("/recommend.json?for=demo_facts").json()["recommendation"]["rankings"][0]["models"]
+    return [one["model"] for one in found]
+
+
+def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: Queue) -> None:
+    """Open reports are a link with their number; only an upheld one flags, filters and leaves out a model."""
+    for seed in (1, 2):
+        words = ["run", "--model", "fake", "--model_args", f"seed={seed}", "--tasks", "demo_facts", "--quiet"]
+        assert main([*words, "--store", queue.store.url]) == 0
+    for number in range(3):
+        assert report(queue, "fake-random-1", f"198.51.100.{number}").status_code == 303
+    with queue.client() as reader:
+        page = reader.get("/board/demo").text
+        assert ">3 reports</a>" in page
+        assert "flagged</a>" not in page
+        rows = reader.get("/board/demo.json").json()["rows"]
+        assert [row["n_open_reports"] for row in rows if row["model"] == "fake-random-1"] == [3]
+        assert not any(row["facts"].get("flagged") for row in rows)
+        assert reader.get("/board/demo.json?hide=flagged").json()["n_matching"] == 2
+        assert recommended(reader) == ["fake-random-2", "fake-random-1"]
+    with queue.client(queue.token("boss", "moderator")) as boss:
+        listed = [one["flag"] for one in boss.get("/flags.json?model=fake-random-1").json()["flags"]]
+        assert boss.post("/flags/settle", json={"flag": [], "state": "upheld"}).status_code == 400
+        assert boss.post("/flags/settle", json={"flag": [*listed, "nosuch"], "state": "upheld"}).status_code == 404
+        assert boss.post("/flags/settle", json={"flag": listed[:2], "state": "rejected"}).json() == {"settled": 2}
+        assert "flagged</a>" not in boss.get("/board/demo").text
+        assert boss.post("/flags/settle", json={"flag": listed, "state": "upheld"}).json() == {"settled": 3}
+        assert "flagged</a>" in boss.get("/board/demo").text
+        assert boss.get("/board/demo.json?hide=flagged").json()["n_matching"] == 1
+        assert recommended(boss) == ["fake-random-2"]
+        assert [one["action"] for one in boss.get("/moderation.json").json()["log"]].count("flag upheld") == 3
+
+
+def test_fresh_cookies_of_one_network_are_one_reporter(queue: Queue) -> None:
+    """A network reports a model once, and twenty models a day; another network is not affected."""
+    assert report(queue, "small", "2001:db8::1").status_code == 303
+    again = report(queue, "small", "2001:db8::2")
+    assert again.status_code == 400
+    assert "reported" in again.text
+    codes = [report(queue, f"org/m{number}", f"2001:db8::{number:x}").status_code for number in range(25)]
+    assert codes == [303] * 18 + [429] * 7
+    assert report(queue, "small", "2001:db8:0:1::1").status_code == 303
+    reporters = {one.reporter for one in queue.store.moderation.flags()}
+    assert len(reporters) == 2

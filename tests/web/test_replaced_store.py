@@ -40,7 +40,7 @@ def test_a_removed_store_is_reported_and_its_replacement_shown(
         for page in (f"/run/{first}", "/board/exam", f"/run/{first}/samples/plain"):
             response = client.get(page)
             assert response.status_code == 503, page
-            assert "was removed or cannot be read" in response.text
+            assert "store cannot be used now" in response.text
             assert str(tmp_path) not in response.text
             logged = capsys.readouterr().err
             assert f"GET {page}: " in logged

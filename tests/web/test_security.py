@@ -1,17 +1,25 @@
 """What must not work: hostile texts, foreign hosts, paths out of the folder, large and odd requests."""
 
+import platform
+import re
 import socket
 import time
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
 
-from assaymark.errors import UsageError
+from assaymark.errors import StoreError, UsageError
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRun
+from assaymark.limits.shown_paths import without_folders
+from assaymark.store import Store
+from assaymark.web.app import create_app
 from assaymark.web.security import markdown
 from assaymark.web.serve import hosts_for
 from tests.cli.test_hostile_text import CORPUS, NOT_PRINTABLE
-from tests.web.conftest import Served
+from tests.web.conftest import Served, running
 from tests.web.test_pages import Page
 
 PAGES = ("/board/exam", "/board/exam/about", "/run/{0}", "/run/{0}/samples/hostile", "/compare?runs={1},{2}",
@@ -116,6 +124,33 @@ def test_large_requests_are_refused(client: httpx.Client, served: Served) -> Non
     assert client.get("/boards").status_code == 200
 
 
+def test_a_nul_character_in_an_address_is_404(client: httpx.Client) -> None:
+    """No page has one in its address, and PostgreSQL refuses such texts: path and query alike, in every route."""
+    for path in ("/model/%00", "/run/%00abc", "/task/a%00b", "/board/exam?q=%00", "/%00", "/compare?runs=%00,b"):
+        assert client.get(path).status_code == 404, path
+
+
+def test_a_failing_store_does_not_say_where_it_is() -> None:
+    """A page that needs a store which cannot be used says so, and neither its address nor its driver's words."""
+
+    class Losing(Site):
+        is_lost = False
+
+        def stored_runs(self) -> list[StoredRun]:
+            if not self.is_lost:
+                return []
+            raise StoreError("cannot connect to postgresql://board@db.internal:5432/runs: timeout from 10.0.0.5")
+
+    site = Losing([])
+    with running(create_app(site)) as url:
+        site.is_lost = True
+        for path in ("/boards", "/boards.json", "/model/x", "/recommend"):
+            answer = httpx.get(url + path, timeout=20)
+            assert answer.status_code == 503, path
+            assert "the server's store cannot be used now" in answer.text.replace("&#39;", "'")
+            assert not re.search(r"postgres|internal|10\.0", answer.text), path
+
+
 def test_a_slow_client_keeps_nobody_waiting(served: Served, client: httpx.Client) -> None:
     """While forty connections send nothing, a page comes at once."""
     host, _, port = served.url.removeprefix("http://").partition(":")
@@ -173,3 +208,24 @@ def test_markdown_gives_only_harmless_tags(text: str) -> None:
     assert not page.tags & {"script", "img", "iframe", "h1", "h2", "style", "form", "input"}
     assert not [name for name in page.attributes if name.startswith("on")]
     assert not [link for link in page.links if not link.startswith(("http:", "https:", "mailto:", "/", "#"))]
+
+
+def test_no_page_tells_where_files_are_or_which_machine_it_was(client: httpx.Client, served: Served) -> None:
+    """The run's page and its twin, and every other page of the run; the command and file names are shown."""
+    folder = str(Path(served.store).parent)
+    first, second, third = served.run_ids
+    for path in (f"/run/{first}", f"/run/{second}", f"/compare?runs={second},{third}", "/boards", "/board/exam/about",
+                 f"/run/{first}/samples/plain", f"/run/{first}/samples/plain/3", "/task/plain",
+                 "/run/none/samples/plain"):  # fmt: skip
+        stem, _, query = path.partition("?")
+        for address in (path, f"{stem}.json?{query}"):
+            text = client.get(address).text
+            assert folder not in text, address
+            assert socket.gethostname() not in text, address
+            assert platform.platform() not in text, address
+            assert "process_id" not in text, address
+    page = client.get(f"/run/{first}").text
+    assert "plain.csv" in page
+    stored = Store.open_to_read(served.store).run(first).command
+    assert stored is not None  # of the process that ran the tests
+    assert client.get(f"/run/{first}.json").json()["command"] == without_folders(stored)

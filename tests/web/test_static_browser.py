@@ -1,6 +1,7 @@
 """A static site in a real browser: filters find what the server finds; every row is there without JavaScript."""
 
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,13 @@ from urllib.parse import urlencode
 
 import pytest
 
+from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.query_table import found_rows
+from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.view import HIDDEN_BY
+from assaymark.web.pages.board import board_page
 from assaymark.web.static_export import export_site
 from tests.web.test_static_export import serving
 
@@ -112,6 +117,33 @@ def test_searches_and_orders_find_what_the_server_finds(browser: Any, url: str, 
             wrong.append((query, sort, len(found), len(expected)))
     assert wrong == []
     assert complaints == []
+
+
+def test_every_filter_leaves_the_same_rows_everywhere(
+    browser: Any, url: str, board: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The live page, its JSON, the static site, the command line and the search agree on each filter."""
+    site = Site([read_board(board)])
+    page = browser.new_page()
+    of_kind = {"merged": "-merged:true", "moe": "-moe:true", "flagged": "-flagged:true", "unavailable": "-available:no"}
+    filters = [({"hide": key}, ["--hide", key], of_kind.get(key, "")) for key in HIDDEN_BY if key != "baselines"]
+    filters += [({"types": "merge"}, ["type:merge"], ""), ({"precisions": "bf16"}, ["precision:bf16"], ""),
+                ({"params": "3..9"}, ["params:3..9"], "")]  # fmt: skip
+    sizes = set()
+    for parameters, words, search in filters:
+        live = board_page(site, "board", list(parameters.items()))
+        names = {row.row.model for row in all_rows(live.table, live.view, live.board.shown)}
+        assert live.to_json()["n_matching"] == len(names)
+        page.goto(f"{url}/index.html?{urlencode(parameters)}")
+        page.wait_for_selector("html[data-rows]")
+        assert page.evaluate("document.documentElement.dataset.rows") == str(len(names)), parameters
+        capsys.readouterr()
+        assert main(["board", "query", str(board), *words, "--json"]) == 0
+        assert {row["model"] for row in json.loads(capsys.readouterr().out)} == names, parameters
+        if search:
+            assert {row.row.model for row in found_rows(site, search, "-average")[1]} == names, parameters
+        sizes.add(len(names))
+    assert len(sizes) > 3
 
 
 def test_a_search_that_cannot_be_read_is_reported(browser: Any, url: str) -> None:

@@ -64,8 +64,7 @@ class Ballots:
         """Raises: Refused if a limit does not allow the voter a vote now, or a battle that he could vote on later."""
         now = self.clock()
         activity = self.store.arena.activity(voter.voter, voter.origin, now - DAY)
-        of_now = activity if is_vote else (*activity[:3], None)  # the pause is between votes
-        if (reason := refusal(of_now, self.limits, now)) is not None:
+        if (reason := refusal(activity, self.limits, now, is_vote=is_vote)) is not None:
             raise Refused(reason)
 
     def show(self, voter: Voter, token: str) -> Shown:

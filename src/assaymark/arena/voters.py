@@ -5,6 +5,7 @@ import hmac
 from dataclasses import dataclass
 
 from assaymark.errors import UsageError
+from assaymark.store.arena_rows import Activity
 
 __all__ = ["DAY", "VoteLimits", "keyed_hash", "refusal"]
 
@@ -19,6 +20,7 @@ class VoteLimits:
     votes_per_voter: int = 100
     votes_per_address: int = 1000
     battles_per_address: int = 3000
+    unvoted_per_address: int = 100  # battles of a network, in a day, on which nobody voted
 
     def __post_init__(self) -> None:
         """Refuse limits under which nobody could vote."""
@@ -41,20 +43,26 @@ def keyed_hash(secret: bytes, kind: str, value: str) -> str:
     return hmac.new(secret, f"{kind}\x1f{value}".encode(), hashlib.sha256).hexdigest()[:32]
 
 
-def refusal(activity: tuple[int, int, int, float | None], limits: VoteLimits, now: float) -> str | None:
-    """Return why a voter may not vote now; None if allowed.
+def refusal(activity: Activity, limits: VoteLimits, now: float, *, is_vote: bool) -> str | None:
+    """Return why a voter may not vote now, or begin a battle; None if allowed.
 
     Args:
-        activity: votes of the voter, votes and battles of the address in the last day, time of the voter's last vote.
+        activity: of the voter and of his network in the last day.
         limits: on them.
         now: seconds since 1970.
+        is_vote: whether it is a vote, between which there is a pause. A voter without a vote today waits for the pause
+            after the last vote of his network, so that a fresh cookie votes no sooner than the one before it.
     """
-    of_voter, of_address, battles, last = activity
-    if last is not None and now - last < limits.cooldown_seconds:
+    last = activity.last_of_voter if activity.votes_of_voter else activity.last_of_origin
+    if is_vote and last is not None and now - last < limits.cooldown_seconds:
         wait = limits.cooldown_seconds - (now - last)
-        return f"the last vote was less than {limits.cooldown_seconds:g} seconds ago; try again in {wait:.0f} seconds"
-    if of_voter >= limits.votes_per_voter:
+        whose = "last vote" if activity.votes_of_voter else "last vote of your network"
+        return f"the {whose} was less than {limits.cooldown_seconds:g} seconds ago; try again in {wait:.0f} seconds"
+    if activity.votes_of_voter >= limits.votes_per_voter:
         return f"a voter has {limits.votes_per_voter:,} votes a day; come back tomorrow"
-    if of_address >= limits.votes_per_address or battles >= limits.battles_per_address:
+    n_unvoted = activity.battles_of_origin - activity.votes_of_origin
+    if not is_vote and n_unvoted >= limits.unvoted_per_address:
+        return f"{n_unvoted:,} battles of this network have no vote; vote on one that is open, or come back tomorrow"
+    if activity.votes_of_origin >= limits.votes_per_address or activity.battles_of_origin >= limits.battles_per_address:
         return "too many votes came from this network today; come back tomorrow"
     return None

@@ -59,6 +59,10 @@ def check(path: str) -> None:
 @click.option(
     "--sort", default="-average", show_default=True, metavar="[-]COLUMN", help="Column to sort by; - for descending."
 )
+@click.option(
+    "--hide", multiple=True, type=click.Choice(["merged", "moe", "flagged", "unavailable", "partial"]),
+    help="Rows to leave out, as on the page; repeatable.",
+)  # fmt: skip
 @click.option("--limit", "-L", type=click.IntRange(1), default=20, show_default=True, help="Number of rows to print.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every matching row as CSV, not rounded.")
 @store_option
@@ -70,7 +74,7 @@ def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, *
 
     if as_json and given["as_csv"]:
         raise UsageError("--json and --csv exclude each other; choose one")
-    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), given["sort"])
+    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), given["sort"], given["hide"])
     if as_json:
         print_json([shown_json(row, columns) for row in rows])
     elif given["as_csv"]:

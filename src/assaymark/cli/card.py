@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from assaymark.cli.output import echo, store_option
-from assaymark.errors import StoreError, UsageError
+from assaymark.errors import StoreError
 
 
 @click.command()
@@ -17,15 +17,13 @@ def card(model: str, output: str | None, licence: str, store: str | None) -> Non
     """Write a model card for MODEL from its stored runs.
 
     It has the front matter that the Hugging Face Hub reads (model-index), strengths and weaknesses with intervals,
-    the set-up, what was not measured, and the commands that reproduce the results. A file that exists is not replaced.
+    the set-up, what was not measured, and the commands that reproduce the results. A file that exists is replaced.
     """
     from assaymark.drafts import write_whole
     from assaymark.leaderboard.model_card import model_card
     from assaymark.store import Store
 
     place = None if output is None else Path(output)
-    if place is not None and place.exists():
-        raise UsageError(f"{place} exists already; name another file with -o, or move it away first")
     text = model_card(Store.open_to_read(store), model, licence.strip())
     if place is None:
         echo(text, nl=False)

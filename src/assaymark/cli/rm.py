@@ -3,6 +3,7 @@
 import click
 
 from assaymark.cli.output import echo, store_option
+from assaymark.errors import UsageError
 
 
 @click.command()
@@ -17,7 +18,13 @@ def rm(runs: tuple[str, ...], yes: bool, store: str | None) -> None:
     for row in found:
         echo(f"{row.short_id}  {row.model}  {', '.join(row.tasks[:5])}")
     if not yes:
-        click.confirm(f"Remove {len(found)} run(s) with all their outputs?", abort=True)
+        try:
+            is_agreed = click.confirm(f"Remove {len(found)} run(s) with all their outputs?")
+        except click.exceptions.Abort as error:  # the end of the input, or Ctrl-C
+            raise UsageError("nothing was removed: the question was not answered; answer y, or give --yes") from error
+        if not is_agreed:
+            echo("nothing was removed")
+            return
     for row in found:
         removed = remove_run(store, row.run_id)
         echo(

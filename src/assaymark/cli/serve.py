@@ -12,6 +12,9 @@ from assaymark.errors import MissingExtra
 gated_option = click.option(
     "--show_gated", is_flag=True, help="Show questions and answers of gated data sets, such as GPQA, too."
 )
+all_runs_option = click.option(
+    "--all_runs", is_flag=True, help="Show every run of the store, not only those of the BOARD.yaml files."
+)
 EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` installs
 
 
@@ -29,6 +32,7 @@ EXTRA = ("fastapi", "uvicorn", "nh3", "markdown_it")  # what the extra `web` ins
 @click.option("--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable.")
 @click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable.")
 @gated_option
+@all_runs_option
 @queue_options
 @store_option
 def serve(
@@ -36,6 +40,8 @@ def serve(
 ) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
+    With BOARD.yaml files, pages of runs, models, comparisons and recommendations show the runs of these boards, as
+    their `runs:` choose them; --all_runs shows every run of the store. Without a file every run is shown.
     Without --host, only this machine can connect. With --submissions it also takes models to evaluate, which
     `assaymark worker` does; `assaymark board token` makes the tokens of those who submit.
     """
@@ -46,7 +52,7 @@ def serve(
 
     hosts = hosts_for(host, allow_host)
     parts = [*queue_parts(boards, store, given), *_chat_parts(given["endpoint"], given["endpoint_key"])]
-    site = open_site(boards, store, show_gated=given["show_gated"])
+    site = open_site(boards, store, show_gated=given["show_gated"], all_runs=given["all_runs"])
     app = create_app(site, hosts, parts, given["proxy"])
     with listen(host, port) as listening:
         if site.runs is not None:
@@ -97,11 +103,18 @@ def need_extra(command: str) -> None:
         raise MissingExtra(command, "web")
 
 
-def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = False) -> Any:
+def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = False, all_runs: bool = False) -> Any:
     """Return the leaderboards of files, with the runs of the store; with files, the default store need not exist.
+
+    Args:
+        boards: files; none: a board for each suite with stored runs.
+        store: where the runs are.
+        show_gated: whether texts of gated data sets are shown.
+        all_runs: whether runs that are on none of the files' boards are shown too.
 
     Raises: DataError or UsageError for a leaderboard's file; StoreError for a store that cannot be read.
     """
+    from assaymark.leaderboard.own_rows import is_of_board
     from assaymark.leaderboard.site import Site
     from assaymark.leaderboard.stored import StoredRuns
     from assaymark.store import Store
@@ -109,7 +122,9 @@ def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = 
     read = read_boards(boards)
     if boards and store is None and not Store.exists(None):
         return Site(read)
-    return Site(read, StoredRuns(Store.open_to_read(store), show_gated=show_gated))
+    is_limited = bool(read) and not all_runs
+    shows = (lambda run: any(is_of_board(board, run) for board in read)) if is_limited else None
+    return Site(read, StoredRuns(Store.open_to_read(store), show_gated=show_gated, shows=shows))
 
 
 def read_boards(paths: tuple[str, ...]) -> list[Any]:

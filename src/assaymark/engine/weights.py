@@ -54,6 +54,13 @@ def pick_device(wanted: str) -> torch.device:
         raise UsageError(f"device={wanted!r} is unknown; expected auto, cpu, cuda or cuda:N") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device={wanted!r}, but torch {torch.__version__} finds no CUDA here; use device=cpu")
+    if device.type not in {"cpu", "cuda"}:
+        try:
+            torch.empty(1, device=device)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise UsageError(
+                f"device={wanted!r}, but torch {torch.__version__} cannot use it here; use device=cpu"
+            ) from error
     return device
 
 

@@ -14,6 +14,7 @@ from assaymark.engine.prompt_logprobs import PromptLogprobs
 from assaymark.engine.spans import IntArray
 from assaymark.host.text_stream import TokenTexts
 from assaymark.host.tool_answers import SpokenText
+from assaymark.limits.shown_paths import without_folders
 
 __all__ = ["Answer", "chat_logprobs", "completion_logprobs", "error_body", "event", "finish_of", "from_prompt"]
 
@@ -87,8 +88,8 @@ def finish_of(reason: FinishReason) -> str:
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """Return an error in OpenAI's form."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    """Return an error in OpenAI's form, without the folders of this machine."""
+    return {"error": {"message": without_folders(message), "type": kind, "param": param, "code": code}}
 
 
 def event(body: Any) -> bytes:

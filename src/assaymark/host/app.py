@@ -179,7 +179,9 @@ class _Service:
         names = self._settings.names
         given = (request.url.hostname or "").lower()
         if names and given not in names:
-            raise BadRequest(f"this host does not answer for '{given[:80]}'; name it with --allow_host", status=421)
+            raise BadRequest(
+                f"this host does not answer for the name '{given[:80]}'; use the one it was started with", status=421
+            )
 
     def _admit(self, request: Request) -> str:
         """Return which key a request has. Raises: BadRequest."""

@@ -59,6 +59,8 @@ class HostedModel:
         """
         if ask.kind == "completion":
             return [self._checked(self._encoded(one), "prompt") for one in ask.prompts]
+        if getattr(self.tokenizer, "chat_template", None) is None:
+            raise BadRequest("this model has no chat template; send its prompt to /v1/completions", "messages")
         try:
             tools = None if ask.tools is None else ask.tools.shown
             text = self.model.render(ask.messages, continue_final=ask.continues_last, tools=tools)

@@ -19,6 +19,7 @@ from assaymark.interop.read_lm_eval_03 import early_files, read_lm_eval_03
 from assaymark.interop.read_opencompass import opencompass_summary, read_opencompass
 from assaymark.interop.read_simple_evals import is_simple_evals, read_simple_evals
 from assaymark.interop.read_yall import is_yall, read_yall
+from assaymark.interop.reported import ImpossibleValue
 
 __all__ = ["FORMATS", "read_imported"]
 
@@ -66,9 +67,9 @@ def read_imported(path: str | Path) -> ImportedRun:
             'tool, write its totals as {"results": {"TASK": {"acc": 0.5, "acc_stderr": 0.01}}, '
             '"config": {"model": "NAME"}} and import that file'
         )
-    if reader is None:
-        return imported_run(source)
     try:
+        if reader is None:
+            return imported_run(source)
         found: ForeignRun = reader(source)
         return imported_of(found)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, csv.Error, OSError) as error:
@@ -76,6 +77,8 @@ def read_imported(path: str | Path) -> ImportedRun:
             f"{source} is not as the tool writes it whose format it seems to have: {type(error).__name__}: {error}; "
             "nothing was stored"
         ) from error
+    except ImpossibleValue as error:
+        raise DataError(f"{source}: {error}; nothing was stored") from error
 
 
 def _is_lm_eval(path: Path) -> bool:

@@ -4,18 +4,28 @@ In tables they are treated like values computed from samples: under their groups
 with an interval from their standard error or number of samples.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assaymark.errors import DataError
 from assaymark.records import Estimate
 from assaymark.report.evidence.groups import group_estimates, leaves_of
 from assaymark.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
-from assaymark.scoring.metrics import aggregation_of, is_higher_better, may_be_share
+from assaymark.scoring.metrics import aggregation_of, find_metric, is_higher_better, may_be_share
 from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.reported import estimate_reported
 
-__all__ = ["ReportedValue", "in_table_order", "reported_estimates"]
+__all__ = ["ImpossibleValue", "ReportedValue", "in_table_order", "reported_estimates"]
+
+ROUNDING = 1e-6  # by which a value may lie outside of its metric's range
+LARGEST = 1e100  # of any value: sums of squares of more would overflow
+MOST_SAMPLES = 10**12
+
+
+class ImpossibleValue(DataError):
+    """A file states a number that its metric cannot have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +54,12 @@ def reported_estimates(
         tasks: the files' facts about the tasks.
         groups: the groups; a group's number of samples is the sum over its tasks if all of these are known.
         shots_known: whether the files state the number of shots.
+
+    Raises: ImpossibleValue for a value, an error or a number of samples that its metric cannot have.
     """
     found = list(values)
+    for one in found:
+        _check(one)
     shares = _shares(found, tasks)
     of_tasks = {task.name: task for task in tasks}
     of_groups = {group.name: group for group in groups}
@@ -60,6 +74,26 @@ def reported_estimates(
             own = one.n
         made.append(_estimate(replace(one, n=own), details, one.metric in shares, _direction(one, tasks)))
     return tuple(made)
+
+
+def _check(one: ReportedValue) -> None:
+    """Refuse what no evaluation can have computed: files are made by whoever reports them.
+
+    Raises: ImpossibleValue.
+    """
+    metric = find_metric(one.metric)
+    low, high = (-math.inf, math.inf) if metric is None else metric.value_range
+    low, high = max(low, -LARGEST), min(high, LARGEST)
+    if one.value is not None and not low - ROUNDING <= one.value <= high + ROUNDING and not math.isnan(one.value):
+        raise ImpossibleValue(
+            f"'{one.task}' has {one.metric} {one.value:g}; expected a number from {low:g} to {high:g}"
+        )
+    if one.stderr is not None and not 0.0 <= one.stderr <= high - low and not math.isnan(one.stderr):
+        raise ImpossibleValue(
+            f"'{one.task}' has {one.stderr:g} as the standard error of {one.metric}; expected 0 to {high - low:g}"
+        )
+    if not 0 <= one.n <= MOST_SAMPLES:
+        raise ImpossibleValue(f"'{one.task}' states {one.n:,} samples; expected 0 to {MOST_SAMPLES:,}")
 
 
 def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryInput]) -> tuple[Estimate, ...]:

@@ -28,7 +28,7 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
     """Return the rows that a board has beside its models'; columns that are not known stay empty."""
     rows: list[Row | None] = []
     if board.suite is not None:
-        runs = [with_present_names(run) for run in runs]
+        runs = [with_present_names(run) for run in runs if not run.is_upload]
         rows.append(_computed(board.suite, columns, runs, "Random", _chance, "random guessing: one over the number of "
                               "choices, averaged over the samples"))  # fmt: skip
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
@@ -72,9 +72,14 @@ def _computed(
 def _member(
     member: Member, runs: Sequence[StoredRun], of: Callable[[Member, Sequence[Estimate]], float | None]
 ) -> MemberScore | None:
-    """Return what a baseline scores in a member, from the run with the most samples of it."""
-    known = [found for run in runs if (found := estimates_of_member(member, run))]
-    best = max(known, key=lambda found: sum(one.n for one in found), default=[])
+    """Return what a baseline scores in a member, from the run with the most samples of it.
+
+    A run that was measured here comes before any file: files seldom hold what guessing scores.
+    """
+    known = [(run, found) for run in runs if (found := estimates_of_member(member, run))]
+    _, best = max(
+        known, key=lambda one: (not one[0].is_self_reported, sum(each.n for each in one[1])), default=(None, [])
+    )
     value = of(member, best)
     chance = member.chance if isinstance(member.chance, float) else _chance(member, best)
     return None if value is None else MemberScore(Part(value), chance)

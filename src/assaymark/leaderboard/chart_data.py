@@ -173,7 +173,7 @@ def profile(table: Table, row: Row) -> list[Residual]:
     if len(columns) < FEWEST_COLUMNS or any(column.key not in row.cells for column in columns):
         return []
     values = np.column_stack([table.index.scores(column.key).values for column in columns])
-    others = table.index.is_complete & ~table.index.is_baseline
+    others = table.index.is_complete & table.index.may_rank
     others[table.places[row.id]] = False
     values = values[others & np.isfinite(values).all(axis=1)]
     if len(values) < FEWEST_MODELS:

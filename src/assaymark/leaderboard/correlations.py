@@ -96,7 +96,7 @@ def _values(table: Table, column: ScoreColumn | None) -> dict[str, float]:
     """Return each model's value, of a complete average if no column is given; higher is better."""
     found: dict[str, list[float]] = {}
     for row in table.rows:
-        if row.is_baseline:
+        if row.is_baseline or row.is_upload:
             continue
         if column is not None:
             cell = row.cells.get(column.key)

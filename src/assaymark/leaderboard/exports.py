@@ -68,6 +68,7 @@ def shown_json(shown: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue:
         "facts": dict(row.facts),
         "runs": list(row.run_ids),
         "notes": list(row.notes),
+        "n_open_reports": row.n_reports,
         "citation": row.citation or None,
         "url": row.url or None,
     }  # fmt: skip

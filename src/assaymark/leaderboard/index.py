@@ -70,14 +70,37 @@ class TableIndex:
         return np.array([row.average is not None and row.average.n_columns == n for row in self._rows], dtype=bool)
 
     @cached_property
+    def average_groups(self) -> NDArray[np.int64]:
+        """The place of each row's group in an order by the average; averages of different columns are never ordered.
+
+        Complete rows come first, then rows with the same columns together, those with most columns first; rows that are
+        no models come last.
+        """
+        averaged = [column.key for column in self._columns.values() if column.is_share and column.weight > 0]
+        answered = [tuple(key not in row.cells for key in averaged) for row in self._rows]
+        keys = [
+            (row.is_baseline, 0, ()) if is_complete else (row.is_baseline, 1 + sum(lacks), lacks)
+            for row, is_complete, lacks in zip(self._rows, self.is_complete.tolist(), answered, strict=True)
+        ]
+        place = {key: at for at, key in enumerate(sorted(set(keys)))}
+        return np.array([place[key] for key in keys], dtype=np.int64)
+
+    @cached_property
+    def may_rank(self) -> Mask:
+        """Which rows may have a rank: models whose numbers were computed here or are stated by the board's host."""
+        return np.array([not (row.is_baseline or row.is_upload) for row in self._rows], dtype=bool)
+
+    @cached_property
     def rank_groups(self) -> NDArray[np.int64]:
-        """Codes of the groups in which rows are ranked together."""
-        return self.texts("prompts").codes if self._rank_apart else np.zeros(len(self._rows), dtype=np.int64)
+        """Codes of the groups in which rows are ranked together; self-reported rows are never among measured ones."""
+        codes = self.texts("prompts").codes if self._rank_apart else np.zeros(len(self._rows), dtype=np.int64)
+        is_reported = np.array([row.origin == "self-reported" for row in self._rows], dtype=np.int64)
+        return np.asarray(2 * codes + is_reported)
 
     @cached_property
     def ranks(self) -> Ranks:
         """Ranks by the board's average, over all complete rows that are models."""
-        return self.ranks_among(self.scores("average"), self.is_complete & ~self.is_baseline)
+        return self.ranks_among(self.scores("average"), self.is_complete & self.may_rank)
 
     def ranks_among(self, scores: Scores, among: Mask) -> Ranks:
         """Return ranks by these scores among some of the rows; the others have none."""
@@ -166,7 +189,6 @@ class TableIndex:
         """What of `view.HIDDEN_BY` would leave out any row."""
         models = ~self.is_baseline
         found = {key for key in ("merged", "moe", "flagged") if bool((self.flags(key) == 1).any())}
-        found |= {"merged"} if "merge" in self.texts("type").distinct else set()
         found |= {"baselines"} if not models.all() else set()
         found |= {"partial"} if bool((models & ~self.is_complete).any()) else set()
         return frozenset(found | ({"unavailable"} if bool((self.flags("available") == 0).any()) else set()))

@@ -25,7 +25,7 @@ from assaymark.tasks.first_board_names import GROUP_SIZES, PresentName, present_
 from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from assaymark.tasks.suites import Member, Suite
 
-__all__ = ["Found", "estimates_of_member", "number_of", "rows_of_runs", "scored_columns",
+__all__ = ["Found", "estimates_of_member", "is_of_board", "number_of", "rows_of_runs", "scored_columns",
            "with_present_names"]  # fmt: skip
 
 COMPOSITE = "composite"
@@ -50,12 +50,20 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
     """Return the rows of a board's models, the latest runs first; none for a run that holds nothing of the board."""
     if board.suite is None:
         return []
-    ways: dict[str, list[StoredRun]] = {}
+    ways: dict[tuple[bool, bool, str], list[StoredRun]] = {}
     for run in map(with_present_names, runs):
         if _counts(board, run):
-            ways.setdefault(row_id(identity_of(run.plan)), []).append(run)
-    rows = [_row(board, board.suite, name, of_row) for name, of_row in ways.items()]
-    return [row for row in rows if row is not None]
+            # what a file states never fills a row that was measured, whatever name and revision it states
+            ways.setdefault((run.is_upload, run.is_self_reported, row_id(identity_of(run.plan))), []).append(run)
+    rows = []
+    names: set[str] = set()
+    for (_, _, name), of_row in sorted(ways.items(), key=lambda way: way[0][:2]):
+        row = _row(board, board.suite, name, of_row)
+        if row is not None:
+            row_name = next(one for one in (name, f"{name}-reported", f"{name}-uploaded") if one not in names)
+            names.add(row_name)
+            rows.append(replace(row, id=row_name))
+    return rows
 
 
 def _counts(board: Board, run: StoredRun) -> bool:
@@ -64,6 +72,14 @@ def _counts(board: Board, run: StoredRun) -> bool:
         return False
     searched = " ".join([run.run_id, run.row.model, run.plan.profile, *run.row.tasks]).lower()
     return all(word.lower() in searched for word in board.only)
+
+
+def is_of_board(board: Board, run: StoredRun) -> bool:
+    """Return whether a run is one of a board's: its file does not leave it out, and it holds something of its suite."""
+    if board.suite is None:
+        return False
+    named = with_present_names(run)
+    return _counts(board, named) and any(estimates_of_member(member, named) for member in board.suite.members)
 
 
 def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Row | None:
@@ -80,7 +96,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
     latest = next(run for run in runs if run.run_id in used)
     facts = facts_of_run(latest, board)
     notes += [one.run.mark.note for one in found if one is not None and one.run.mark is not None and one.run.mark.note]
-    origin: Origin = "self-reported" if latest.source or latest.plan.model.kind == "imported" else "measured"
+    origin: Origin = "self-reported" if latest.is_self_reported else "measured"
     return Row(
         id=name,
         model=latest.model,
@@ -90,6 +106,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
         facts={**facts, "origin": origin},
         run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
         notes=tuple(dict.fromkeys(notes)),
+        is_upload=latest.is_upload,
     )
 
 

@@ -14,14 +14,22 @@ from assaymark.report.views.cells import plain_table
 __all__ = ["found_rows", "rows_table"]
 
 
-def found_rows(site: Site, query: str, sort: str) -> tuple[Sequence[ScoreColumn], list[ShownRow], int]:
+def found_rows(
+    site: Site, query: str, sort: str, hide: Sequence[str] = ()
+) -> tuple[Sequence[ScoreColumn], list[ShownRow], int]:
     """Return a board's columns, the rows that a search finds, in order, and how many rows there are.
+
+    Args:
+        site: of one board.
+        query: in the search language.
+        sort: a column, with `-` for descending.
+        hide: what is left out besides baselines, as keys of `view.HIDDEN_BY`.
 
     Raises: UsageError for a search or an order that cannot be read.
     """
     board = next(iter(site.boards.values()))
     table = site.table(board)
-    pairs = [("q", query), ("sort", sort), ("hide", "baselines")]
+    pairs = [("q", query), ("sort", sort), ("hide", ",".join({*hide, "baselines"}))]
     view = parse_view(pairs, [column.key for column in table.columns])
     shown = show_table(table, view, board.shown)
     if shown.problems:

@@ -1,5 +1,6 @@
 """What the queue and moderators say of stored runs: the name under which a model stands, flags, what is withdrawn."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ __all__ = ["UPLOADED", "Marks", "RunMark", "read_marks"]
 
 UPLOADED = "uploaded"  # the command of runs of uploaded results; without a submission they are not shown
 
+MOST_FLAGS = 100_000  # that are read; the latest
 FACTS = ("licence", "architecture", "merged", "moe", "params")
 
 
@@ -31,7 +33,8 @@ class Marks:
     version: str = ""
     runs: Mapping[str, RunMark] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)  # earlier name -> present one
-    flagged: frozenset[str] = frozenset()  # models with a flag that is open or upheld
+    flagged: frozenset[str] = frozenset()  # models with a report that a moderator upheld
+    n_reports: Mapping[str, int] = field(default_factory=dict)  # open reports of readers, by model
 
 
 def read_marks(store: Store, known: Marks) -> Marks:
@@ -54,6 +57,7 @@ def read_marks(store: Store, known: Marks) -> Marks:
             note=(row.verdict or "") if is_reported else "",
             facts=facts,
         )
-    flags = store.moderation.flags()
-    flagged = frozenset(names.get(one.model, one.model) for one in flags if one.state != "rejected")
-    return Marks(version, marks, names, flagged)
+    flags = store.moderation.flags(limit=MOST_FLAGS)
+    flagged = frozenset(names.get(one.model, one.model) for one in flags if one.state == "upheld")
+    n_reports = Counter(names.get(one.model, one.model) for one in flags if one.state == "open")
+    return Marks(version, marks, names, flagged, dict(n_reports))

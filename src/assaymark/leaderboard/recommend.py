@@ -205,7 +205,7 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     excluded: dict[str, int] = {}
     rows = _fulfilling(source, requested, excluded)
     columns = {one: [column for column in some if _counts(column)] for one, some in found.items()}
-    everyone = [row for row in source.table.rows if not row.is_baseline]
+    everyone = [row for row in source.table.rows if not (row.is_baseline or row.is_upload)]
     used = _used(columns, rows) or _used(columns, everyone)  # conditions that no model fulfils are no lack of evidence
     keys = {one.column for one in used}
     models: dict[str, list[Row]] = {}
@@ -243,7 +243,7 @@ def _fulfilling(source: Source, requested: Requested, excluded: dict[str, int]) 
     """
     index = source.table.index
     keys = search_keys({column.key: column.title for column in source.table.columns})
-    models = ~index.is_baseline & index.matching(parse_query(requested.where, keys))
+    models = index.may_rank & index.matching(parse_query(requested.where, keys))
     unusable = (index.flags("flagged") == 1) | (index.flags("available") == 0)
     conditions = {"flagged, or no longer available": (~unusable, unusable)}  # reason -> fulfilled, not to be judged
     if requested.max_params is not None:

@@ -63,13 +63,12 @@ def rank_in_type(table: Table, row: Row) -> RankInType | None:
 
     Rows of other prompt setups are left out where the board ranks them apart.
     """
+    index, at = table.index, table.places[row.id]
     kind = row.facts.get("type")
-    if kind in {None, "", "unknown"} or row.average is None or row.average.n_columns != table.n_averaged:
+    if kind in {None, "", "unknown"} or not (index.is_complete & index.may_rank)[at]:
         return None
-    index = table.index
     known = index.texts("type")
-    at = table.places[row.id]
     of_type = known.codes == known.codes[at]
-    among = of_type & index.is_complete & ~index.is_baseline & (index.rank_groups == index.rank_groups[at])
+    among = of_type & index.is_complete & index.may_rank & (index.rank_groups == index.rank_groups[at])
     values = index.scores("average").values
     return RankInType(str(kind), 1 + int((among & (values > values[at])).sum()), int(among.sum()))

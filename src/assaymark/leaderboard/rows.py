@@ -90,6 +90,8 @@ class Row:
     notes: tuple[str, ...] = ()
     url: str = ""  # where the model can be found
     citation: str = ""  # of a baseline: how its numbers came about
+    n_reports: int = 0  # of readers, which no moderator has settled: a link, and no judgement
+    is_upload: bool = False  # a visitor reported its numbers: it has no rank, and no other row depends on it
 
     @property
     def is_baseline(self) -> bool:

@@ -149,8 +149,6 @@ class _Selection:
                 found &= index.is_complete
             elif key == "unavailable":
                 found &= index.flags("available") != 0
-            elif key == "merged":  # by its card's tags, or by its type
-                found &= (index.flags(key) != 1) & ~self._is_one_of("type", ("merge",))
             elif key != "baselines":
                 found &= index.flags(key) != 1
         return found
@@ -188,7 +186,7 @@ class _Selection:
         return Scores(values, values - reach, values + reach, errors)
 
     def _ranks(self) -> Ranks:
-        among = ~self.index.is_baseline
+        among = self.index.may_rank
         among = among & (self.index.is_complete if self.is_boards_average else np.isfinite(self.average.values))
         if self.view.rank == "filtered":
             among = among & self.matching
@@ -215,10 +213,10 @@ class _Selection:
     def _order_of_all(self, key: str) -> NDArray[np.int64]:
         values = self._sort_values(key)
         values = -values if self.view.descending else values
-        partial = np.zeros(len(values), dtype=bool)
-        if key == "average" and self.is_boards_average:
-            partial = ~(self.index.is_complete | self.index.is_baseline)
-        keys = (self.index.name_order, np.nan_to_num(values, nan=np.inf), np.isnan(values), partial)
+        groups = np.zeros(len(values), dtype=np.int64)
+        if key == "average":
+            groups = self.index.average_groups if self.is_boards_average else self.index.is_baseline.astype(np.int64)
+        keys = (self.index.name_order, np.nan_to_num(values, nan=np.inf), np.isnan(values), groups)
         return np.asarray(np.lexsort(keys))
 
     def _sort_values(self, key: str) -> NDArray[np.float64]:
@@ -300,7 +298,9 @@ class _Selection:
             np.where(ranked, part[order], np.nan)
             for part in (self.average.values, self.average.lows, self.average.highs)
         ]
-        return tier_starts(*pick)
+        groups = self.index.average_groups[order]
+        starts: Mask = tier_starts(*pick) | (np.diff(groups, prepend=groups[:1]) != 0)
+        return starts
 
     def _facets(self, key: str, chosen: Sequence[str]) -> tuple[Facet, ...]:
         """Return the values of a column with their numbers of models, the commonest first; types in their order."""

@@ -1,10 +1,11 @@
 """The boards that a server shows, over one store: tables are built when first requested and again when runs change."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
 from assaymark.errors import UnknownName
+from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.baselines import baseline_rows
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
@@ -20,6 +21,7 @@ from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import Table
 from assaymark.records import content_hash
 from assaymark.registry import nearest
+from assaymark.scoring.metrics import find_metric
 from assaymark.tasks.suites import Suite, suite_from
 
 __all__ = ["Site", "boards_of_store"]
@@ -85,12 +87,14 @@ class Site:
         Raises: DataError for a published file that is not as its format promises.
         """
         runs = [] if board.table is not None else self.stored_runs()
-        flagged = self.marks().flagged
-        state = content_hash([_state(board, runs), sorted(flagged), rating_files(board.ratings)])
+        marks = self.marks()
+        reports = sorted(marks.n_reports.items())
+        state = content_hash([_state(board, runs), sorted(marks.flagged), reports, rating_files(board.ratings)])
         with self._lock:
             made = self._made.get(board.name)
         if made is None or made.state != state:
-            made = _Made(state, _flagged(with_ratings(_make_table(board, runs), board.ratings), flagged))
+            table = _with_merges(with_ratings(_make_table(board, runs), board.ratings))
+            made = _Made(state, _discussed(table, marks))
             with self._lock:
                 self._made[board.name] = made
         return made.table
@@ -112,6 +116,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     runs = [*runs, *with_requests(read_brought(board.results), read_requests(board.requests))]
     rows = rows_of_runs(board, runs)
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
+    rows = [_in_unit(row, columns) for row in rows]
     used = {run_id for row in rows for run_id in row.run_ids}
     return Table(
         columns,
@@ -123,23 +128,70 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     )
 
 
-def _flagged(table: Table, models: Collection[str]) -> Table:
-    """Return a table whose rows of these models are flagged."""
-    if not any(row.model in models for row in table.rows):
+def _with_merges(table: Table) -> Table:
+    """Return a table in which a model is a merge by its card's tags or by its type, for every filter alike."""
+    if not any(row.facts.get("type") == "merge" for row in table.rows):
         return table
-    rows = [replace(row, facts={**row.facts, "flagged": True}) if row.model in models else row for row in table.rows]
-    version = content_hash([table.version, sorted(models)]).rpartition(":")[2][:16]
-    return replace(table, rows=tuple(rows), version=version)
+    rows = [
+        replace(row, facts={**row.facts, "merged": True}) if row.facts.get("type") == "merge" else row
+        for row in table.rows
+    ]
+    return replace(table, rows=tuple(rows))
+
+
+def _discussed(table: Table, marks: Marks) -> Table:
+    """Return a table whose rows say which models moderators flagged, and how many open reports each model has."""
+    if not any(row.model in marks.flagged or row.model in marks.n_reports for row in table.rows):
+        return table
+    rows = [
+        replace(
+            row,
+            facts={**row.facts, "flagged": True} if row.model in marks.flagged else row.facts,
+            n_reports=0 if row.is_baseline else marks.n_reports.get(row.model, 0),
+        )
+        for row in table.rows
+    ]
+    discussed = [table.version, sorted(marks.flagged), sorted(marks.n_reports.items())]
+    return replace(table, rows=tuple(rows), version=content_hash(discussed).rpartition(":")[2][:16])
 
 
 def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:
-    """Return a column with the unit and the direction that its cells have."""
-    cells = [row.cells[column.key] for row in rows if column.key in row.cells]
+    """Return a column with the unit and the direction that its metrics declare.
+
+    Where the board's file names no metric with a declaration, the cells that were measured here decide, else those of
+    the host's files; what visitors report decides nothing.
+    """
+    declared = [find_metric(name) for name in column.metrics]
+    known = [metric for metric in declared if metric is not None and metric.value_range == (0.0, 1.0)]
+    if known and len(known) == len(declared):
+        return replace(column, is_share=True, higher_is_better=all(metric.higher_is_better for metric in known))
+    cells = [
+        [
+            row.cells[column.key]
+            for row in rows
+            if column.key in row.cells and not row.is_upload and row.origin == origin
+        ]
+        for origin in ("measured", "self-reported")
+    ]
+    deciding = next(filter(None, cells), [])
     return replace(
         column,
-        is_share=all(cell.is_share for cell in cells),
-        higher_is_better=all(cell.higher_is_better for cell in cells),
+        is_share=all(cell.is_share for cell in deciding),
+        higher_is_better=all(cell.higher_is_better for cell in deciding),
     )
+
+
+def _in_unit(row: Row, columns: Sequence[ScoreColumn]) -> Row:
+    """Return a self-reported row without the scores that are in another unit than their column."""
+    if row.origin != "self-reported":
+        return row
+    units = {column.key: column.is_share for column in columns}
+    kept = {key: cell for key, cell in row.cells.items() if cell.is_share == units[key]}
+    if len(kept) == len(row.cells):
+        return row
+    titles = [column.title for column in columns if column.key in row.cells.keys() - kept.keys()]
+    note = f"left out, not in the unit of the column: {', '.join(titles)}"
+    return replace(row, cells=kept, average=average_of(columns, kept, "weighted"), notes=(*row.notes, note))
 
 
 def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
@@ -147,6 +199,7 @@ def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
 
     Suites are those that runs were made for, and those that come with the package.
     """
+    runs = [run for run in runs if not run.is_upload]  # a visitor's file adds no board and no column to one
     suites: dict[str, Suite] = {}
     for run in runs:
         for fact in run.row.extra.get("suites", ()):

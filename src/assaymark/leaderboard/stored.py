@@ -6,7 +6,7 @@ and cached; a single sample is read when its page is shown. No audits.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -18,7 +18,7 @@ from assaymark.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_mar
 from assaymark.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
 from assaymark.records import Estimate, RunPlan, content_hash
 from assaymark.report.comparison.records import Comparison, PairComparison
-from assaymark.report.evidence.stored_samples import deciding_score, is_wrong
+from assaymark.report.evidence.stored_samples import deciding_score, is_wrong, verdict_of
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
@@ -59,6 +59,16 @@ class StoredRun:
         return self.mark.name if self.mark is not None else model_label(self.row.model)
 
     @property
+    def is_upload(self) -> bool:
+        """Whether a visitor reported its numbers; nothing of it was computed here, or stated by the board's host."""
+        return self.row.command == UPLOADED
+
+    @property
+    def is_self_reported(self) -> bool:
+        """Whether its numbers come from files rather than from an evaluation here."""
+        return bool(self.source) or self.plan.model.kind == "imported"
+
+    @property
     def run_id(self) -> str:
         """Its id."""
         return self.row.run_id
@@ -80,6 +90,7 @@ class SampleLine:
     metric: str | None
     score: float | None
     status: str | None  # scored, unparsed or failed; None: not scored
+    verdict: str  # right, wrong, unparsed, failed, scored or not scored
     wrong: bool
     n_cut_tokens: int
 
@@ -115,9 +126,19 @@ class _Counts:
 class StoredRuns:
     """A store's runs, as pages need them. May be used by several threads."""
 
-    def __init__(self, store: Store, *, show_gated: bool = False) -> None:
-        """Args: store: the runs' store, open; show_gated: whether texts of gated data sets may be shown."""
+    def __init__(
+        self, store: Store, *, show_gated: bool = False, shows: Callable[[StoredRun], bool] | None = None
+    ) -> None:
+        """Show a store's runs.
+
+        Args:
+            store: the runs' store, open.
+            show_gated: whether texts of gated data sets may be shown.
+            shows: whether a run may be shown; a run that may not does not exist for any page. None: every run may.
+        """
         self._opened = store
+        self._shows = shows
+        self._shown: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
         self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
@@ -160,7 +181,7 @@ class StoredRuns:
         found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
         with self._lock:
             self._known = found
-        return self._marked(self._with_spreads([one.run for one in found.values()]))
+        return self._visible(self._with_spreads([one.run for one in found.values()]))
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""
@@ -177,6 +198,22 @@ class StoredRuns:
         with self._lock:
             self._marks = found
         return found
+
+    def _visible(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
+        """Return the runs that visitors may see, with their marks."""
+        marked = self._marked(runs)
+        if self._shows is None:
+            return marked
+        with self._lock:
+            known = self._shown
+        judged = {
+            run.run_id: before if (before := known.get(run.run_id, ("", False)))[0] == run.state
+            else (run.state, self._shows(run))
+            for run in marked
+        }  # fmt: skip
+        with self._lock:
+            self._shown = {**self._shown, **judged}
+        return [run for run in marked if judged[run.run_id][1]]
 
     def _marked(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
         """Return the runs that are shown, with their marks, under the present names of their models."""
@@ -211,11 +248,19 @@ class StoredRuns:
     def run(self, name: str) -> StoredRun:
         """Return one run by its id or the beginning of it.
 
-        Raises: UnknownName.
+        Raises: UnknownName, also for a run that was withdrawn or may not be shown.
         """
         if not re.fullmatch(r"[0-9A-Za-z._-]{4,64}", name):
             raise UnknownName("run", name[:80], remedy="a run's id has at least four letters and digits")
-        return self._with_estimates(self._store.run(name))
+        if self._shows is None:
+            found = self._visible([self._with_estimates(self._store.run(name))])
+        else:  # names of runs that are not shown must not be among the suggestions
+            found = [run for run in self.runs() if run.run_id.startswith(name)]
+            found = [run for run in found if run.run_id == name] or found
+        if len(found) != 1:
+            remedy = f"{len(found)} runs begin with it; give more digits" if found else "it may have been withdrawn"
+            raise UnknownName("run", name, remedy=remedy)
+        return found[0]
 
     def attempts(self, run_id: str) -> Sequence[AttemptRow]:
         """Return when, where and with which versions a run was worked on."""
@@ -376,9 +421,19 @@ def _line(facts: SampleFacts) -> SampleLine:
         metric=facts.metric if facts.status is not None else None,
         score=facts.score,
         status=facts.status,
+        verdict=_verdict(facts),
         wrong=facts.is_wrong,
         n_cut_tokens=facts.n_truncated_tokens,
     )
+
+
+def _verdict(facts: SampleFacts) -> str:
+    """Return what a sample came to, as `verdict_of` does of a whole record."""
+    if facts.status is None:
+        return "not scored"
+    if facts.status != "scored":
+        return facts.status
+    return "scored" if facts.correct is None else "wrong" if facts.is_wrong else "right"
 
 
 def _line_of_record(record: SampleRecord) -> SampleLine:
@@ -394,6 +449,7 @@ def _line_of_record(record: SampleRecord) -> SampleLine:
         metric=None if score is None else score.metric,
         score=None if score is None else score.value,
         status=None if score is None else str(score.status),
+        verdict=verdict_of(record),
         wrong=is_wrong(record),
         n_cut_tokens=max((output.n_cut_tokens for output in record.outputs), default=0),
     )

@@ -1,5 +1,6 @@
 """What is known of a metric, and the names that other code mentions."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +39,7 @@ class Metric:
     collects_texts: bool = False  # a sample contributes (reference, prediction); only the corpus has a value
     measures_text: bool = False  # whether it measures the probability of a given text
     packages: tuple[str, ...] = ()  # optional packages without which it cannot be computed
+    bounds: tuple[float, float] | None = None  # of the aggregate, where they are not those of the scale
     in_lm_eval: bool = True  # whether lm-evaluation-harness has it under this name
     per_cent_in: tuple[str, ...] = ()  # tools whose files report it in per cent
 
@@ -45,3 +47,10 @@ class Metric:
     def is_share(self) -> bool:
         """Whether values are in [0, 1] and shown as per cent."""
         return self.scale != "number"
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """The least and the largest value that the aggregate can have."""
+        if self.bounds is not None:
+            return self.bounds
+        return (0.0, 1.0) if self.is_share else (-math.inf, math.inf)

@@ -7,6 +7,7 @@ To add a metric, add its row here and, where `output_types` has any, its computa
 output type. `tests/scoring/test_metrics.py` finds a metric without a row and a row without a computation.
 """
 
+import math
 from dataclasses import replace
 
 from assaymark.scoring.metric import (
@@ -25,6 +26,9 @@ from assaymark.scoring.metric import (
 
 __all__ = ["METRICS"]
 
+_FROM_ZERO = (0.0, math.inf)
+_PER_CENT = (0.0, 100.0)
+
 # ------------------------------------------------------------------------- computed by `scoring` itself
 
 
@@ -38,6 +42,7 @@ def _per_unit(name: str, formula: str, aggregation: str, preference: int | None 
         aggregation=aggregation,
         higher_is_better=False,
         scale="number",
+        bounds=_FROM_ZERO,
         preference=preference,
         measures_text=True,
     )
@@ -52,6 +57,7 @@ def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Met
         aggregation=name,
         higher_is_better=higher_is_better,
         scale="number",
+        bounds=_PER_CENT if higher_is_better else _FROM_ZERO,  # an edit rate may exceed 100
         collects_texts=True,
         packages=("sacrebleu",),
     )
@@ -68,6 +74,7 @@ _COMPUTED = (
         aggregation="perplexity",
         higher_is_better=False,
         scale="number",
+        bounds=_FROM_ZERO,
         measures_text=True,
     ),
     Metric(
@@ -86,6 +93,7 @@ _COMPUTED = (
         formula="harmonic mean of precision and recall over all samples",
         output_types=(MULTIPLE_CHOICE,),
         aggregation="f1",
+        bounds=_PER_CENT,  # lm-eval's squadv2
         preference=5,
     ),
     Metric(
@@ -94,6 +102,7 @@ _COMPUTED = (
         output_types=(MULTIPLE_CHOICE,),
         aggregation="matthews_corrcoef",
         scale="number",
+        bounds=(-1.0, 1.0),
     ),
     replace(
         _OVER_CHOICES,
@@ -126,6 +135,7 @@ _COMPUTED = (
         aggregation="brier_score",
         higher_is_better=False,
         scale="number",
+        bounds=(0.0, 2.0),
     ),
     Metric(
         name="likelihood",
@@ -200,8 +210,8 @@ def _similarity(kind: str, package: str) -> tuple[Metric, ...]:
     highest, lead = f"the best {kind} with a true answer, in per cent", "with a true answer minus that with a false one"
     number = Metric(name="", formula="", scale="number", packages=(package,), in_lm_eval=False)
     return (
-        replace(number, name=f"{kind}_max", formula=highest),
-        replace(number, name=f"{kind}_diff", formula=f"the best {kind} {lead}, in per cent"),
+        replace(number, name=f"{kind}_max", formula=highest, bounds=_PER_CENT),
+        replace(number, name=f"{kind}_diff", formula=f"the best {kind} {lead}, in per cent", bounds=(-100.0, 100.0)),
         _binary(f"{kind}_acc", f"1 if the best {kind} {lead} is positive, else 0", package),
     )
 
@@ -220,13 +230,18 @@ _OF_TASKS = (
     _binary("math_verify", "1 if math-verify finds answer and solution equal, else 0", "math_verify"),
     _binary("exact_match_original", "1 if the final answer equals the reference in normal form, else 0", "math_verify"),
     _binary("em", "1 if the answer has the spans of a reference after DROP's normalisation, else 0"),
-    _binary("exact", "1 if the answer equals a reference after SQuAD's normalisation, else 0"),
-    _binary("HasAns_exact", "exact, of the questions that have an answer"),
-    _share("HasAns_f1", "overlap in words with the best reference, of the questions that have an answer"),
-    _binary("NoAns_exact", "exact, of the questions that have no answer"),
-    _share("NoAns_f1", "overlap in words with the best reference, of the questions that have no answer"),
-    _share("best_exact", "exact at the best threshold on the probability of no answer"),
-    _share("best_f1", "f1 at the best threshold on the probability of no answer"),
+    *(
+        replace(row, bounds=_PER_CENT)  # in lm-eval's files; shares where they were computed here
+        for row in (
+            _binary("exact", "1 if the answer equals a reference after SQuAD's normalisation, else 0"),
+            _binary("HasAns_exact", "exact, of the questions that have an answer"),
+            _share("HasAns_f1", "overlap in words with the best reference, of the questions that have an answer"),
+            _binary("NoAns_exact", "exact, of the questions that have no answer"),
+            _share("NoAns_f1", "overlap in words with the best reference, of the questions that have no answer"),
+            _share("best_exact", "exact at the best threshold on the probability of no answer"),
+            _share("best_f1", "f1 at the best threshold on the probability of no answer"),
+        )
+    ),
     *(
         row
         for kind in ("strict", "loose")

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from assaymark.errors import StoreError, UnknownName, UsageError
-from assaymark.store.arena_rows import Batch, BattleRow, Head, ModelRow, NewBattle, NewVote, VoteRow
+from assaymark.store.arena_rows import Activity, Batch, BattleRow, Head, ModelRow, NewBattle, NewVote, VoteRow
 from assaymark.store.arena_schema import arena_models, arena_texts, battles, rating_batches, vote_head, votes
 from assaymark.store.arena_statements import (
     ACTIVITY_OF_VOTER,
@@ -118,14 +118,14 @@ class ArenaLog:
             row = connection.execute(OPEN_BATTLE, {"voter": voter, "after": after}).one_or_none()
         return None if row is None else _battle_row(row)
 
-    def activity(self, voter: str, origin: str, since: float) -> tuple[int, int, int, float | None]:
-        """Return the votes of voter and origin and the battles of the origin since a time, and the last vote's time."""
+    def activity(self, voter: str, origin: str, since: float) -> Activity:
+        """Return what a voter and his network did since a time."""
         values = {"voter": voter, "origin": origin, "since": since}
         with self._database.reading() as connection:
             n_own, last = connection.execute(ACTIVITY_OF_VOTER, values).one()
-            n_origin = connection.execute(VOTES_OF_ORIGIN, values).scalar_one()
+            n_origin, last_of_origin = connection.execute(VOTES_OF_ORIGIN, values).one()
             n_opened = connection.execute(BATTLES_OF_ORIGIN, values).scalar_one()
-        return int(n_own or 0), int(n_origin), int(n_opened), last
+        return Activity(int(n_own or 0), int(n_origin), int(n_opened), last, last_of_origin)
 
     # ---------------------------------------------------------------------------------------- votes
 

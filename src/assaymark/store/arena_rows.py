@@ -2,7 +2,18 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Batch", "BattleRow", "Head", "ModelRow", "NewBattle", "NewVote", "VoteRow"]
+__all__ = ["Activity", "Batch", "BattleRow", "Head", "ModelRow", "NewBattle", "NewVote", "VoteRow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a voter and his network did in a period; times in seconds since 1970, None without a vote."""
+
+    votes_of_voter: int
+    votes_of_origin: int
+    battles_of_origin: int
+    last_of_voter: float | None
+    last_of_origin: float | None
 
 
 @dataclass(frozen=True, slots=True)

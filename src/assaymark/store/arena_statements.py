@@ -83,7 +83,7 @@ ACTIVITY_OF_VOTER = (
     .where(battles.c.voter == bindparam("voter"), battles.c.opened_at > bindparam("since"))
 )
 VOTES_OF_ORIGIN = (
-    select(func.count())
+    select(func.count(), func.max(votes.c.cast_at))
     .select_from(_voted)
     .where(battles.c.origin == bindparam("origin"), battles.c.opened_at > bindparam("since"))
 )

@@ -6,7 +6,7 @@ removed later is found by `verify_log`.
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -50,13 +50,19 @@ class Moderation:
             row = {"id": secrets.token_hex(6), "flag": flag, "writer": writer, "role": role, "text": text}
             connection.execute(insert(flag_replies), {**row, "made": now(connection)})
 
-    def settle(self, flag: str, state: str, moderator: str) -> None:
-        """Uphold, reject or open a flag again, and log it. Raises: UnknownName."""
-        found = self.flag_of(flag)
+    def settle(self, chosen: Sequence[str], state: str, moderator: str) -> int:
+        """Uphold, reject or open flags again, all or none of them, and log each; return how many changed.
+
+        Raises: UnknownName.
+        """
+        found = [self.flag_of(flag) for flag in dict.fromkeys(chosen)]
+        changed = [flag for flag in found if flag.state != state]
         with self._database.writing() as connection:
             values = {"state": state, "settled_by": moderator, "settled": now(connection)}
-            connection.execute(update(flags).where(flags.c.id == flag).values(**values))
-            self._log(connection, moderator, f"flag {state}", found.model, {"flag": flag})
+            for flag in changed:
+                connection.execute(update(flags).where(flags.c.id == flag.id).values(**values))
+                self._log(connection, moderator, f"flag {state}", flag.model, {"flag": flag.id})
+        return len(changed)
 
     def flag_of(self, flag: str) -> FlagRow:
         """Return one flag. Raises: UnknownName."""
@@ -66,11 +72,14 @@ class Moderation:
             raise UnknownName("flag", flag[:40])
         return FlagRow(**row._asdict())
 
-    def flags(self, model: str | None = None, *, limit: int = 500) -> list[FlagRow]:
-        """Return the flags, of one model or of all, the latest first."""
+    def flags(
+        self, model: str | None = None, *, reporter: str | None = None, state: str | None = None, limit: int = 500
+    ) -> list[FlagRow]:
+        """Return the flags, of one model, reporter or state or of all, the latest first."""
         statement = select(flags).order_by(flags.c.made.desc(), flags.c.id).limit(limit)
-        if model is not None:
-            statement = statement.where(flags.c.model == model)
+        for column, wanted in ((flags.c.model, model), (flags.c.reporter, reporter), (flags.c.state, state)):
+            if wanted is not None:
+                statement = statement.where(column == wanted)
         with self._database.reading() as connection:
             return [FlagRow(**row._asdict()) for row in connection.execute(statement)]
 

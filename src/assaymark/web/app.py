@@ -18,6 +18,7 @@ from assaymark.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.withheld import TextsWithheld
+from assaymark.limits.shown_paths import without_folders
 from assaymark.web.clients import Clients
 from assaymark.web.page_cache import PageCache
 from assaymark.web.pages.board import about_page, board_page, boards_page, view_of
@@ -36,7 +37,6 @@ from assaymark.web.posts import Posts
 from assaymark.web.render import model_path, respond
 from assaymark.web.secret import server_secret
 from assaymark.web.security import LOOPBACK, Guard, safe_path
-from assaymark.web.shown_paths import without_folders
 from assaymark.web.static_files import image_response, logo_response, static_response
 
 __all__ = ["Part", "create_app"]
@@ -278,6 +278,8 @@ def _add_failures(app: FastAPI) -> None:
         status = _status_of(error)
         if status >= 500:  # the visitor cannot mend it, the operator can
             _log.error("%s %s: %s", request.method, quote(request.url.path), error)
+        if isinstance(error, StoreError):  # its text says where the store is, and what the database's driver said
+            return _failure(request, status, "the server's store cannot be used now; the server's log has the reason")
         return _failure(request, status, str(error))
 
     @app.exception_handler(HTTPException)

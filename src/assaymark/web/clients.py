@@ -34,6 +34,7 @@ class Clients:
     def __init__(self, secret: bytes, proxies: Sequence[str] = ()) -> None:
         """Args: secret: of the server; proxies: addresses whose X-Forwarded-For and X-Forwarded-Proto are believed."""
         self._signer = Signer(secret, "visitor")
+        self._networks = Signer(secret, "network")
         self._proxies = frozenset(proxies)
 
     def network(self, request: Request) -> str:
@@ -44,6 +45,14 @@ class Clients:
             # from the right, as each proxy appends: the first address that no named proxy has
             peer = next((one for one in reversed(named) if one and one not in self._proxies), peer)
         return network_of(peer)
+
+    def network_hash(self, request: Request) -> str:
+        """Return a keyed hash of the network, 16 hexadecimal digits; "" if it is unknown.
+
+        It is the same for all requests from a network, on this server only, and nobody can compute the address from it.
+        """
+        network = self.network(request)
+        return self._networks.sign(network)[:16] if network else ""
 
     def is_secure(self, request: Request) -> bool:
         """Return whether the visitor's connection is encrypted."""

@@ -23,11 +23,11 @@ from markupsafe import Markup
 from assaymark.leaderboard.columns import model_type
 from assaymark.leaderboard.rows import Number
 from assaymark.leaderboard.stored import model_label
+from assaymark.limits.shown_paths import without_folders
 from assaymark.report.numbers import NOTHING, counted, four_digits, shown_p, significant
 from assaymark.report.plain_text import printable
 from assaymark.settings import VERSION
 from assaymark.web.security import markdown
-from assaymark.web.shown_paths import without_folders
 
 __all__ = ["STATIC", "model_path", "plain", "respond"]
 

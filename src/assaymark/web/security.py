@@ -94,6 +94,8 @@ class Guard:
                 421,
                 f"this server does not answer for the host '{name[:100]}'; start it with --allow_host to add one",
             )
+        if "\x00" in scope["path"] or b"%00" in scope.get("query_string", b""):  # PostgreSQL has no such text
+            return 404, "there is no such page: the address holds a NUL character"
         if len(scope.get("query_string", b"")) > LONGEST_QUERY:
             return 414, f"the query string is longer than {LONGEST_QUERY:,} bytes"
         if len(scope.get("raw_path") or b"") > LONGEST_PATH:

@@ -24,7 +24,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns
 from assaymark.leaderboard.table import Table
 from assaymark.leaderboard.view import View
-from assaymark.store import RunRow, SampleRecord, Store
+from assaymark.store import Store
 from assaymark.web.pages.board import about_page, board_page, boards_page
 from assaymark.web.pages.correlations import correlations_page
 from assaymark.web.pages.model import model_page
@@ -53,35 +53,11 @@ _COMPARE_FORM = re.compile(r'<form method="get" action="/compare">(.*?)</form>',
 _CHOICE = re.compile(r'<th scope="col">Compare</th>|<td><input type="checkbox"[^>]*></td>|<p><button.*?</button></p>')
 
 
-class PublishedRuns(StoredRuns):
-    """A store's runs as far as a site shows them; every other run does not exist."""
-
-    def __init__(self, store: Store, run_ids: frozenset[str], *, show_gated: bool = False) -> None:
-        """Args: store: open; run_ids: of the runs to show."""
-        super().__init__(store, show_gated=show_gated)
-        self._published = run_ids
-
-    def runs(self) -> list[StoredRun]:
-        """Return the runs that are shown, the latest first."""
-        return [run for run in super().runs() if run.run_id in self._published]
-
-    def run(self, name: str) -> StoredRun:
-        """Return one run. Raises: UnknownName for a run that is not shown, too."""
-        found = super().run(name)
-        if found.run_id not in self._published:
-            raise UnknownName("run", name[:80])
-        return found
-
-    def same_sample(self, of: SampleRecord, besides: str, most: int = 40) -> Iterator[tuple[RunRow, SampleRecord]]:
-        """Yield the same sample in other runs that are shown."""
-        return (one for one in super().same_sample(of, besides, most) if one[0].run_id in self._published)
-
-
-def published_runs(boards: Sequence[Board], store: Store, *, show_gated: bool) -> PublishedRuns:
+def published_runs(boards: Sequence[Board], store: Store, *, show_gated: bool) -> StoredRuns:
     """Return the runs that have a row on one of the boards."""
     site = Site(boards, StoredRuns(store))
-    ids = (run_id for board in boards for row in site.table(board).rows for run_id in row.run_ids)
-    return PublishedRuns(store, frozenset(ids), show_gated=show_gated)
+    ids = {run_id for board in boards for row in site.table(board).rows for run_id in row.run_ids}
+    return StoredRuns(store, show_gated=show_gated, shows=lambda run: run.run_id in ids)
 
 
 def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, show_gated: bool = False) -> Exported:
@@ -152,7 +128,7 @@ class _Export:
         for board, table in self._tables.values():
             self._write_board(board, table)
         if len(self._tables) > 1:
-            self._page("/boards", "boards.html", replace(boards_page(self._site), store=""))
+            self._page("/boards", "boards.html", boards_page(self._site))
         for name in self._models:
             address = model_path(name)
             self._page(address, "model.html", model_page(self._site, name))

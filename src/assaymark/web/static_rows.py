@@ -47,6 +47,7 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
         "page": [None if row.row.is_baseline else file_of(model_address(row.row.model)) for row in rows],
         "baseline": [int(row.row.is_baseline) for row in rows],
         "complete": [int(row.average is not None and row.average.n_columns == table.n_averaged) for row in rows],
+        "group": table.index.average_groups[[table.places[row.row.id] for row in rows]].tolist(),  # ordered one by one
         "n_columns": [0 if row.average is None else row.average.n_columns for row in rows],
         "rank": [[row.rank or 0, row.best or 0, row.worst or 0] for row in rows],
         "badges": _badges(rows),
@@ -54,9 +55,9 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
         "links": {column.key: [_cell_file(row, column.key, file_of) for row in rows] for column in table.columns},
         "facts": {fact.key: _fact(fact, rows) for fact in FACTS if fact.key in known or fact.key in OWN},
     }  # fmt: skip
-    for key, links in list(found["links"].items()):  # type: ignore[attr-defined]
+    for key, links in list(found["links"].items()):
         if not any(links):
-            del found["links"][key]  # type: ignore[attr-defined]
+            del found["links"][key]
     return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
         "utf-8", "backslashreplace"
     )

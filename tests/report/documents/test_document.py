@@ -222,6 +222,9 @@ def test_a_pdf_is_printed_if_there_is_a_browser(one: ReportContents, tmp_path: P
     printed = write_document(tmp_path / "report.pdf", one).read_bytes()
     assert printed.startswith(b"%PDF-")
     assert len(printed) > 10_000
+    n_sections = sum(isinstance(block, Heading) and block.level == 2 for block in document_blocks(one))
+    n_pages = len(re.findall(rb"/Type\s*/Page\b", printed))
+    assert n_pages >= n_sections > 3  # each begins a page
 
 
 def test_without_a_browser_the_message_has_a_remedy(
@@ -231,3 +234,13 @@ def test_without_a_browser_the_message_has_a_remedy(
     monkeypatch.setenv("ASSAYMARK_BROWSER", "/nowhere/browser")
     with pytest.raises(UsageError, match=r"'/nowhere/browser', which is not a program; .*write report\.html"):
         write_document(tmp_path / "report.pdf", one)
+
+
+def test_failed_requests_are_words(one: ReportContents, tmp_path: Path) -> None:
+    """A reader of a report has no legend: failures beside a value are counted in words, in every format."""
+    view = one.views[0]
+    broken = replace(view, estimates=tuple(replace(each, n_failed=3) for each in view.estimates))
+    for ending in ("html", "md"):
+        text = write_document(tmp_path / f"r.{ending}", replace(one, views=(broken,))).read_text()
+        assert "(3 failed)" in text
+        assert " !3" not in text

@@ -29,7 +29,10 @@ def store_results(store: Store, results: Any) -> str:
     """
     if not isinstance(results, Mapping) or "results" not in results:
         raise DataError("results are no JSON object with the key 'results'; expected lm-eval's results_<time>.json")
-    text = json.dumps(results)
+    try:
+        text = json.dumps(results, allow_nan=False)
+    except ValueError as error:
+        raise DataError("results hold a number that is infinite or NaN; expected finite numbers") from error
     if len(text) > LARGEST_RESULTS or is_deeper(text, MOST_DEPTH):
         raise DataError(f"results are larger than {LARGEST_RESULTS:,} bytes, or nested deeper than {MOST_DEPTH} levels")
     with draft_folder() as folder:

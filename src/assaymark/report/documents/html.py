@@ -61,7 +61,7 @@ footer{margin-top:2.5rem;font-size:.82rem;color:var(--soft)}
 @page{size:A4;margin:16mm 15mm}
 @media print{:root{--paper:#fff;--ink:#111;--soft:#4a4a50;--line:#cfcfd4;--panel:#f3f3f5;--good:#00684b;--bad:#a84700;
 --warn:#7a4f00}body{max-width:none;padding:0;font-size:9.5pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}
-h2,h3,h4{break-after:avoid}tr,.tile,.example,.short,figure>svg{break-inside:avoid}thead{display:table-header-group}
+h2~h2{break-before:page}h2,h3,h4{break-after:avoid}tr,.tile,.example,.short,figure>svg{break-inside:avoid}thead{display:table-header-group}
 .wide{overflow:visible}table{font-size:8.5pt}th,td{padding:.22rem .35rem}}
 """
 

@@ -32,7 +32,7 @@ from assaymark.report.evidence.composites import composite_lines
 from assaymark.report.evidence.records import RunView
 from assaymark.report.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
 from assaymark.report.views.baselines_table import baseline_rows
-from assaymark.report.views.cells import chance_cell, interval_text, metric_cell, value_text
+from assaymark.report.views.cells import chance_cell, interval_text, metric_cell, value_words
 from assaymark.report.views.comparison_tables import ordered_lines, shown_cells
 from assaymark.report.views.layout import FOLD_ABOVE, Row, leaf_estimates, table_rows
 from assaymark.report.views.tables import note_lines
@@ -182,7 +182,7 @@ def _one_run(rows: Sequence[Row]) -> Table:
     made = []
     for row in rows:
         cell = row.any_cell
-        numbers = [value_text(cell) if row.metric else "", interval_text(cell)]
+        numbers = [value_words(cell) if row.metric else "", interval_text(cell)]
         texts = [metric_cell(row), *numbers, "" if cell is None else shown_count([cell]), chance_cell(cell)]
         made.append(TableRow((_name(row), *(Cell(text) for text in texts)), row.depth, row.is_group))
     return Table(("task", "metric", "value", "95% interval", "n", "chance"), tuple(made), n_text=2)
@@ -192,7 +192,7 @@ def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
     """Return a table with one column per run, each value above its interval."""
     made = []
     for row in rows:
-        cells = [Cell(value_text(c), interval_text(c)) if row.metric else Cell("") for c in row.cells]
+        cells = [Cell(value_words(c), interval_text(c)) if row.metric else Cell("") for c in row.cells]
         size = shown_count(cell for cell in row.cells if cell is not None)
         texts = (_name(row), Cell(metric_cell(row)), *cells, Cell(size), Cell(chance_cell(row.any_cell)))
         made.append(TableRow(texts, row.depth, row.is_group))

@@ -8,7 +8,8 @@ from assaymark.scoring.metrics import find_metric, is_auxiliary, preferred_names
 from assaymark.store import Store
 from assaymark.store.rows import SampleRecord
 
-__all__ = ["choice_queries", "deciding_score", "gold_indices", "is_wrong", "request_target", "wrong_samples"]
+__all__ = ["choice_queries", "deciding_score", "gold_indices", "is_wrong", "request_target", "verdict_of",
+           "wrong_samples"]  # fmt: skip
 
 
 def deciding_score(record: SampleRecord) -> Score | None:
@@ -42,9 +43,28 @@ def is_wrong(record: SampleRecord) -> bool:
         return not record.outputs or any(output.error is not None for output in record.outputs)
     if score.status is not ScoreStatus.SCORED:
         return True
+    return _is_graded(score) and score.value is not None and score.value < 0.5
+
+
+def verdict_of(record: SampleRecord) -> str:
+    """Return what a sample came to, in a word: right, wrong, unparsed, failed, scored or not scored.
+
+    With a metric that is not a proportion (a perplexity) a sample is scored, and neither right nor wrong.
+    """
+    score = deciding_score(record)
+    if score is None:
+        return "not scored"
+    if score.status is not ScoreStatus.SCORED:
+        return str(score.status)
+    if not _is_graded(score):
+        return "scored"
+    return "wrong" if is_wrong(record) else "right"
+
+
+def _is_graded(score: Score) -> bool:
+    """Return whether a score says if an answer is right."""
     row = find_metric(score.metric)
-    graded = (row is not None and row.is_share) or score.value in {0.0, 1.0}
-    return graded and score.value is not None and score.value < 0.5
+    return score.value in {0.0, 1.0} if row is None else row.is_share
 
 
 def gold_indices(record: SampleRecord) -> frozenset[int]:

@@ -16,7 +16,7 @@ from assaymark.report.evidence.baselines import (
     highest_baseline,
 )
 from assaymark.report.numbers import shown_value
-from assaymark.report.views.cells import chance_cell, plain_table, value_text
+from assaymark.report.views.cells import chance_cell, plain_table, value_words
 from assaymark.report.views.layout import Row
 
 __all__ = ["baseline_cells", "baseline_notes", "baseline_rows", "baselines_table"]
@@ -61,7 +61,7 @@ def baseline_rows(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Row,
     with_blind = any(row.any_cell and row.any_cell.details.get(BLIND) for row in known)
     shown = 3 if with_blind else 2
     return ("value", *HEADERS[:shown]), [
-        (row, [value_text(row.any_cell), *baseline_cells(row.any_cell)[:shown]]) for row in known
+        (row, [value_words(row.any_cell), *baseline_cells(row.any_cell)[:shown]]) for row in known
     ]
 
 

@@ -64,6 +64,14 @@ def value_text(cell: Estimate | None) -> str:
     return shown_value(cell.value, proportion=is_proportion(cell)) + failed
 
 
+def value_words(cell: Estimate | None) -> str:
+    """Return the value with its failed requests in words, for readers without a legend."""
+    if cell is None:
+        return NOTHING
+    shown = shown_value(cell.value, proportion=is_proportion(cell))
+    return f"{shown} ({cell.n_failed:,} failed)" if cell.n_failed else shown
+
+
 def interval_text(cell: Estimate | None) -> str:
     """Return the interval alone."""
     return "" if cell is None else shown_interval(cell.low, cell.high, proportion=is_proportion(cell))

@@ -13,6 +13,7 @@ from assaymark.leaderboard.shown import Shown, show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.table import Table
 from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
+from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.web.render import plain
 
@@ -25,7 +26,6 @@ class BoardsPage:
 
     boards: tuple[tuple[Board, Table], ...]
     failures: tuple[tuple[str, str], ...]  # boards whose table cannot be made, and why
-    store: str
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -130,8 +130,8 @@ def boards_page(site: Site) -> BoardsPage:
         try:
             found.append((board, site.table(board)))
         except DataError as error:  # one faulty file leaves the other boards alone
-            failures.append((board.title, str(error)))
-    return BoardsPage(tuple(found), tuple(failures), "" if site.runs is None else site.runs.url)
+            failures.append((board.title, without_folders(str(error))))
+    return BoardsPage(tuple(found), tuple(failures))
 
 
 def view_of(board: Board, table: Table, pairs: Sequence[tuple[str, str]]) -> View:

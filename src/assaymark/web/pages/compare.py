@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from assaymark.errors import UsageError
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
+from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.report.comparison.records import Comparison, Flip, PairComparison
 from assaymark.web.pages.run import runs_of
 from assaymark.web.render import plain
-from assaymark.web.shown_paths import without_folders
 
 __all__ = ["ComparePage", "compare_page"]
 

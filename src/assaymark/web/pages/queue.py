@@ -10,10 +10,10 @@ from assaymark.leaderboard.columns import MODEL_TYPES
 from assaymark.leaderboard.queue import Entry, Overview, entry_of, overview
 from assaymark.leaderboard.submission.choices import PRECISIONS, WEIGHTS, Problem, presets
 from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
+from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.store import Store
 from assaymark.store.queue_rows import JobRow
-from assaymark.web.shown_paths import without_folders
 
 __all__ = ["QueuePage", "SubmissionPage", "SubmitPage", "entry_json", "queue_page", "submission_page", "submit_page"]
 
@@ -56,7 +56,8 @@ class SubmitPage:
 
 def problems_json(problems: Sequence[Problem]) -> JsonValue:
     """Return problems with stable names."""
-    return [{"field": one.field, "what": one.what, "remedy": one.remedy} for one in problems]
+    return [{"field": one.field, "what": without_folders(one.what), "remedy": without_folders(one.remedy)}
+            for one in problems]  # fmt: skip
 
 
 def submit_page(

@@ -9,10 +9,10 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import SamplePage, StoredRun, StoredRuns, model_label
+from assaymark.limits.shown_paths import without_folders
 from assaymark.records import Estimate, JsonValue, RunPlan
 from assaymark.store import AttemptRow
 from assaymark.web.render import plain
-from assaymark.web.shown_paths import without_folders
 
 __all__ = ["GroupPage", "RunPage", "SamplesPage", "group_page", "run_page", "runs_of", "samples_page"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, model_label
 from assaymark.records import BOUND, ImagePart, JsonValue, Score
-from assaymark.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong
+from assaymark.report.evidence.stored_samples import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
 from assaymark.report.views.samples import answer_text, flags_of_programs, reasons_of, sample_to_json, shown_choices
 from assaymark.store import RunRow, SampleRecord
 from assaymark.web.pages.run import runs_of
@@ -54,7 +54,7 @@ class TurnView:
     target: str
     scores: tuple[Score, ...]
     wrong: bool
-    status: str
+    verdict: str  # right, wrong, unparsed, failed, scored or not scored
     n_shots: int
     n_leaked_shots: int
     n_context_tokens: int
@@ -67,7 +67,7 @@ class OtherView:
 
     run: RunRow
     wrong: bool
-    status: str
+    verdict: str  # as of a turn
     answer: str
     score: float | None
 
@@ -93,7 +93,7 @@ class SampleView:
             "model": self.run.model,
             "turns": [sample_to_json(record) for record in self.records],
             "others": [{"run": one.run.run_id, "model": model_label(one.run.model), "wrong": one.wrong,
-                        "status": one.status,
+                        "verdict": one.verdict,
                         "answer": one.answer, "score": one.score} for one in self.others],
         }  # fmt: skip
 
@@ -143,7 +143,6 @@ def _turn(record: SampleRecord) -> TurnView:
     request = record.request
     prompt = request.prompt
     own = request.segments[-1] if len(request.segments) > 1 and prompt.endswith(request.segments[-1]) else prompt
-    score = deciding_score(record)
     outputs = record.outputs
     return TurnView(
         turn=request.turn,
@@ -161,10 +160,10 @@ def _turn(record: SampleRecord) -> TurnView:
             *(("wrong", _cut(reason)) for reason in reasons_of(record)),
             *([("flagged", flags)] if (flags := flags_of_programs(record)) else ()),
         ),
-        target=_cut(request.target),
+        target=_cut(_target(record)),
         scores=record.scores,
         wrong=is_wrong(record),
-        status="not scored" if score is None else str(score.status),
+        verdict=verdict_of(record),
         n_shots=request.n_shots,
         n_leaked_shots=request.n_leaked_shots,
         n_context_tokens=max((one.n_context_tokens for one in outputs), default=0),
@@ -186,6 +185,14 @@ def _choices(record: SampleRecord) -> list[ChoiceView]:
             ChoiceView(_cut(text.strip() or "␣"), nats, detail.get("picked") == place, place in gold, is_bound)
         )
     return found
+
+
+def _target(record: SampleRecord) -> str:
+    """Return the target as a reader understands it: the text of the right choice, where the data have its number."""
+    gold, choices = gold_indices(record), shown_choices(record)
+    if len(choices) < 2 or not gold or max(gold) >= len(choices):
+        return record.request.target
+    return "\n".join(choices[at].strip() for at in sorted(gold))
 
 
 def _detail(score: Score | None) -> dict[str, Any]:
@@ -211,8 +218,7 @@ def _other(row: RunRow, record: SampleRecord) -> OtherView:
         answer = choices[picked].strip()
     else:
         answer = next((answer_text(output) for output in record.outputs if output.text is not None), "")
-    status = "not scored" if score is None else str(score.status)
-    return OtherView(row, is_wrong(record), status, answer[:300], None if score is None else score.value)
+    return OtherView(row, is_wrong(record), verdict_of(record), answer[:300], None if score is None else score.value)
 
 
 def _cut(text: str) -> str:

@@ -112,8 +112,15 @@ def cast_vote(vote: Vote[Battle], voter: Voter, token: str, form: Posted) -> Bat
 
 
 def voter_of(app: FastAPI, secret: bytes, request: Request) -> Voter:
-    """Return who sends a request, by keyed hashes of his cookie and his network."""
+    """Return who sends a request, by keyed hashes of his cookie and his network.
+
+    Raises: HTTPException 403 for a change without the cookie: a voter is somebody who can be recognised.
+    """
     clients = app.state.clients
+    if request.method == "POST" and clients.visitor(request).is_new:
+        raise HTTPException(
+            403, "this request has no cookie of this server; load /arena first and send its cookie"
+        )
     return Voter(
         keyed_hash(secret, "voter", clients.visitor(request).id), keyed_hash(secret, "origin", clients.network(request))
     )

@@ -59,8 +59,9 @@ class _Chat:
             except ChatProblem as problem:
                 blank = replace(blank_page(self._names), problem=str(problem), text=form.text("text")[:8000])
                 return self._shown(app, request, blank, status=400)
-            with _Turn(self, self._enter(app, request)) as network:
-                answers = await asyncio.gather(*(self._whole(name, asked, network) for name in asked.chosen))
+            user = app.state.clients.network_hash(request)
+            with _Turn(self, self._enter(app, request)):
+                answers = await asyncio.gather(*(self._whole(name, asked, user) for name in asked.chosen))
             return self._shown(app, request, settled(asked, dict(zip(asked.chosen, answers, strict=True))))
 
         @app.post("/chat/stream")
@@ -69,9 +70,10 @@ class _Chat:
                 asked = page_of(self._names, form)
             except ChatProblem as problem:
                 raise HTTPException(400, str(problem)) from None
+            user = app.state.clients.network_hash(request)
             turn = _Turn(self, self._enter(app, request))
             headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-            return StreamingResponse(self._events(asked, turn), media_type="text/event-stream", headers=headers)
+            return StreamingResponse(self._events(asked, turn, user), media_type="text/event-stream", headers=headers)
 
     def _shown(self, app: FastAPI, request: Request, page: ChatPage, status: int = 200) -> Response:
         """Return the page with a token for its form."""
@@ -104,26 +106,27 @@ class _Chat:
         if not self._busy[network]:
             del self._busy[network]
 
-    def _pieces(self, name: str, page: ChatPage, network: str) -> Any:
-        settings = replace(self._settings, user=network or None)
+    def _pieces(self, name: str, page: ChatPage, user: str) -> Any:
+        """Return the pieces of an answer. `user`: a keyed hash, by which a host serves visitors in turn."""
+        settings = replace(self._settings, user=user or None)
         return aclosing(stream_chat(self._endpoints[name], page.messages(name), settings))
 
-    async def _whole(self, name: str, page: ChatPage, network: str) -> tuple[str, str]:
+    async def _whole(self, name: str, page: ChatPage, user: str) -> tuple[str, str]:
         """Return a model's whole answer, or why there is none."""
         try:
-            async with self._pieces(name, page, network) as pieces:
+            async with self._pieces(name, page, user) as pieces:
                 return "".join([piece async for piece in pieces]).strip(), ""
         except EndpointFailed as failure:
             return "", str(failure)
 
-    async def _events(self, page: ChatPage, turn: "_Turn") -> AsyncIterator[bytes]:
+    async def _events(self, page: ChatPage, turn: "_Turn", user: str) -> AsyncIterator[bytes]:
         """Yield the answers of all models as events, each piece as it comes."""
-        with turn as network:
+        with turn:
             queue: asyncio.Queue[tuple[str, int, str]] = asyncio.Queue(1000)
 
             async def follow(index: int, name: str) -> None:
                 try:
-                    async with self._pieces(name, page, network) as pieces:
+                    async with self._pieces(name, page, user) as pieces:
                         async for piece in pieces:
                             await queue.put(("piece", index, printable(piece)))
                     await queue.put(("end", index, ""))
@@ -155,9 +158,8 @@ class _Turn:
     def __init__(self, chat: _Chat, network: str) -> None:
         self._chat, self._network = chat, network
 
-    def __enter__(self) -> str:
+    def __enter__(self) -> None:
         self._chat.begin(self._network)
-        return self._network
 
     def __exit__(self, *_: object) -> None:
         self._chat.end(self._network)

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 
 from fastapi import HTTPException, Request, Response
 
 from assaymark.records import JsonValue
 from assaymark.store.queue_rows import FlagReply, FlagRow
 from assaymark.web.accounts import Account
-from assaymark.web.posts import Form
+from assaymark.web.posts import Form, Posted
 from assaymark.web.routes.queue_app import QueueApp, wants_json
 
 __all__ = ["add_flags"]
@@ -22,6 +21,8 @@ KINDS: Mapping[str, str] = {
 }
 LONGEST_NAME = 200
 READER = "reader-"  # beginning of the name of someone without an account
+STATES = ("open", "upheld", "rejected")
+MOST_SETTLED = 150  # at once, below the most fields of a form
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class FlagsPage:
     kind: str
     text: str
     flags: tuple[FlagRow, ...]
+    reporter: str = ""
+    state: str = ""
     kinds = KINDS
 
     def to_json(self) -> JsonValue:
@@ -64,14 +67,17 @@ def add_flags(queue: QueueApp) -> None:
 
     @app.get("/flags")
     @app.get("/flags.json")
-    def flags(request: Request, model: str = "", kind: str = "", text: str = "") -> Response:
+    def flags(
+        request: Request, model: str = "", kind: str = "", text: str = "", by: str = "", state: str = ""
+    ) -> Response:
         model = moderation.names().get(model, model)[:LONGEST_NAME]
-        page = FlagsPage(model, kind, text[:1000], tuple(moderation.flags(model or None)))
+        found = moderation.flags(model or None, reporter=by[:LONGEST_NAME] or None, state=state[:20] or None)
+        page = FlagsPage(model, kind, text[:1000], tuple(found), by[:LONGEST_NAME], state[:20])
         return queue.page(request, "flags.html", page, as_json=wants_json(request))
 
     @app.post("/flags")
     def report(request: Request, form: Form) -> Response:
-        queue.acts.take(queue.network(request), "reports from your network")
+        queue.reports.take(queue.network(request), "reports from your network")
         model, kind = form.text("model"), form.text("kind")
         if kind not in KINDS:
             raise HTTPException(400, f"kind '{kind[:40]}'; expected one of {', '.join(KINDS)}")
@@ -81,16 +87,35 @@ def add_flags(queue: QueueApp) -> None:
         flag = moderation.flag(name, kind, queue.text(form, "text", least=20), _writer(queue, request)[0])
         return queue.done(form, f"/flag/{flag}", flag=flag)
 
+    @app.post("/flags/settle")
+    def settle(request: Request, form: Form) -> Response:
+        moderator = queue.accounts.need_moderator(request)
+        chosen = form.texts("flag")
+        if not 1 <= len(chosen) <= MOST_SETTLED:
+            raise HTTPException(400, f"{len(chosen)} reports were chosen; choose 1 to {MOST_SETTLED}")
+        n_settled = moderation.settle(chosen, _state(form), moderator.name)
+        return queue.done(form, "/flags?state=open", settled=n_settled)
+
     _add_flag(queue)
 
 
+def _state(form: Posted) -> str:
+    """Return the state that a moderator chose. Raises: HTTPException 400."""
+    state = form.text("state")
+    if state not in STATES:
+        raise HTTPException(400, f"state '{state[:40]}'; expected open, upheld or rejected")
+    return state
+
+
 def _writer(queue: QueueApp, request: Request) -> tuple[str, Account | None]:
-    """Return the name under which a request writes, and its account if it has one."""
+    """Return the name under which a request writes, and its account if it has one.
+
+    Without an account it is made of the network and not of the cookie, so that a fresh cookie is no new reader.
+    """
     account = queue.accounts.of(request)
     if account is not None:
         return account.name, account
-    visitor = queue.app.state.clients.visitor(request).id
-    return READER + sha256(visitor.encode()).hexdigest()[:8], None
+    return READER + (queue.app.state.clients.network_hash(request)[:8] or "unknown"), None
 
 
 def _add_flag(queue: QueueApp) -> None:
@@ -113,10 +138,8 @@ def _add_flag(queue: QueueApp) -> None:
     @app.post("/flag/{name}/settle")
     def settle(request: Request, name: str, form: Form) -> Response:
         moderator = queue.accounts.need_moderator(request)
-        state = form.text("state")
-        if state not in {"open", "upheld", "rejected"}:
-            raise HTTPException(400, f"state '{state[:40]}'; expected open, upheld or rejected")
-        moderation.settle(name, state, moderator.name)
+        state = _state(form)
+        moderation.settle([name], state, moderator.name)
         return queue.done(form, f"/flag/{name}", state=state)
 
 

@@ -67,7 +67,9 @@ def queue_part(
             proxies=proxies,
             moderators=moderators,
         )
-        queue = QueueApp(app, store, boards, sources, policy, accounts, Rate(60, 3600), Rate(120, 3600))
+        queue = QueueApp(
+            app, store, boards, sources, policy, accounts, Rate(60, 3600), Rate(120, 3600), Rate(20, 86400)
+        )
         app.state.takes_flags = True
         _add_submitting(queue)
         _add_queue(queue)

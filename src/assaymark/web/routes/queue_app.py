@@ -33,7 +33,8 @@ class QueueApp:
     policy: Policy
     accounts: Accounts
     submissions: Rate  # by network
-    acts: Rate  # votes, reports, replies and sign-ins, by network
+    acts: Rate  # votes, replies and sign-ins, by network
+    reports: Rate  # on models, by network
 
     def page(self, request: Request, template: str, page: Any, *, as_json: bool = False, status: int = 200) -> Response:
         """Return a page with the form's token and the account, and give a new visitor the cookie."""

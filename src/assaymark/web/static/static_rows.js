@@ -159,12 +159,12 @@
     }
     const places = key === "type" ? new Map(data.types.map((one, place) => [one[0], place])) : null;
     const worth = (row) => (places ? places.get(value(key, row)) ?? null : value(key, row));
-    const isPartial = (row) => key === "average" && !data.complete[row] && !data.baseline[row];
+    const group = (row) => (key === "average" ? data.group[row] : 0);  // averages of different columns are never ordered
     const known = new Map(listed.map((row) => [row, worth(row)]));
     const lowered = (one) => (typeof one === "string" ? one.toLowerCase() : one);
     const byName = (a, b) => { const x = data.model[a].toLowerCase(), y = data.model[b].toLowerCase(); return x < y ? -1 : x > y ? 1 : a - b; };
     return listed.sort((a, b) => {
-      if (isPartial(a) !== isPartial(b)) return isPartial(a) ? 1 : -1;
+      if (group(a) !== group(b)) return group(a) - group(b);
       const x = lowered(known.get(a)), y = lowered(known.get(b));
       if ((x === null) !== (y === null)) return x === null ? 1 : -1;
       return x === y ? byName(a, b) : (x < y ? -1 : 1) * sign;
@@ -181,7 +181,7 @@
     const cols = query.has("cols") ? listed(query, "cols").filter((one) => one !== "none") : null;
     return {
       q: (query.get("q") || "").trim().slice(0, 1000), types: listed(query, "types"),
-      precisions: listed(query, "precisions").map((one) => one.toLowerCase()),
+      precisions: listed(query, "precisions").map((one) => canonical("precision", one.toLowerCase()).toLowerCase()),
       low: size(query.get("min") || low), high: size(query.get("max") || high),
       hide: listed(query, "hide").filter((one) => HIDES.includes(one)), cols,
       sort: query.get("sort") || "-average", pins: listed(query, "pin"),

@@ -1,4 +1,4 @@
-"""Hiding where files of this machine are: pages show a file's name, never the folders that lead to it."""
+"""Hiding where files and databases of this machine are: answers show a file's name, never what leads to it."""
 
 import re
 from collections.abc import Mapping
@@ -19,11 +19,14 @@ _FOLDERS = re.compile(
 _QUOTED = re.compile(
     r"(?P<quote>['\"])(?:\w+=)?(?:~[\w.-]*|\.{1,2})?/[^'\"\n,]*?[^'\"\n,/\\](?P=quote)"
 )  # may hold spaces
+_STORE = re.compile(r"\b(?:postgresql|postgres|mysql)(?:\+\w+)?://[^\s'\"`,;<>]*")
 _PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
 
 def without_folders(value: Any) -> Any:
     """Return text, or JSON, with every path of a file shortened to its last part and user names out of URLs.
+
+    Addresses of databases are left out whole: their hosts are inside the operator's network.
 
     A path is what starts with a slash, a drive, `~`, `.` or `..` and has a folder, and a relative one that ends as
     files of data, configuration, models and stores do. Names such as `org/model` and URLs stay.
@@ -32,7 +35,7 @@ def without_folders(value: Any) -> Any:
         whole = re.fullmatch(r"(?:~[\w.-]*|\.{1,2})?/[^\n,;'\"<>]+/([^\n,;'\"<>/]+)/?", value)
         if whole is not None and (" " not in value or (" /" not in value and re.search(rf"\.{_FILES}$", whole[1]))):
             return whole[1]  # a value that is the path of a file may hold spaces
-        text = _QUOTED.sub(_last_of_quoted, value)
+        text = _QUOTED.sub(_last_of_quoted, _STORE.sub("the database", value))
         return _FOLDERS.sub("", _PASSWORD.sub("", text))
     if isinstance(value, Mapping):
         return {without_folders(str(key)): without_folders(part) for key, part in value.items()}
