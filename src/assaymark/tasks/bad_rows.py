@@ -14,6 +14,7 @@ from assaymark.datasets import Rows
 from assaymark.errors import MalformedSample
 from assaymark.prompts.prompter import Layout
 from assaymark.scoring.choices import gold_is_absent
+from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.own_rows import is_rows_file
 from assaymark.tasks.row_columns import row_check
 from assaymark.tasks.row_shapes import Shape, shape_of
@@ -28,7 +29,8 @@ Row = Mapping[str, Any]
 
 def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str | None]:
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
-    shape = shape_of(rows) if is_rows_file(task.source) else None
+    answers = READINGS.get(str(task.metadata.get("answers")))  # as the user named it, for a file of rows
+    shape = shape_of(rows, answers) if is_rows_file(task.source) else None
     check = _check_of(shape) if shape is not None else None
     needed = [name for name in needed_columns(task) if name in rows.features]
 

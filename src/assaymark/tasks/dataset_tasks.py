@@ -17,9 +17,9 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.registry import nearest
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.image_columns import refuse_other_media, with_option_lists
-from assaymark.tasks.own_rows import OwnData, ignored_columns
+from assaymark.tasks.own_rows import OwnData, ignored_columns, shape_in
 from assaymark.tasks.row_columns import refuse_faulty_rows
-from assaymark.tasks.row_shapes import Shape, shape_of
+from assaymark.tasks.row_shapes import Shape
 from assaymark.tasks.task import Task
 
 __all__ = ["DatasetName", "OwnDataset", "dataset_name", "find_dataset", "spec_of_dataset", "task_from_dataset"]
@@ -116,7 +116,7 @@ def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
         raise DataError(f"{where} has no rows")
     refuse_other_media(where, rows)
     rows = with_option_lists(rows)
-    shape = shape_of(rows)
+    shape = shape_in(where, rows, own)
     if shape is None:
         raise DataError(
             f"{where}: its columns are {', '.join(rows.column_names)}; expected a question (question, prompt, stem, "

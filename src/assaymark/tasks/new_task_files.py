@@ -75,7 +75,7 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
     if is_rows_file(path):
         if not path.is_file():
             raise DataError(f"no file '{source}' in {Path.cwd()}")
-        found = rows_of_file(path.resolve(), skip_bad_rows=own.skip_bad_rows)
+        found = rows_of_file(path.resolve(), own)
         files = {"test": _relative(path, folder), **({"dev": _relative(fewshot, folder)} if fewshot else {})}
         return {
             "task": path.name.split(".")[0],

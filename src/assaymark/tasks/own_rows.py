@@ -14,6 +14,7 @@ from assaymark.datasets import Rows
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import READABLE, at_most, read_files
 from assaymark.errors import DataError
+from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.image_columns import refuse_other_media, with_option_lists
 from assaymark.tasks.row_columns import refuse_faulty_lines, refuse_faulty_rows
@@ -21,7 +22,7 @@ from assaymark.tasks.row_shapes import Shape, shape_of
 from assaymark.tasks.task import Task
 from assaymark.tasks.tool_use import faults_of_rows
 
-__all__ = ["OwnData", "OwnRows", "ignored_columns", "is_rows_file", "rows_of_file", "task_from_rows"]
+__all__ = ["OwnData", "OwnRows", "ignored_columns", "is_rows_file", "rows_of_file", "shape_in", "task_from_rows"]
 
 SHOWN_COLUMNS = frozenset({"category", "subject", "topic"})  # they group the samples on their page
 
@@ -32,6 +33,15 @@ class OwnData:
 
     data_dir: Path | None = None  # local copies of data sets of the Hub
     skip_bad_rows: bool = False
+    answers: str | None = None  # how answers name an option, a key of `answer_readings.READINGS`; None: guessed
+
+    @property
+    def reading(self) -> str | None:
+        """The reading of the answers that was named."""
+        return None if self.answers is None else READINGS[self.answers]
+
+
+GUESSED = OwnData()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +59,21 @@ def is_rows_file(path: Path) -> bool:
     return path.name.endswith(READABLE)
 
 
-def task_from_rows(path: Path, *, skip_bad_rows: bool = False) -> tuple[Task, list[str]]:
+def task_from_rows(path: Path, data: OwnData = GUESSED) -> tuple[Task, list[str]]:
     """Return the task made of a file of rows, and notes on what was guessed.
 
-    With `skip_bad_rows` the rows are not checked here; the task leaves out those that it cannot read.
+    Where bad rows are skipped they are not checked here; the task leaves out those that it cannot read.
 
     Raises: DataError if the columns are none of the known sets, or rows are faulty.
     """
-    own = rows_of_file(path, skip_bad_rows=skip_bad_rows)
+    own = rows_of_file(path, data)
     spec = {
         "task": path.name.split(".")[0],
         "dataset_path": own.builder,
         "dataset_kwargs": {"data_files": {"test": path.name}, **own.options},
         "test_split": "test",
         "fewshot_split": "test",  # the sample itself is excluded from its shots
-        "metadata": {"version": "1.0"},
+        "metadata": {"version": "1.0", **({} if data.answers is None else {"answers": data.answers})},
         **own.shape.spec,
     }
     note = f"{path.name}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
@@ -76,25 +86,27 @@ def ignored_columns(rows: Rows, shape: Shape) -> str:
     return f"; ignored columns: {', '.join(ignored)}" if ignored else ""
 
 
-def rows_of_file(path: Path, *, skip_bad_rows: bool = False) -> OwnRows:
+def rows_of_file(path: Path, data: OwnData) -> OwnRows:
     """Return a file's rows with what was guessed about them.
 
-    Raises: DataError if the columns are none of the known sets; for faulty rows, unless they are to be skipped.
+    Raises: DataError if the columns are none of the known sets; for answers that can be read in two ways; for faulty
+        rows, unless they are to be skipped.
     """
+    skip_bad_rows = data.skip_bad_rows
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
     builder = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
     options: dict[str, Any] = {}
     if is_csv and path.stat().st_size:
         delimiter = sniff_delimiter(path)
         if not skip_bad_rows:
-            refuse_faulty_lines(path, delimiter)
+            refuse_faulty_lines(path, delimiter, data.reading)
         options = {"delimiter": delimiter} if delimiter != "," else {}
     rows = read_files([path], options, skip_bad_rows=skip_bad_rows)
     if not rows:
         raise DataError(f"{path} has no rows" + (f"; {rows.skipped}" if rows.skipped.n else ""))
     refuse_other_media(path, rows)
     rows = with_option_lists(rows)
-    shape = shape_of(rows)
+    shape = shape_in(path, rows, data)
     if shape is None:
         raise DataError(
             f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
@@ -106,3 +118,11 @@ def rows_of_file(path: Path, *, skip_bad_rows: bool = False) -> OwnRows:
     if shape.columns is not None and not skip_bad_rows:
         refuse_faulty_rows(path, rows, shape.columns, shape.kind)
     return OwnRows(rows, shape, builder, options)
+
+
+def shape_in(where: object, rows: Rows, data: OwnData) -> Shape | None:
+    """Return the shape of rows, as `shape_of`, with the file or data set named in its errors."""
+    try:
+        return shape_of(rows, data.reading)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None

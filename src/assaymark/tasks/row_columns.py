@@ -1,6 +1,6 @@
 """Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -10,13 +10,13 @@ from assaymark.datasets import Rows
 from assaymark.datasets.csv_files import csv_lines
 from assaymark.datasets.files import MOST_FAULTS
 from assaymark.errors import DataError
+from assaymark.tasks.answer_readings import FROM_0, FROM_1, LETTER, LETTERS, TEXT, AnswerCounts, text_index
 
 __all__ = [
-    "LETTERS", "PASSAGES", "AnswerCounts", "Faults", "QuestionColumns", "ToolColumns", "counted_answers",
-    "find_columns", "find_tool_columns", "refuse_faulty_lines", "refuse_faulty_rows", "row_check",
+    "PASSAGES", "Faults", "QuestionColumns", "ToolColumns", "find_columns", "find_tool_columns", "refuse_faulty_lines",
+    "refuse_faulty_rows", "row_check",
 ]  # fmt: skip
 
-LETTERS = "ABCDEFGHIJ"
 _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
 _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
@@ -77,39 +77,6 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
 
 
 @dataclass(slots=True)
-class AnswerCounts:
-    """Counts of what answers look like, from which it follows how they name an option."""
-
-    n: int = 0
-    n_numbers: int = 0
-    n_letters: int = 0
-    has_zero: bool = False
-    has_last: bool = False  # a number equal to the number of options
-
-    def add(self, answer: Any, n_options: int) -> None:
-        """Count one answer to a question with that many options; None is no answer."""
-        if answer is None:
-            return
-        text = str(answer).strip()
-        self.n += 1
-        if text.isascii() and text.isdigit() and len(text) < 4:
-            self.n_numbers += 1
-            self.has_zero = self.has_zero or int(text) == 0
-            self.has_last = self.has_last or int(text) == n_options
-        self.n_letters += len(text) == 1 and text.upper() in LETTERS[:n_options]
-
-    @property
-    def kind(self) -> str:
-        """How answers name an option: `number from 0`, `number from 1`, `letter` or `text`.
-
-        The majority of answers decides; a few that do not fit are faults of their rows.
-        """
-        if self.n_numbers * 2 > self.n:
-            return "number from 1" if self.has_last and not self.has_zero else "number from 0"
-        return "letter" if self.n_letters * 2 >= self.n > 0 else "text"
-
-
-@dataclass(slots=True)
 class Faults:
     """The first faults of a file, and the number of all."""
 
@@ -153,12 +120,13 @@ def find_tool_columns(columns: Mapping[str, str]) -> ToolColumns | None:
     return ToolColumns(question, columns["tools"], calls, question == columns.get("messages"))
 
 
-def refuse_faulty_lines(path: Path, delimiter: str) -> None:
+def refuse_faulty_lines(path: Path, delimiter: str, answers: str | None = None) -> None:
     """Check every line of a CSV file: as many cells as the header has, no empty cell, an answer among the options.
 
-    The file is read twice, once for how answers name their options; no row is kept.
+    The file is read twice, once for how answers name their options (unless `answers`, a reading, says so); no row is
+    kept.
 
-    Raises: DataError that lists the first 20 faults with their lines.
+    Raises: DataError that lists the first 20 faults with their lines; for answers with two readings.
     """
     header = next(csv_lines(path, delimiter), None)
     if header is None:
@@ -170,7 +138,7 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> None:
         if "\0" in name:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
     columns = find_columns({name.strip().lower(): name for name in names})
-    kind = _kind_of_lines(path, delimiter, names, columns) if columns and columns.options else ""
+    kind = _reading_of_lines(path, delimiter, names, columns, answers) if columns and columns.options else ""
     check = row_check(columns, kind) if columns else None
     lines = csv_lines(path, delimiter)
     next(lines)
@@ -186,18 +154,24 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> None:
     faults.refuse(path)
 
 
-def _kind_of_lines(path: Path, delimiter: str, names: Sequence[str], columns: QuestionColumns) -> str:
+def _reading_of_lines(
+    path: Path, delimiter: str, names: Sequence[str], columns: QuestionColumns, answers: str | None
+) -> str:
     counts, position = AnswerCounts(), list(names).index(columns.answer)
+    places = [list(names).index(option) for option in columns.options]
     lines = csv_lines(path, delimiter)
     next(lines)
     for line in lines:
         if len(line.cells) == len(names):
-            counts.add(line.cells[position] or None, len(columns.options))
-    return counts.kind
+            counts.add(line.cells[position] or None, [line.cells[place] or None for place in places])
+    try:
+        return counts.reading(columns.answer, answers)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, kind: str) -> None:
-    """Check every row: no empty cell, an answer among the options. `kind` is that of `AnswerCounts`.
+    """Check every row: no empty cell, an answer among the options. `kind` is a reading of the answers.
 
     Raises: DataError that lists the first 20 faults with their locations.
     """
@@ -250,31 +224,23 @@ def _options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[An
 
 def _not(kind: str, n_options: int) -> str:
     return {
-        "letter": f"no letter from A to {LETTERS[:n_options][-1]}",
-        "number from 0": f"no number from 0 to {n_options - 1}",
-        "number from 1": f"no number from 1 to {n_options}",
-        "text": "none of the options",
+        LETTER: f"no letter from A to {LETTERS[:n_options][-1]}",
+        FROM_0: f"no number from 0 to {n_options - 1}",
+        FROM_1: f"no number from 1 to {n_options}",
+        TEXT: "none of the options",
         "label": "none of the labels",
     }[kind]
 
 
 def _is_option(answer: Any, options: Sequence[Any], kind: str) -> bool:
     text = str(answer).strip()
-    if kind == "letter":
+    if kind == LETTER:
         return len(text) == 1 and text.upper() in LETTERS[: len(options)]
-    if kind == "text":
-        return answer in options
-    least = int(kind == "number from 1")
+    if kind == TEXT:
+        return text_index(answer, options) is not None
+    least = int(kind == FROM_1)
     return kind == "label" or text in map(str, range(least, len(options) + least))
 
 
 def _repeated(names: Sequence[str]) -> Iterator[str]:
     return (name for i, name in enumerate(names) if name in names[:i])
-
-
-def counted_answers(pairs: Iterable[tuple[Any, int]]) -> AnswerCounts:
-    """Return the counts of (answer, number of options) pairs."""
-    counts = AnswerCounts()
-    for answer, n_options in pairs:
-        counts.add(answer, n_options)
-    return counts
