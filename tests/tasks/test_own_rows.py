@@ -199,7 +199,7 @@ def test_the_hash_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     [
         ("x.csv", "a,b\n1,2\n", "its columns are a, b; expected question,A,B,C,D,answer or"),
         ("x.jsonl", "\n", "has no rows"),
-        ("x.csv", "question,correct answer\n1,2\n", "its columns are question, correct answer"),
+        ("x.csv", "question,the right one\n1,2\n", "its columns are question, the right one"),
         ("x.json", "{", r"cannot read .*x\.json"),
     ],
 )

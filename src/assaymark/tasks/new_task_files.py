@@ -84,6 +84,7 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
             "test_split": "test",
             "fewshot_split": "dev" if fewshot else "test",
             **({"skip_bad_rows": True} if own.skip_bad_rows else {}),
+            **({"rename_columns": found.renamed} if found.renamed else {}),
             **found.shape.spec,
             "metadata": {"version": "1.0"},
         }, found.shape

@@ -2,8 +2,9 @@
 
 Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
 `question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly),
-`question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case (`row_columns`);
-CSV may be separated by `,` `;` tab or `|`.
+`instruction,input,output` (Alpaca's), `messages`, ShareGPT's `conversations` and TRL's `prompt,completion` (chats),
+`question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case, with spaces
+(`row_columns`); CSV may be separated by `,` `;` tab or `|`.
 """
 
 from dataclasses import dataclass
@@ -17,12 +18,21 @@ from assaymark.errors import DataError
 from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.image_columns import refuse_other_media, with_option_lists
-from assaymark.tasks.row_columns import refuse_faulty_lines, refuse_faulty_rows
-from assaymark.tasks.row_shapes import Shape, shape_of
+from assaymark.tasks.row_columns import plain_name, refuse_faulty_lines, refuse_faulty_rows
+from assaymark.tasks.row_shapes import Shape, check_of, shape_of
 from assaymark.tasks.task import Task
 from assaymark.tasks.tool_use import faults_of_rows
 
-__all__ = ["OwnData", "OwnRows", "ignored_columns", "is_rows_file", "rows_of_file", "shape_in", "task_from_rows"]
+__all__ = [
+    "OwnData",
+    "OwnRows",
+    "ignored_columns",
+    "is_rows_file",
+    "rows_of_file",
+    "shape_in",
+    "task_from_rows",
+    "with_plain_names",
+]
 
 SHOWN_COLUMNS = frozenset({"category", "subject", "topic"})  # they group the samples on their page
 
@@ -52,6 +62,7 @@ class OwnRows:
     shape: Shape
     builder: str  # dataset_path of a task file: csv, json or parquet
     options: dict[str, Any]  # of dataset_kwargs: the delimiter, where it is no comma
+    renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
 
 
 def is_rows_file(path: Path) -> bool:
@@ -74,6 +85,7 @@ def task_from_rows(path: Path, data: OwnData = GUESSED) -> tuple[Task, list[str]
         "test_split": "test",
         "fewshot_split": "test",  # the sample itself is excluded from its shots
         "metadata": {"version": "1.0", **({} if data.answers is None else {"answers": data.answers})},
+        **({"rename_columns": own.renamed} if own.renamed else {}),
         **own.shape.spec,
     }
     note = f"{path.name}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
@@ -105,19 +117,28 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
     if not rows:
         raise DataError(f"{path} has no rows" + (f"; {rows.skipped}" if rows.skipped.n else ""))
     refuse_other_media(path, rows)
-    rows = with_option_lists(rows)
+    rows, renamed = with_plain_names(with_option_lists(rows))
     shape = shape_in(path, rows, data)
     if shape is None:
         raise DataError(
             f"{path}: its columns are {', '.join(rows.column_names)}; expected question,A,B,C,D,answer or "
             "prompt,option_a,option_b,gold or question,choices,answer or question,answer or prompt,reference or "
-            "question,tools,calls or text; else write a task file"
+            "instruction,input,output or messages or conversations or question,tools,calls or text; else write a task "
+            "file"
         )
     if shape.tools is not None and not skip_bad_rows and (faults := faults_of_rows(rows, shape.tools)):
         raise DataError(f"{path}: {at_most(faults)}; correct them, skip them (--skip_bad_rows), or write a task file")
-    if shape.columns is not None and not skip_bad_rows:
-        refuse_faulty_rows(path, rows, shape.columns, shape.kind)
-    return OwnRows(rows, shape, builder, options)
+    if shape.tools is None and not skip_bad_rows and (check := check_of(shape)) is not None:
+        refuse_faulty_rows(path, rows, check)
+    return OwnRows(rows, shape, builder, options, renamed)
+
+
+def with_plain_names(rows: Rows) -> tuple[Rows, dict[str, str]]:
+    """Return rows whose columns have names that templates can use (`Option A`: Option_A), and what was renamed."""
+    plain = {name: plain_name(name) for name in rows.column_names}
+    taken = {name.lower() for name in rows.column_names}
+    renamed = {name: made for name, made in plain.items() if made is not None and made.lower() not in taken}
+    return (rows.rename_columns(renamed) if renamed else rows), renamed
 
 
 def shape_in(where: object, rows: Rows, data: OwnData) -> Shape | None:

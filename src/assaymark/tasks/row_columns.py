@@ -1,5 +1,6 @@
 """Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
@@ -11,20 +12,31 @@ from assaymark.datasets.csv_files import csv_lines
 from assaymark.datasets.files import MOST_FAULTS
 from assaymark.errors import DataError
 from assaymark.tasks.answer_readings import FROM_0, FROM_1, LETTER, LETTERS, TEXT, AnswerCounts, text_index
+from assaymark.tasks.messages import ChatColumns, are_messages, text_key
 
 __all__ = [
-    "PASSAGES", "Faults", "QuestionColumns", "ToolColumns", "find_columns", "find_tool_columns", "refuse_faulty_lines",
-    "refuse_faulty_rows", "row_check",
+    "PASSAGES",
+    "Faults",
+    "QuestionColumns",
+    "ToolColumns",
+    "find_chat_columns",
+    "find_columns",
+    "find_tool_columns",
+    "plain_name",
+    "refuse_faulty_lines",
+    "refuse_faulty_rows",
+    "row_check",
 ]  # fmt: skip
 
 _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
 _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
-    *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),
+    *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion", "response"),
 )
 _CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
 _LISTS = ("choices", "options", "endings")
 PASSAGES = ("passage", "context", "article", "paragraph")
+_CHATS = ("messages", "conversations", "conversation")
 # names of the columns of a question's options, by letter or number: A, option_a, choice1, ...
 _OPTIONS = tuple(
     pattern
@@ -42,6 +54,7 @@ class QuestionColumns:
     options: tuple[str, ...] = ()  # one column each
     choices: str | None = None  # one column with a list
     passage: str | None = None  # the text that the question is about; it may be empty
+    input: str | None = None  # what follows an instruction, as in Alpaca's files; it may be empty
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -51,7 +64,14 @@ class QuestionColumns:
     @property
     def used(self) -> tuple[str, ...]:
         """All of these columns."""
-        return (*self.needed, *([self.passage] if self.passage else []))
+        return (*self.needed, *(name for name in (self.passage, self.input) if name))
+
+    @property
+    def asked(self) -> str:
+        """The question as an expression of a template: with its input, where it has one."""
+        if self.input is None:
+            return self.question
+        return f"{self.question} ~ ('\\n\\n' ~ {self.input} if {self.input} else '')"
 
 
 def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
@@ -65,15 +85,63 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
     if question is None or answer is None:
         return None
     passage = next((columns[name] for name in PASSAGES if name in columns), None)
+    input_: str | None = None
+    if question == columns.get("input") and "instruction" in columns:
+        question, input_ = columns["instruction"], question
     for pattern in ("{letter}", *_OPTIONS):
         names = [pattern.format(letter=letter.lower(), number=i + 1) for i, letter in enumerate(LETTERS)]
         n_options = next((i for i, name in enumerate(names) if name not in columns), len(names))
         if n_options >= 2:
             return QuestionColumns(
-                question, answer, tuple(columns[name] for name in names[:n_options]), passage=passage
+                question, answer, tuple(columns[name] for name in names[:n_options]), None, passage, input_
             )
     choices = next((columns[name] for name in _LISTS if name in columns), None)
-    return QuestionColumns(question, answer, (), choices, passage)
+    return QuestionColumns(question, answer, (), choices, passage, input_)
+
+
+def find_chat_columns(columns: Mapping[str, str], first: Callable[[str], Any]) -> ChatColumns | None:
+    """Return the columns of a chat; None where no column has messages, or a question and an answer are texts.
+
+    Args:
+        columns: lower-case name -> name in the file.
+        first: the first value of a column, of those that are not missing.
+
+    Raises: DataError where only one of question and answer can be read.
+    """
+    plain = find_columns(columns)
+    names = [plain.question] if plain else [columns[name] for name in _CHATS if name in columns]
+    answer = plain.answer if plain else next((columns[name] for name in _ANSWERS if name in columns), None)
+    of_answer = None if answer is None else first(answer)
+    for name in names:
+        value = first(name)
+        if isinstance(value, str) and value.lstrip().startswith("[{"):
+            raise DataError(f"column '{name}' has lists as text, beginning {value!r:.40}; save them as JSON lines")
+        if not are_messages(value):
+            continue
+        if plain is not None and (plain.options or plain.choices):
+            raise DataError(f"column '{name}' has messages; expected texts for questions with options")
+        last = value if answer is None else of_answer if are_messages(of_answer) else None
+        return ChatColumns(name, answer, None if last is None else text_key(last))
+    if plain is not None and are_messages(of_answer):
+        raise DataError(f"column '{answer}' has messages and '{plain.question}' has none; expected both or neither")
+    return None
+
+
+def plain_name(name: str) -> str | None:
+    """Return the name under which a template can use a column, of a column whose name it cannot use.
+
+    None for a name that is as it should be, and for columns that are none of those that are recognised.
+    """
+    plain = re.sub(r"\W+", "_", name.strip()).strip("_")
+    is_known = plain.lower() in _KNOWN and plain.isidentifier()
+    return plain if plain != name and is_known else None
+
+
+_KNOWN = frozenset((
+    *_QUESTIONS, *_ANSWERS, *_CALLS, *_LISTS, *PASSAGES, *_CHATS, "tools", "text", *LETTERS.lower(),
+    *(pattern.format(letter=letter.lower(), number=i + 1)
+      for pattern in _OPTIONS for i, letter in enumerate(LETTERS)),
+))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -137,7 +205,7 @@ def refuse_faulty_lines(path: Path, delimiter: str, answers: str | None = None) 
     for name in names:
         if "\0" in name:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
-    columns = find_columns({name.strip().lower(): name for name in names})
+    columns = find_columns({(plain_name(name) or name).strip().lower(): name for name in names})
     kind = _reading_of_lines(path, delimiter, names, columns, answers) if columns and columns.options else ""
     check = row_check(columns, kind) if columns else None
     lines = csv_lines(path, delimiter)
@@ -170,12 +238,11 @@ def _reading_of_lines(
         raise DataError(f"{path}: {error}") from None
 
 
-def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, kind: str) -> None:
-    """Check every row: no empty cell, an answer among the options. `kind` is a reading of the answers.
+def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, Any]], str | None]) -> None:
+    """Check every row by a function as `row_check` returns it.
 
     Raises: DataError that lists the first 20 faults with their locations.
     """
-    check = row_check(columns, kind)
     found = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := check(row)))
     faults = Faults()
     kept: list[tuple[int, str]] = []
@@ -209,6 +276,8 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any
 
 
 def _is_empty(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
     return value is None or (isinstance(value, float) and isnan(value))
 
 

@@ -4,8 +4,9 @@ Shapes: options in columns of their own, in a list, in a mapping by letter or wi
 a question with an answer to generate; a question with tools; a text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assaymark.datasets import Rows
@@ -22,11 +23,25 @@ from assaymark.tasks.answer_readings import (
     counted_answers,
 )
 from assaymark.tasks.image_columns import image_columns
-from assaymark.tasks.row_columns import QuestionColumns, ToolColumns, find_columns, find_tool_columns
+from assaymark.tasks.messages import ChatColumns, fault_of_chat, text_key
+from assaymark.tasks.row_columns import (
+    QuestionColumns,
+    ToolColumns,
+    find_chat_columns,
+    find_columns,
+    find_tool_columns,
+    row_check,
+)
+from assaymark.tasks.tool_use import fault_of_row
 
-__all__ = ["Shape", "shape_of"]
+__all__ = ["Shape", "check_of", "shape_of"]
 
 Spec = dict[str, Any]
+_LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
+_COMPARED: Spec = {
+    "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
+    "metric_list": [{**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True}],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,7 @@ class Shape:
     used: tuple[str, ...]  # columns
     columns: QuestionColumns | None = None  # None for texts and tools
     tools: ToolColumns | None = None
+    chat: ChatColumns | None = None
     kind: str = ""  # how answers name an option, a reading of `answer_readings`, or `label`
     question: str = ""  # templates that other wordings of the same rows are made of; the options are a list
     options: str = ""
@@ -65,11 +81,22 @@ def shape_of(rows: Rows, answers: str | None = None) -> Shape | None:
     return replace(shape, spec=spec, guess=guess, used=(*shape.used, *images))
 
 
+def check_of(shape: Shape) -> Callable[[Mapping[str, Any]], str | None] | None:
+    """Return a function from a row to what is wrong with it, written after its location; None for texts."""
+    if shape.tools is not None:
+        return partial(fault_of_row, used=shape.tools)
+    if shape.chat is not None:
+        return partial(fault_of_chat, used=shape.chat)
+    return row_check(shape.columns, shape.kind) if shape.columns is not None else None
+
+
 def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
     names = [name for name in rows.column_names if name.strip().isidentifier()]
     columns = {name.strip().lower(): name for name in names}
     if (tools := find_tool_columns(columns)) is not None:
         return _with_tools(tools)
+    if (chat := find_chat_columns(columns, lambda name: _first(rows, name))) is not None:
+        return _with_chats(chat, rows)
     found = find_columns(columns)
     if found is None:
         if "text" not in columns:
@@ -79,14 +106,36 @@ def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
         return Shape(spec, f"column '{text}' is read as text whose perplexity is measured", (text,))
     if found.options:
         return _in_columns(found, rows, answers)
-    first = next((value for value in rows.values(found.choices) if value is not None), None) if found.choices else None
+    first = _first(rows, found.choices) if found.choices else None
     if isinstance(first, list):
         return _in_list(found, rows, answers)
     if isinstance(first, Mapping) and {"text", "label"} <= first.keys():
         return _labelled(found)
     if isinstance(first, Mapping) and {"A", "B"} <= first.keys():
         return _by_key(found, rows, answers)
-    return _generated(QuestionColumns(found.question, found.answer, passage=found.passage))
+    return _generated(QuestionColumns(found.question, found.answer, passage=found.passage, input=found.input))
+
+
+def _first(rows: Rows, column: str) -> Any:
+    """Return a column's first value that is not missing."""
+    return next((value for value in rows.values(column) if value is not None), None)
+
+
+def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
+    form = "a chat in ShareGPT's form" if text_key(_first(rows, used.messages)) == "value" else "a chat"
+    answer = f"'{used.answer}'" if used.answer else "its last answer"
+    spec = {
+        "output_type": "generate_until",
+        "doc_to_messages": used.messages,
+        "doc_to_target": used.target,
+        "generation_kwargs": dict(_LONG),
+        **_COMPARED,
+    }
+    guess = (
+        f"'{used.messages}' is {form}, sent under the model's template, and the generated answer is compared with "
+        f"{answer}, ignoring case and punctuation"
+    )
+    return Shape(spec, guess, used.used, chat=used)
 
 
 def _with_tools(used: ToolColumns) -> Shape:
@@ -107,7 +156,7 @@ def _with_tools(used: ToolColumns) -> Shape:
 
 def _asked(columns: QuestionColumns) -> str:
     """Return the template of a question, after its passage if it has one."""
-    question = f"{{{{{columns.question}}}}}"
+    question = f"{{{{{columns.asked}}}}}"
     if columns.passage is None:
         return question
     return f"{{% if {columns.passage} %}}{{{{{columns.passage}}}}}\n{{% endif %}}{question}"
@@ -115,7 +164,8 @@ def _asked(columns: QuestionColumns) -> str:
 
 def _about(columns: QuestionColumns) -> str:
     """Return the columns of the question, for people."""
-    return f"'{columns.question}'" + (f" after '{columns.passage}'" if columns.passage else "")
+    question = f"'{columns.question}'" + (f" followed by '{columns.input}'" if columns.input else "")
+    return question + (f" after '{columns.passage}'" if columns.passage else "")
 
 
 def _target(found: QuestionColumns, kind: str, options: str, counts: AnswerCounts, *, all_whole: bool) -> str:
@@ -156,7 +206,7 @@ def _in_columns(found: QuestionColumns, rows: Rows, answers: str | None) -> Shap
         "metric_list": [metric_item("acc")],
     }
     guess = f"multiple choice by letter: {_about(found)}, choices {', '.join(columns)}, '{answer}' is {IN_WORDS[kind]}"
-    return Shape(spec, guess, found.used, found, None, kind, found.question, listed, target)
+    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=listed, target=target)
 
 
 def _in_list(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
@@ -169,12 +219,12 @@ def _in_list(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     target = _target(found, kind, choices, counts, all_whole=_are_whole(rows, answer))
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.question}}}}}\nAnswer:",
+        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:",
         "doc_to_choice": choices,
         "doc_to_target": target,
     }
     guess = f"multiple choice by text: {_about(found)}, '{choices}', '{answer}' is {IN_WORDS[kind]}"
-    return Shape(spec, guess, found.used, found, None, kind, found.question, choices, target)
+    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=choices, target=target)
 
 
 def _before_question(columns: QuestionColumns) -> str:
@@ -185,12 +235,12 @@ def _labelled(found: QuestionColumns) -> Shape:
     options, target = f"{found.choices}.text", f"{{{{{found.choices}.label.index({found.answer})}}}}"
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.question}}}}}\nAnswer:",
+        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:",
         "doc_to_choice": f"{{{{{options}}}}}",
         "doc_to_target": target,
     }
     guess = f"multiple choice by text: {_about(found)}, '{options}', '{found.answer}' is one of '{found.choices}.label'"
-    return Shape(spec, guess, found.used, found, None, "label", found.question, options, target)
+    return Shape(spec, guess, found.used, found, kind="label", question=found.asked, options=options, target=target)
 
 
 def _by_key(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
@@ -210,7 +260,7 @@ def _by_key(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
         target = f"{{{{({found.answer} | string | trim | int) - {int(kind == FROM_1)}}}}}"
     guess = shape.guess.replace("is a letter", f"is {IN_WORDS[kind]}")
     spec = {**shape.spec, "doc_to_target": target}
-    return Shape(spec, guess, found.used, found, None, kind, found.question, shape.options, target)
+    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=shape.options, target=target)
 
 
 def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) -> Shape:
@@ -225,7 +275,7 @@ def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) 
         "metric_list": [metric_item("acc")],
     }
     guess = f"multiple choice by letter: {_about(found)}, choices {shown}, '{found.answer}' is a letter"
-    return Shape(spec, guess, found.used, found, None, LETTER, found.question, options, target)
+    return Shape(spec, guess, found.used, found, kind=LETTER, question=found.asked, options=options, target=target)
 
 
 def _generated(found: QuestionColumns) -> Shape:
@@ -235,17 +285,20 @@ def _generated(found: QuestionColumns) -> Shape:
         "doc_to_text": _asked(found),
         "doc_to_target": f"{{{{{answer}}}}}",
         "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
-        "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
-        "metric_list": [
-            {**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True},
-        ],
+        **_COMPARED,
     }
-    if question.lower() == "prompt":
-        after = f" after '{found.passage}'" if found.passage else ""
-        guess = f"'{question}'{after} is the prompt as it is, the generated answer is compared with '{answer}'"
+    if found.input is not None:
+        spec["generation_kwargs"] = dict(_LONG)
+    if question.lower() == "prompt" or found.input is not None:
+        guess = f"{_about(found)} is the prompt as it is, the generated answer is compared with '{answer}'"
     else:
-        spec["doc_to_text"] = f"{_before_question(found)}Question: {{{{{question}}}}}\nAnswer:"
+        spec["doc_to_text"] = f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:"
         guess = f"{_about(found)} is a question, the generated answer is compared with '{answer}'"
     return Shape(
-        spec, guess + ", ignoring case and punctuation", found.used, found, None, "", question, "", f"{{{{{answer}}}}}"
+        spec,
+        guess + ", ignoring case and punctuation",
+        found.used,
+        found,
+        question=found.asked,
+        target=f"{{{{{answer}}}}}",
     )
