@@ -46,7 +46,7 @@ def opened(folder: Path) -> LocalModel:
 
 
 def test_chat_bos_makes_a_hosts_chat_that_of_a_run(folder: Path) -> None:
-    """With the option a chat has the tokens and the answer that `run --apply_chat_template` has, without it one fewer."""
+    """With the option a chat has the tokens and answer that `run --apply_chat_template` has, without it no BOS."""
     model = opened(folder)
     message = Message("user", (TextPart(QUESTION),))
     text = model.render((message,))

@@ -363,7 +363,7 @@ def test_shards_that_two_processes_have_written_with_fsdp(tmp_path: Path, expect
 
 
 def test_an_adapter_beside_whole_weights_is_merged_or_refused(tmp_path: Path, expected: tuple[float, ...]) -> None:
-    """Weights that contain the adapter beside them are used as they are; where it is not known, the folder is refused."""
+    """Weights that contain the adapter beside them are used as they are; where it is unknown, it is refused."""
     folder = write.copy_beside(DEMO, tmp_path / "epoch_0", "config.json", "tokenizer.json", "tokenizer_config.json")
     shutil.copy(DEMO / "model.safetensors", folder / "model-00001-of-00001.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 4, "lora_alpha": 8}))
