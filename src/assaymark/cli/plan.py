@@ -150,8 +150,9 @@ def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     from assaymark.report.views.cells import plain_table
 
     table = plain_table()
-    table.add_column("MDE, in points", overflow="fold")
-    for name in ("samples", "paired", "unpaired", f"{100 * wanted.difference:g} needs,\npaired", "unpaired"):
+    table.add_column("in points", overflow="fold")
+    goal = f"samples for\n{100 * wanted.difference:g} point{'' if wanted.difference == 0.01 else 's'}"
+    for name in ("samples", "MDE,\npaired", "MDE,\nunpaired", f"{goal}, paired", f"{goal}, unpaired"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
         shown = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),
