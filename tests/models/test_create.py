@@ -3,12 +3,18 @@
 import pytest
 
 from assaymark.errors import UnknownName
-from assaymark.models.create import ELSEWHERE, MODELS, create_model
+from assaymark.models.create import ELSEWHERE, MODELS, PURPOSES, create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.server.openai_compatible import OpenAIModel
 
 
 @pytest.mark.parametrize("name", ["hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"])
+def test_every_kind_says_what_it_is_for() -> None:
+    """`ls models` has a line on the purpose of each kind of the package."""
+    own = {name for name, place in MODELS.places().items() if place.startswith("assaymark.")}
+    assert own == set(PURPOSES)
+
+
 def test_every_name_of_a_local_model_creates_one(name: str) -> None:
     """Old and new names give the same kind; nothing is looked up before the model is used."""
     model = create_model(name, "pretrained=some/model,use_accelerate=True,revision=main")
