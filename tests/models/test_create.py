@@ -9,12 +9,6 @@ from assaymark.models.server.openai_compatible import OpenAIModel
 
 
 @pytest.mark.parametrize("name", ["hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"])
-def test_every_kind_says_what_it_is_for() -> None:
-    """`ls models` has a line on the purpose of each kind of the package."""
-    own = {name for name, place in MODELS.places().items() if place.startswith("assaymark.")}
-    assert own == set(PURPOSES)
-
-
 def test_every_name_of_a_local_model_creates_one(name: str) -> None:
     """Old and new names give the same kind; nothing is looked up before the model is used."""
     model = create_model(name, "pretrained=some/model,use_accelerate=True,revision=main")
@@ -62,3 +56,9 @@ def test_unknown_names_are_refused_with_a_remedy(name: str, message: str) -> Non
     """An unknown kind of model states the remedy."""
     with pytest.raises(UnknownName, match=message):
         create_model(name, None)
+
+
+def test_every_kind_says_what_it_is_for() -> None:
+    """`ls models` has a line on the purpose of each kind of the package."""
+    own = {name for name, place in MODELS.places().items() if place.startswith("assaymark.")}
+    assert own == set(PURPOSES)
