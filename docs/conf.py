@@ -20,6 +20,8 @@ html_theme = "furo"
 html_title = f"Assaymark {VERSION}"
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 myst_heading_anchors = 3
 default_role = "literal"  # docstrings quote code in single backticks

@@ -57,6 +57,14 @@ def test_a_skewed_key_of_generation_targets_is_reported(tmp_path: Path) -> None:
     assert findings(tmp_path, rows(), doc_to_target="{{choices[answer]}}", **generation) == ""
 
 
+def test_empty_references_are_reported(tmp_path: Path) -> None:
+    """A row whose reference is empty makes an empty answer right, which the finding says."""
+    generation: Row = {"output_type": "generate_until", "doc_to_choice": ..., "metric_list": ...}
+    test = [{**row, "reference": "" if i == 3 else f"lamp {i}"} for i, row in enumerate(rows())]
+    text = findings(tmp_path, test, doc_to_target="{{reference}}", **generation)
+    assert "lamps: 1 row(s) have an empty reference, first sample 3; an empty answer is right there" in text
+
+
 def test_shots_from_the_test_split_are_reported(tmp_path: Path) -> None:
     """A fewshot_split that is the test split is a warning if shots are drawn, and a note if none are."""
     for shots, level in ((2, "warning"), (0, "note")):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def test_every_public_name_is_documented() -> None:
     assert documented == set(assaymark.__all__) - {"__version__"}
 
 
+def test_every_extra_is_in_the_quick_start() -> None:
+    """The table of extras has one row for each extra that users install."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "quick_start.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w-]+)` \|", page.partition("| extra |")[2].partition("\n\n")[0], re.MULTILINE)
+    assert sorted(listed) == sorted(set(extras) - {"dev"})
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """Sphinx builds every page, warnings being errors, and no internal link of the result is broken."""
@@ -52,3 +61,4 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert broken_links(site) == []
+    assert "_static/site.css" in (site / "cli.html").read_text(encoding="utf-8")  # it wraps lines that were clipped

@@ -28,10 +28,12 @@ def local_model(**arguments: Any) -> LocalModel:
 
 
 @contextmanager
-def hosting(model: LocalModel, settings: HostSettings, max_tokens: int | None = None) -> Iterator[str]:
+def hosting(
+    model: LocalModel, settings: HostSettings, max_tokens: int | None = None, *, chat_bos: bool = False
+) -> Iterator[str]:
     """Run a host; yield its URL with /v1."""
     listening = socket.create_server(("127.0.0.1", 0))
-    app = create_app(HostedModel(model, NAME, max_tokens), settings)
+    app = create_app(HostedModel(model, NAME, max_tokens, chat_bos=chat_bos), settings)
     server = uvicorn.Server(
         uvicorn.Config(app, http="h11", log_level="error", lifespan="on", timeout_graceful_shutdown=2)
     )

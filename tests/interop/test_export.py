@@ -13,7 +13,7 @@ from assaymark.api.importing import import_run
 from assaymark.api.run import Run
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
-from assaymark.interop.export_tables import COLUMNS, to_markdown
+from assaymark.interop.export_tables import COLUMNS, estimate_rows, to_latex, to_markdown
 from assaymark.store import Store
 
 TASKS = ["demo_who", "demo_truth"]
@@ -124,6 +124,25 @@ def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
     assert latex.count(r"\\") == 2 + len(run.estimates)
     for text in (markdown, latex):
         assert "First 6 samples per task" in text
+
+
+def test_the_scale_of_a_number_is_its_metrics(tmp_path: Path) -> None:
+    """A BLEU of 0.5141 is no share of 51.4%, in Markdown and LaTeX as in the terminal; exact matches are."""
+    rows_of_file = [{"q": f"Say {i}", "a": f"the cat sat on {i} mats"} for i in range(8)]
+    (tmp_path / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of_file))
+    (tmp_path / "said.yaml").write_text(
+        "task: said\ndataset_path: json\ndataset_kwargs: {data_files: {test: said.jsonl}}\ntest_split: test\n"
+        "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\n"
+        "generation_kwargs: {until: ['\\n'], max_gen_toks: 8}\n"
+        "metric_list: [{metric: bleu}, {metric: exact_match}]\n"
+    )
+    said = assaymark.evaluate("fake", str(tmp_path / "said.yaml"), store=str(tmp_path / "s.db"))
+    rows = {row["metric"]: row for row in estimate_rows(said.store, said.id)}
+    low = {"value": 0.5141, "low": 0.41, "high": 0.62}  # a small BLEU, as a weak model gets
+    for text in (to_markdown([{**rows["bleu"], **low}]), to_latex([{**rows["bleu"], **low}])):
+        assert "0.5141" in text
+        assert "51.4" not in text
+    assert "51.4%" in to_markdown([{**rows["exact_match"], **low}])
 
 
 def test_a_name_is_not_markup_in_markdown() -> None:

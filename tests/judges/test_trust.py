@@ -1,11 +1,15 @@
 """What is said about a judge, from votes made so that the truth is known."""
 
+from collections import Counter
+
 import numpy as np
+import pytest
 
 from assaymark.judges.agreement import PairVote, agreement_of
 from assaymark.judges.biases import first_share, length_slope, own_model, self_preference
 from assaymark.judges.corrected import corrected_rates
 from assaymark.judges.trust import trust_sentence
+from assaymark.statistics.agreement import stratified_kappa
 
 VALUES = (1.0, 0.5, 0.0)
 
@@ -44,6 +48,134 @@ def test_agreement_does_not_depend_on_which_model_stands_first() -> None:
     found = agreement_of(judge, people)
     assert agreement_of(turned, people) == found
     assert agreement_of(other, renamed).judge.kappa == found.judge.kappa
+
+
+def leaning(n: int, judge: str, *, share: float = 0.9, seed: int = 0) -> tuple[list[PairVote], list[PairVote]]:
+    """Return a judge's votes and a person's on n pairs, in which the person prefers ant with this probability.
+
+    judge: `constant` always names ant, `random` names it as often as people do but independently, `good` names what
+    the person does in 95%.
+    """
+    rng = np.random.default_rng(seed)
+    truth = (rng.random(n) < share).astype(float)
+    given = {
+        "constant": np.ones(n),
+        "random": (rng.random(n) < share).astype(float),
+        "good": np.where(rng.random(n) < 0.95, truth, 1.0 - truth),
+    }[judge]
+    return (
+        [PairVote(str(i), "", "ant", "bee", float(value), "j") for i, value in enumerate(given)],
+        [PairVote(str(i), "", "ant", "bee", float(value), "ada") for i, value in enumerate(truth)],
+    )
+
+
+@pytest.mark.parametrize("judge", ["constant", "random", "good"])
+def test_kappa_is_scikit_learns(judge: str) -> None:
+    """For two models kappa and chance are Cohen's, whichever model stands first."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    given, people = leaning(400, judge)
+    found = agreement_of(given, people).judge
+    values = [[vote.value for vote in votes] for votes in (given, people)]
+    expected = metrics.cohen_kappa_score(*([str(value) for value in each] for each in values))
+    assert found.kappa is not None
+    assert found.kappa.value == pytest.approx(expected, abs=1e-12)
+    shares = [float(np.mean(each)) for each in values]
+    assert found.chance == pytest.approx(shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1]))
+
+
+def test_a_judge_without_information_is_not_trusted() -> None:
+    """Where people prefer one model in 90%, always naming it is agreement of 90%, all of it by chance."""
+    given, people = leaning(400, "constant")
+    found = agreement_of(given, people)
+    assert found.judge.estimate is not None
+    assert found.judge.estimate.value == pytest.approx(0.9, abs=0.03)
+    assert found.judge.kappa is not None
+    assert found.judge.kappa.value == pytest.approx(0.0, abs=1e-12)
+    assert trust_sentence(found).startswith("This judge cannot be trusted here: it agrees with people in ")
+    assert sentence(*leaning(400, "random")).startswith("This judge cannot be trusted here")
+    assert sentence(*leaning(400, "good")).startswith("This judge can ")
+
+
+def test_chance_is_of_each_two_models() -> None:
+    """A judge that knows which of two models people prefer, but no answer, has kappa 0 over many pairs of models."""
+    judge, people = [], []
+    rng = np.random.default_rng(3)
+    for first, second, share in (("ant", "bee", 0.9), ("ant", "cow", 0.2), ("bee", "cow", 0.05)):
+        for number in range(300):
+            key = (f"{first}{second}{number}", "", first, second)
+            people.append(PairVote(*key, float(rng.random() < share), "ada"))
+            judge.append(PairVote(*key, float(share > 0.5), "j"))
+    found = agreement_of(judge, people)
+    assert found.judge.kappa is not None
+    assert found.judge.kappa.value == pytest.approx(0.0, abs=1e-12)
+    assert found.beside_constant is not None
+    assert found.beside_constant.gain.value == pytest.approx(0.0, abs=1e-12)
+    assert trust_sentence(found).startswith("This judge cannot be trusted here")
+
+
+def test_an_informed_judge_may_still_be_worse_than_a_constant_one() -> None:
+    """With kappa above 0, but agreement below that of always naming the preferred model, a judge is not trusted."""
+    rng = np.random.default_rng(1)
+    truth = rng.random(800) < 0.9
+    given = np.where(truth, rng.random(800) < 0.8, rng.random(800) < 0.4)
+    people = [PairVote(str(i), "", "ant", "bee", float(value), "ada") for i, value in enumerate(truth)]
+    judge = [PairVote(str(i), "", "ant", "bee", float(value), "j") for i, value in enumerate(given)]
+    found = agreement_of(judge, people)
+    assert found.judge.kappa is not None
+    assert found.judge.kappa.low is not None
+    assert found.judge.kappa.low > 0
+    said = trust_sentence(found)
+    assert "cannot be trusted here" in said
+    assert "a judge that always names whichever of two models people prefer (" in said
+
+
+def test_the_interval_of_kappa_holds_its_true_value() -> None:
+    """Over 300 simulated judges with unequal base rates, the 95% interval covers the true kappa in 92% to 98%."""
+    share, sensitivity, specificity = 0.85, 0.9, 0.6
+    called = share * sensitivity + (1 - share) * (1 - specificity)
+    observed = share * sensitivity + (1 - share) * specificity
+    chance = share * called + (1 - share) * (1 - called)
+    true, covered = (observed - chance) / (1 - chance), 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        truth = rng.random(250) < share
+        given = np.where(truth, rng.random(250) < sensitivity, rng.random(250) > specificity)
+        kappa, _ = stratified_kappa(list(given), list(truth), [0] * 250, list(range(250)))
+        assert kappa.low is not None
+        assert kappa.high is not None
+        covered += kappa.low <= true <= kappa.high
+    assert 0.92 <= covered / 300 <= 0.98
+
+
+def test_corrected_rates_hold_the_truth_with_unequal_base_rates() -> None:
+    """Of three models with base rates from 5% to 90%, the corrected intervals cover the true win rate in 92% or more.
+
+    The judge is right about each verdict with a probability that depends on who has won, so its own rates are biased.
+    """
+    bases = {("ant", "bee"): 0.9, ("ant", "cow"): 0.6, ("bee", "cow"): 0.05}
+    truth = {"ant": (0.9 + 0.6) / 2, "bee": (0.1 + 0.05) / 2, "cow": (0.4 + 0.95) / 2}
+    covered: Counter[tuple[str, str]] = Counter()
+    n_of: Counter[tuple[str, str]] = Counter()
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        judge, people = [], []
+        for (first, second), share in bases.items():
+            for number in range(200):
+                value = float(rng.random() < share)
+                right = rng.random() < (0.95 if value else 0.7)
+                key = (f"{first}{second}{number}", "", first, second)
+                judge.append(PairVote(*key, value if right else 1.0 - value, "j"))
+                if rng.random() < 0.3:
+                    people.append(PairVote(*key, value, "ada"))
+        for rate in corrected_rates(judge, people):
+            for name, corrected in (("ppi", rate.ppi), ("rogan_gladen", rate.rogan_gladen)):
+                if corrected is None or corrected.low is None or corrected.high is None:
+                    continue
+                n_of[rate.model, name] += 1
+                covered[rate.model, name] += corrected.low <= truth[rate.model] <= corrected.high
+    assert set(n_of) == {(model, name) for model in truth for name in ("ppi", "rogan_gladen")}
+    assert min(n_of.values()) == 200
+    assert min(covered[key] / n_of[key] for key in n_of) >= 0.92, covered
 
 
 def test_a_person_is_not_compared_with_himself() -> None:

@@ -50,6 +50,21 @@ def test_the_front_matter_holds_the_runs_results(store: Store) -> None:
     assert "license" not in front_matter(model_card(store, "fake-random-1"))
 
 
+def test_truthfulqa_below_chance_is_no_strength(shared_dir: Path, tmp_path: Path) -> None:
+    """A share of probability below that of equal likelihoods, 0.448, is a weakness although another task is worse."""
+    place = str(tmp_path / "store.sqlite")
+    for tasks in ("truthfulqa_mc2", "demo_facts"):
+        assert main(["run", "--model", "fake", "--tasks", tasks, "--store", place, "--data_dir",
+                     str(shared_dir / "data"), "--quiet"]) == 0  # fmt: skip
+    store = Store.open_to_read(place)
+    found = {one.task: one for row in store.runs() for one in store.estimates(row.run_id)}
+    assert found["truthfulqa_mc2"].chance == pytest.approx(0.4484, abs=0.0001)
+    text = model_card(store, store.runs()[0].model)
+    lines = [line for line in text.splitlines() if line.startswith("- ") and "truthfulqa" in line]
+    assert not any(line.startswith("- Strength") for line in lines)
+    assert any(line.startswith("- Weakness, not significantly above the baseline") for line in lines)
+
+
 def test_a_model_that_guesses_has_weaknesses_and_no_strengths(store: Store) -> None:
     """Skill is (value - baseline) / (1 - baseline), with the interval's ends; at the baseline it is a weakness."""
     text = model_card(store, "fake-random-1")

@@ -3,7 +3,7 @@
 import pytest
 
 from assaymark.errors import UnknownName
-from assaymark.models.create import ELSEWHERE, MODELS, create_model
+from assaymark.models.create import ELSEWHERE, MODELS, PURPOSES, create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.server.openai_compatible import OpenAIModel
 
@@ -56,3 +56,9 @@ def test_unknown_names_are_refused_with_a_remedy(name: str, message: str) -> Non
     """An unknown kind of model states the remedy."""
     with pytest.raises(UnknownName, match=message):
         create_model(name, None)
+
+
+def test_every_kind_says_what_it_is_for() -> None:
+    """`ls models` has a line on the purpose of each kind of the package."""
+    own = {name for name, place in MODELS.places().items() if place.startswith("assaymark.")}
+    assert own == set(PURPOSES)

@@ -135,7 +135,7 @@ def test_the_command_refuses_with_exit_code_4(tmp_path: Path) -> None:
     followed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     out, _ = first.communicate(timeout=60)
     assert followed.returncode == first.returncode == 0
-    assert "following its progress (--no-wait refuses)" in followed.stderr
+    assert "following its progress (--no_wait refuses)" in followed.stderr
     tables = [text.partition("\nrun ")[0].replace("the run was already in the store; no request was sent", "").strip()
               for text in (out, followed.stdout)]  # fmt: skip
     assert tables[0] == tables[1]

@@ -46,6 +46,20 @@ def test_at_the_ends_the_number_of_samples_counts() -> None:
     assert estimate_reported(1.0, 0.0, 0, is_proportion=True).low is None
 
 
+def test_graded_scores_have_the_interval_of_their_samples() -> None:
+    """A mean of scores between 0 and 1 has Student's interval, as own runs have; one of 0s and 1s keeps Wilson's."""
+    scores = [0.2, 0.35, 0.5, 0.6, 0.45, 0.55, 0.3, 0.7, 0.4, 0.65]
+    samples = estimate_mean(scores)
+    found = estimate_reported(samples.value, samples.stderr, len(scores), is_proportion=True)
+    assert samples.method == "t"
+    assert found.method == "t, from the file's standard error"
+    assert (found.low, found.high) == pytest.approx((samples.low, samples.high))
+    known = estimate_reported(samples.value, samples.stderr, len(scores), is_proportion=True, is_binary=True)
+    assert known.method == "wilson, from the file's standard error"
+    binary = estimate_mean([1.0] * 13 + [0.0] * 7)
+    assert estimate_reported(0.65, binary.stderr, 20, is_proportion=True).method.startswith("wilson")
+
+
 def test_other_numbers_are_not_bounded() -> None:
     """A perplexity has the interval value ± 1.96 stderr."""
     found = estimate_reported(20.0, 0.5, 10, is_proportion=False)

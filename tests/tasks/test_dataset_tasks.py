@@ -82,7 +82,10 @@ def test_a_repositorys_folder_is_a_task(music: Path) -> None:
             [{"question": "Q?", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": "2"}],
             "Question: Q?\nAnswer:", [" x", " y"], "1",
         ),
-        ([{"question": "Q?", "choices": ["x", "y"], "answer": 1}], "Question: Q?\nAnswer:", [" x", " y"], "1"),
+        (
+            [{"question": each, "choices": ["x", "y"], "answer": int(each == "Q?")} for each in ("Q?", "R?")],
+            "Question: Q?\nAnswer:", [" x", " y"], "1",
+        ),
         (
             [{"question": each, "choices": ["x", "y"], "answer": 2 - (each == "R?")} for each in ("Q?", "R?")],
             "Question: Q?\nAnswer:", [" x", " y"], "1",
@@ -91,7 +94,10 @@ def test_a_repositorys_folder_is_a_task(music: Path) -> None:
             [{"query": "Q?", "options": ["x", "y", "z"], "gold": "B"}],
             "Q?\nA. x\nB. y\nC. z\nAnswer:", [" A", " B", " C"], "1",
         ),
-        ([{"query": "Q?", "options": ["x", "y"], "label": "1"}], "Question: Q?\nAnswer:", [" x", " y"], "1"),
+        (
+            [{"query": each, "options": ["x", "y"], "label": str(int(each == "Q?"))} for each in ("Q?", "R?")],
+            "Question: Q?\nAnswer:", [" x", " y"], "1",
+        ),
         (
             [{"passage": "P.", "question": "Q?", "A": "x", "B": "y", "answer": "A"}],
             "P.\nQ?\nA. x\nB. y\nAnswer:", [" A", " B"], "0",

@@ -10,6 +10,7 @@ from assaymark.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
 from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.own_rows import OwnData
 
 
 def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
@@ -63,6 +64,84 @@ def test_choices_by_letter(tmp_path: Path, answers: tuple[str, str], kind: str) 
     assert note.startswith("my.csv: multiple choice by letter: 'question', choices A, B")
     assert note.endswith(kind)
     assert task.task.name == "my"
+
+
+def golds(folder: Path, text: str, name: str = "my.csv", answers: str | None = None) -> list[str]:
+    """Return the position of each question's correct option, as the file is read with `--answers`."""
+    (folder / name).write_text(text, encoding="utf-8")
+    own = OwnData(answers=answers)
+    task = Catalog.open(lm_eval=False).select([str(folder / name)], own=own).tasks[0]
+    bound = bind(task, BindOptions(skip_bad_rows=True))
+    return [request.target for request in bound.requests()]
+
+
+@pytest.mark.parametrize(
+    ("lines", "positions"),
+    [
+        (["What is 1+1?,2,3,4,1,2"], ["0"]),
+        (["2+2?,3,4,5,6,4"], ["1"]),
+        (["What is 1+1?,2,3,4,1,2", "2+2?,3,4,5,6,4", "Which is odd?,2,4,6,7,7"], ["0", "1", "3"]),
+        (["Which is a number?,one,two,3,four,3", "2+2?,3,4,5,6,4"], ["2", "1"]),  # columns of words and of numbers
+        (["2+2?,3,4.5,5,4,4", "1+1?,2,3,1,0.5,2"], ["3", "0"]),
+    ],
+)
+def test_numbers_that_are_an_options_text_are_that_text(tmp_path: Path, lines: list[str], positions: list[str]) -> None:
+    """Answers that equal the text of exactly one option in every row are that text, also where they are numbers."""
+    assert golds(tmp_path, "\n".join(["question,A,B,C,D,answer", *lines, ""])) == positions
+
+
+AMBIGUOUS = [
+    ("1,2,3", ("from_0", "from_1"), ("'1' is B, 'beta'", "'1' is A, 'alpha'")),  # no 0 and no 4
+    ("1,2,9", ("from_0", "from_1"), ("'1' is B, 'beta'", "'1' is A, 'alpha'")),  # as above, with a row at fault
+]
+
+
+@pytest.mark.parametrize(("answers", "flags", "examples"), AMBIGUOUS)
+def test_answers_with_two_readings_stop(
+    tmp_path: Path, answers: str, flags: tuple[str, str], examples: tuple[str, str]
+) -> None:
+    """Numbers that fit both ways of counting are refused in one line with both, and --answers names one."""
+    text = "question,A,B,C,D,answer\n" + "".join(f"Q{a}?,alpha,beta,gamma,delta,{a}\n" for a in answers.split(","))
+    with pytest.raises(DataError) as caught:
+        golds(tmp_path, text)
+    message = str(caught.value)
+    assert "can be read in two ways" in message
+    assert "\n" not in message
+    assert all(example in message for example in examples)
+    assert message.endswith(f"--answers {flags[0]} or --answers {flags[1]}")
+    if "9" not in answers:
+        assert golds(tmp_path, text, answers="from_0") == ["1", "2", "3"]
+        assert golds(tmp_path, text, answers="from_1") == ["0", "1", "2"]
+
+
+def test_numbers_that_are_mostly_an_options_text_stop(tmp_path: Path) -> None:
+    """One row whose answer is no option does not turn the others' texts into positions."""
+    text = "question,A,B,C,D,answer\n1+1?,2,3,4,1,2\n0+1?,5,1,3,2,1\n1+2?,3,2,4,1,3\n2+2?,3,5,6,7,4\n"
+    with pytest.raises(DataError, match=r"as a number from 1 .*, or as the text of a choice"):
+        golds(tmp_path, text)
+    with pytest.raises(DataError, match="line 5: '4' in column 'answer' is none of the options"):
+        golds(tmp_path, text, answers="text")
+
+
+def test_whole_numbers_beside_options_that_are_texts_stop(tmp_path: Path) -> None:
+    """In JSON the number 2 may be an index although an option is the text "2"; where both agree it is read."""
+    row = {"question": "How many?", "choices": ["3", "2", "0", "1"], "answer": 2}
+    zero = {"question": "None?", "choices": ["3", "2", "1", "0"], "answer": 0}
+    text = "".join(json.dumps(each) + "\n" for each in (row, zero))
+    with pytest.raises(DataError, match=r"as the text of a choice \('2' is B, '2'\), or as a number from 0 \('2' is C"):
+        golds(tmp_path, text, "my.jsonl")
+    assert golds(tmp_path, text, "my.jsonl", "text") == ["1", "3"]
+    assert golds(tmp_path, text, "my.jsonl", "from_0") == ["2", "0"]
+    same = [{"question": f"Q{i}", "choices": ["0", "1", "2"], "answer": i} for i in range(3)]
+    assert golds(tmp_path, "".join(json.dumps(each) + "\n" for each in same), "same.jsonl") == ["0", "1", "2"]
+
+
+def test_a_reading_is_named_only_for_rows_with_options(tmp_path: Path) -> None:
+    """--answers is refused where it has no effect, and where a row does not fit it."""
+    with pytest.raises(DataError, match="--answers says that an answer is a letter, and these rows have no options"):
+        golds(tmp_path, "question,answer\n2+2?,4\n", answers="letter")
+    with pytest.raises(DataError, match="line 2: 'A' in column 'answer' is no number from 0 to 1"):
+        golds(tmp_path, "question,A,B,answer\nQ?,x,y,A\n", answers="from_0")
 
 
 def test_choices_by_text(tmp_path: Path) -> None:
@@ -120,7 +199,7 @@ def test_the_hash_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     [
         ("x.csv", "a,b\n1,2\n", "its columns are a, b; expected question,A,B,C,D,answer or"),
         ("x.jsonl", "\n", "has no rows"),
-        ("x.csv", "question,correct answer\n1,2\n", "its columns are question, correct answer"),
+        ("x.csv", "question,the right one\n1,2\n", "its columns are question, the right one"),
         ("x.json", "{", r"cannot read .*x\.json"),
     ],
 )
@@ -146,14 +225,14 @@ def test_the_delimiter_is_found(tmp_path: Path, sign: str) -> None:
     [
         ("prompt,option_a,option_b,gold", "Q,red,blue,B"),
         ("Question,Choice1,Choice2,Correct_Answer", "Q,red,blue,blue"),
-        ("question,opa,opb,label", "Q,red,blue,1"),
+        ("question,opa,opb,label", "Q,red,blue,1\nR,red,blue,0"),
         ("stem,option_1,option_2,answerKey", "Q,red,blue,2"),
     ],
 )
 def test_names_of_options_that_are_recognised(tmp_path: Path, header: str, row: str) -> None:
     """Options may be lettered or numbered under several names, the answer a letter, number or text."""
     task, _ = opened(tmp_path, "my.csv", f"{header}\n{row}\n")
-    (request,) = task.requests()
+    request = next(task.requests())
     assert (request.prompt, request.target) == ("Q\nA. red\nB. blue\nAnswer:", "1")
 
 

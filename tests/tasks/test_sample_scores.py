@@ -57,6 +57,22 @@ def test_the_tasks_own_scoring(tmp_path: Path) -> None:
     assert (scores["none"].value, scores["none"].parts) == (None, None)
 
 
+@pytest.mark.parametrize(("text", "status"), [("", "scored"), ("[invalid]", "unparsed"), ("two", "scored")])
+def test_an_empty_answer_to_an_empty_reference_is_an_answer(tmp_path: Path, text: str, status: str) -> None:
+    """What equals an empty reference counts as right, and so not as without an answer."""
+    task = bound(
+        tmp_path,
+        output_type="generate_until",
+        doc_to_choice=...,
+        doc_to_target="{{''}}",
+        metric_list=[{"metric": "exact_match"}],
+    )
+    sample = task.samples()[0]
+    request = task.request(sample)
+    (score,) = task.score(request, sample, [Output(request.id, 0, 0, text=text)])
+    assert (score.value, score.status.value) == (float(text == ""), status)
+
+
 def test_a_guess_in_scoring_does_not_depend_on_the_order(tmp_path: Path) -> None:
     """A scoring function that draws at random gives a sample the same value in any order; its errors are named."""
     (tmp_path / "own.py").write_text(

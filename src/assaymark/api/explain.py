@@ -8,6 +8,7 @@ from assaymark.errors import DataError, MissingExtra, PlanError, UsageError
 from assaymark.models.create import create_model
 from assaymark.records import JsonValue, LoglikelihoodQuery, Output, Request
 from assaymark.runner.prepare import split_names
+from assaymark.scoring.metrics import find_metric
 from assaymark.settings import data_folder
 from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
@@ -21,9 +22,46 @@ if TYPE_CHECKING:
 
 SHOWN_TOKENS = 160  # at the end of the prompt
 SHOWN_CHARACTERS = 1500
+SHOWN_END = 300  # characters of an answer's beginning, and of its end
 CARD_KEYS = (
     "title", "measures", "domain", "dataset", "split", "chance", "human", "licence", "known_faults", "citation",
 )  # fmt: skip
+
+
+def explain_metric(name: str) -> dict[str, JsonValue] | None:
+    """Return what a metric is: formula, aggregation, direction and scale; None for an unknown one."""
+    found = find_metric(name)
+    if found is None:
+        return None
+    others = {kind: formula for kind, formula in found.formulas if formula != found.formula}
+    return {
+        "metric": found.name,
+        "formula": found.formula,
+        "other_formulas": others,
+        "aggregation": found.aggregation,
+        "higher_is_better": found.higher_is_better,
+        "scale": found.scale,
+        "output_types": list(found.output_types),
+        "packages": list(found.packages),
+    }
+
+
+def metric_view(found: Mapping[str, JsonValue]) -> "Text":
+    """Return the explanation of a metric for a terminal."""
+    from assaymark.report.console import Text
+
+    text = Text().append(f"{found['metric']}", style="bold").append(f"  a metric of one sample ({found['scale']})\n")
+    better = "higher" if found["higher_is_better"] else "lower"
+    rows = [
+        ("formula", found["formula"]),
+        *((f"for {kind}", formula) for kind, formula in found["other_formulas"].items()),
+        ("over samples", f"{found['aggregation']}, {better} is better"),
+        ("computed for", ", ".join(found["output_types"]) or "tasks whose own function returns it"),
+        *([("packages", ", ".join(found["packages"]))] if found["packages"] else []),
+    ]
+    for title, value in rows:
+        text.append(f"{title:<13}", style="dim").append(f"{value}\n")
+    return text
 
 
 def explain_task(
@@ -136,6 +174,11 @@ def explanation_view(found: Mapping[str, JsonValue]) -> "list[RenderableType]":
     return [head, _prompt_view(found), _score_view(found)]
 
 
+def _both_ends(text: str) -> str:
+    """Return a text without its middle where it is long: the answer of a solution is at its end."""
+    return text if len(text) <= 2 * SHOWN_END else f"{text[:SHOWN_END]} ... {text[-SHOWN_END:]}"
+
+
 def _card_text(value: JsonValue) -> str:
     if isinstance(value, list):
         return "; ".join(str(each) for each in value)
@@ -187,7 +230,7 @@ def _score_view(found: Mapping[str, JsonValue]) -> "Text":
     text.append("Example on this sample, with made-up outputs\n", style="bold")
     for answer in worked["answers"]:
         nats = "" if answer["total_nats"] is None else f"{answer['total_nats']:9.2f}"
-        text.append(f"{nats}  {(answer['asked'] or answer['text'] or '').strip()[:100]}\n")
+        text.append(f"{nats}  {_both_ends((answer['asked'] or answer['text'] or '').strip())}\n")
     text.append(f"reference  {worked['target']}\n")
     if worked["failure"]:
         text.append(f"cannot be scored: {worked['failure']}\n")

@@ -1,5 +1,6 @@
 """Estimate of a run: samples, tokens with and without sharing, memory, time, and prompts that are too long."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -27,6 +28,7 @@ class PlannedChunk:
     n_samples: int
     n_leaked: int  # samples that would be among their own shots
     work: WorkEstimate
+    failing: tuple[tuple[str, str, int], ...] = ()  # task, reason, number of its samples that cannot be answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,11 @@ def plan_run(
             of_chunk = cost_forecast(opened, requests, bill.price)
             cost = of_chunk if cost is None else cost + of_chunk
         label = _label(names, prepared.selection.groups)
-        chunks.append(PlannedChunk(names, label, len(requests), leaked, opened.estimate(requests)))
+        work = opened.estimate(requests)
+        task_of = {request.id: request.task for request in requests}
+        failing = Counter((task_of[request_id], reason) for request_id, reason in work.failing)
+        counts = tuple((task, reason, n) for (task, reason), n in failing.items())
+        chunks.append(PlannedChunk(names, label, len(requests), leaked, work, counts))
     talks = [one.plan.name for one in prepared.bound if one.is_conversation]
     notes = (f"{', '.join(talks)}: first turns only; later turns depend on the responses",) if talks else ()
     return PlannedRun(

@@ -144,7 +144,7 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
     if any(name not in row.extra.get("tasks", {}) for name in row.tasks):
         why = f"was never summarised (it is {row.status}), so its task files are not known here"
         raise UsageError(f"run {row.short_id} {why}; run the tasks again")
-    catalog, own = _catalog(options), OwnData(skip_bad_rows=row.plan.skip_bad_rows)
+    catalog, own = _catalog(options), OwnData(skip_bad_rows=row.plan.skip_bad_rows, answers=row.plan.answers)
     found: dict[str, Task] = {}
     for name in _selected_names(row.extra):
         try:
@@ -166,7 +166,7 @@ def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
     """Return the run's tasks that are in the files given."""
     if not options.task_files:
         return []
-    own = OwnData(skip_bad_rows=row.plan.skip_bad_rows)
+    own = OwnData(skip_bad_rows=row.plan.skip_bad_rows, answers=row.plan.answers)
     named = _catalog(options).select(split_names(options.task_files), own=own).tasks
     found = [task for task in named if task.name in row.tasks]
     if not found:

@@ -104,6 +104,12 @@ class Run:
         return 0 < row.n_outputs == row.n_failed
 
     @property
+    def unanswered_tasks(self) -> dict[str, str]:
+        """Tasks of which no sample has a score because all their requests failed, each with the first reason."""
+        main = [one for one in self.estimates if one.details.get("kind") == "task" and one.details.get("primary")]
+        return {one.task: str(one.details.get("first_error") or "") for one in main if one.n_failed and not one.n}
+
+    @property
     def stop_reason(self) -> str | None:
         """Why this attempt stopped before all requests were sent, and how to continue; None if it did not."""
         return None if self.result is None else self.result.stop_reason

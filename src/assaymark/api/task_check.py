@@ -13,6 +13,7 @@ from assaymark.settings import data_folder
 from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.own_rows import OwnData
 
 CHECKED_SAMPLES = 2000
 
@@ -36,13 +37,17 @@ def check_task(
     *,
     data_dir: str | None = None,
     include_path: Sequence[str] = (),
+    answers: str | None = None,
 ) -> TaskCheck:
     """Render up to 2,000 samples of every task that `name` selects, and return facts and findings.
+
+    `answers` is how the answers in a file of rows name an option, as in `evaluate`.
 
     Raises: UnknownName for an unknown task; DataError if a task file cannot be read.
     """
     found = TaskCheck()
-    selection = Catalog.open([Path(folder) for folder in include_path]).select(split_names(name))
+    own = OwnData(data_folder(data_dir), answers=answers)
+    selection = Catalog.open([Path(folder) for folder in include_path]).select(split_names(name), own=own)
     options = BindOptions(num_fewshot=num_fewshot, data_dir=data_folder(data_dir), limit=float(CHECKED_SAMPLES))
     found.findings += [Finding("note", note) for note in selection.notes]
     model = create_model("hf", model_args) if model_args else None

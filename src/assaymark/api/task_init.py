@@ -27,6 +27,7 @@ class InitOptions:
     output: Path | None = None  # None: NAME.yaml beside a file of rows, else in the current folder
     data_dir: Path | None = None
     skip_bad_rows: bool = False
+    answers: str | None = None  # how answers name an option; None: guessed
     include_path: Sequence[str | Path] = ()  # folders with further tasks that it may be like
 
 
@@ -64,7 +65,7 @@ def init_task(source: str, options: InitOptions) -> WrittenTask:
     """
     path = Path(source).expanduser()
     folder = options.output.parent if options.output else path.parent if path.is_file() else Path()
-    own = OwnData(data_folder(options.data_dir), skip_bad_rows=options.skip_bad_rows)
+    own = OwnData(data_folder(options.data_dir), options.skip_bad_rows, options.answers)
     catalog = Catalog.open([Path(each).expanduser() for each in options.include_path])
     made = new_task(source, own, folder, catalog, name=options.name, like=options.like, fewshot=options.fewshot)
     name = str(made.task["task"])

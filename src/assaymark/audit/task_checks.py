@@ -59,6 +59,7 @@ def check_requests(task: Checked) -> Iterator[Finding]:
     yield from _absent_golds(task)
     yield from _gold_positions(task)
     yield from _same_targets(task)
+    yield from _empty_targets(task)
     yield from _shots_of_the_test(task)
     yield from _choices(task)
     yield from _unrendered(task)
@@ -136,6 +137,20 @@ def _same_targets(task: Checked) -> Iterator[Finding]:
         yield _warning(
             f"{task.name}: the answer key is skewed: {target!r:.60} is correct in {count / len(task.requests):.0%} of "
             "samples; a constant answer scores that"
+        )
+
+
+def _empty_targets(task: Checked) -> Iterator[Finding]:
+    """Report empty references of a task that compares answers with them: there an empty answer is right."""
+    if task.bound.task.output_type != "generate_until" or task.bound.task.process_results is not None:
+        return
+    if task.bound.task.prompt.target in (None, "") or not task.bound.metrics:
+        return
+    empty = [request.sample_index for request in task.requests if not request.target.strip()]
+    if empty:
+        yield _warning(
+            f"{task.name}: {len(empty)} row(s) have an empty reference, first sample {empty[0]}; an empty answer is "
+            "right there"
         )
 
 

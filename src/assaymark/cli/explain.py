@@ -4,10 +4,11 @@ import click
 
 from assaymark.cli.output import json_option, print_json, print_rich
 from assaymark.cli.run_options import declared_option
+from assaymark.errors import UnknownName
 
 
 @click.command()
-@click.argument("task")
+@click.argument("task", metavar="TASK|METRIC")
 @declared_option(
     "num_fewshot", help="Number of few-shot examples in the prompt.", type=click.IntRange(0), callback=None
 )
@@ -23,10 +24,23 @@ def explain(
     include_path: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Explain what TASK measures, show a prompt with its token boundaries, and score one sample step by step."""
-    from assaymark.api.explain import explain_task, explanation_view
+    """Explain what TASK measures, show a prompt with its token boundaries, and score one sample step by step.
 
-    found = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
+    The name of a metric, such as acc_norm, explains the metric.
+    """
+    from assaymark.api.explain import explain_metric, explain_task, explanation_view, metric_view
+
+    try:
+        found = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
+    except UnknownName:
+        metric = explain_metric(task.strip())
+        if metric is None:
+            raise
+        if as_json:
+            print_json(metric)
+        else:
+            print_rich(metric_view(metric))
+        return
     if as_json:
         print_json(found)
     else:

@@ -15,6 +15,11 @@ from assaymark.errors import MissingExtra, UsageError
 @click.option("--port", default=7600, show_default=True, type=click.IntRange(0, 65535), help="Port; 0: any free one.")
 @click.option("--name", metavar="NAME", help="Name of the model in the API (default: that of its folder or id).")
 @click.option("--max_tokens", type=click.IntRange(1), metavar="N", help="Most tokens of one answer.")
+@click.option(
+    "--chat_bos",
+    is_flag=True,
+    help="Begin chats with BOS as `run --apply_chat_template` does, also where the template writes none.",
+)
 @click.option("--queue", default=256, show_default=True, type=click.IntRange(1), help="Requests that may wait.")
 @click.option("--api_key", multiple=True, metavar="KEY|@FILE", help="Key that requests need; repeatable.")
 @click.option("--allow_host", multiple=True, metavar="NAME", help="Host name that clients may use; repeatable.")
@@ -42,7 +47,9 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
     if not isinstance(created, LocalModel):
         raise UsageError(f"{model} is not a local model")
     with listen(host, port) as listening:
-        hosted = HostedModel(created, name or Path(model).name or model, others["max_tokens"])
+        hosted = HostedModel(
+            created, name or Path(model).name or model, others["max_tokens"], chat_bos=others["chat_bos"]
+        )
         app = create_app(hosted, HostSettings(keys, names, queue))
         address, number = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address

@@ -64,7 +64,7 @@ def judge() -> None:
 @declared_option("price")
 @declared_option("prices")
 @declared_option("max_cost")
-@click.option("--wait/--no-wait", default=True, help="Exit with code 4 if another process is judging the same.")
+@click.option("--no_wait", is_flag=True, help="Exit with code 4 if another process is judging the same.")
 @store_option
 @json_option
 def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **given: Any) -> int:
@@ -81,11 +81,10 @@ def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_js
     if given["max_cost"] is not None:
         check_cost(given["max_cost"])
     shared = {
-        name: given[name]
-        for name in ("reference", "limit", "max_tokens", "seed", "wait", "model_args", "workers", "prices")
+        name: given[name] for name in ("reference", "limit", "max_tokens", "seed", "model_args", "workers", "prices")
     }
     prompt = given["prompt"] or ("single" if len(runs) == 1 else "pair")
-    options = JudgeOptions(prompt, price=price, most_cost=given["max_cost"], **shared)
+    options = JudgeOptions(prompt, price=price, most_cost=given["max_cost"], wait=not given["no_wait"], **shared)
     if is_plan:
         _print_forecast(plan_judging(judge_model, runs, options, store=given["store"]), options, as_json=as_json)
         return 0

@@ -110,10 +110,10 @@ def _print_prompts(items: list[dict[str, Any]]) -> None:
 
 
 def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:
-    from assaymark.models.create import MODELS
+    from assaymark.models.create import MODELS, PURPOSES
 
     return [
-        {"name": name, "place": place}
+        {"name": name, "place": place, "purpose": PURPOSES.get(name, f"of another package ({place})")}
         for name, place in sorted(MODELS.places().items())
         if all(word.lower() in name.lower() for word in words)
     ]
@@ -121,4 +121,4 @@ def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _print_models(items: list[dict[str, Any]]) -> None:
     for item in items:
-        echo(f"{item['name']:<26}  {item['place']}")
+        echo(f"{item['name']:<26}  {item['purpose']}")

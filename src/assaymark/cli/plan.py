@@ -88,6 +88,8 @@ def print_plan(planned: "PlannedRun") -> None:
         echo(f"{leaked} sample(s) would be among their own shots, {how}")
     for line in truncation_lines(works):
         echo(line)
+    for line in failure_lines(planned):
+        echo(line)
     for line in cost_lines(planned):
         echo(line)
     echo(f"run key {planned.plan.key}")
@@ -107,7 +109,8 @@ def cost_lines(planned: "PlannedRun") -> list[str]:
 
 def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:
     """Return how many prompts do not fit the model's context, and whether truncation prevents sharing."""
-    n_truncated, n_all = sum(len(work.too_long) for work in works), sum(work.n_requests for work in works)
+    n_truncated = sum(len(set(work.too_long) - {request_id for request_id, _ in work.failing}) for work in works)
+    n_all = sum(work.n_requests for work in works)
     if not n_truncated:
         return []
     lines = [f"{n_truncated:,} of {n_all:,} prompts exceed the model's context and are truncated from the left"]
@@ -121,13 +124,35 @@ def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:
     return lines
 
 
+def failure_lines(planned: "PlannedRun") -> list[str]:
+    """Return which samples cannot be answered, one line for each reason."""
+    sizes = {task.name: task.n_samples for task in planned.plan.tasks}
+    by_reason: dict[str, dict[str, int]] = {}
+    for chunk in planned.chunks:
+        for task, reason, n in chunk.failing:
+            by_reason.setdefault(reason, {})[task] = n
+    lines = []
+    for reason, tasks in by_reason.items():
+        whole = [task for task, n in tasks.items() if n >= sizes[task]]
+        parts = [f"all samples of {_named(whole)}"] if whole else []
+        n_others = sum(n for task, n in tasks.items() if task not in whole)
+        parts += [f"{n_others:,} of {_named([task for task in tasks if task not in whole])}"] if n_others else []
+        lines.append(f"will fail: {' and '.join(parts)}: {reason}")
+    return lines
+
+
+def _named(tasks: list[str]) -> str:
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more tasks" if len(tasks) > 3 else "")
+
+
 def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     """Print the minimum detectable effect of each task, group and composite, and the samples the wanted one needs."""
     from assaymark.report.views.cells import plain_table
 
     table = plain_table()
-    table.add_column("MDE, in points", overflow="fold")
-    for name in ("samples", "paired", "unpaired", f"{100 * wanted.difference:g} needs,\npaired", "unpaired"):
+    table.add_column("in points", overflow="fold")
+    goal = f"samples for\n{100 * wanted.difference:g} point{'' if wanted.difference == 0.01 else 's'}"
+    for name in ("samples", "MDE,\npaired", "MDE,\nunpaired", f"{goal}, paired", f"{goal}, unpaired"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
         shown = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),

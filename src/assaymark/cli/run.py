@@ -99,12 +99,23 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     return _exit_code([done])
 
 
+TASK_FAILED = 6  # exit code of a run in which all requests of one task failed, and others were answered
+
+
 def _exit_code(runs: Sequence["Run"]) -> int:
-    """Return the exit code of finished commands, and print why a run stopped early."""
+    """Return the exit code of finished commands, and print why a run stopped early or which tasks failed as a whole."""
     for reason in dict.fromkeys(run.stop_reason for run in runs if run.stop_reason):
         echo(f"error: incomplete: {reason}", err=True)
-    failed = any(run.stop_reason or run.nothing_answered for run in runs)
-    return ModelError.exit_code if failed else 0
+    if any(run.stop_reason or run.nothing_answered for run in runs):
+        return ModelError.exit_code
+    reasons: dict[str, list[str]] = {}  # tasks that failed for the same reason are one line
+    for run in runs:
+        for task, reason in run.unanswered_tasks.items():
+            reasons.setdefault(reason.partition(": ")[2] or reason, []).append(task)
+    for reason, tasks in reasons.items():
+        named = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+        echo(f"error: every request of {named} failed, so there is no result: {reason or 'see `show`'}", err=True)
+    return TASK_FAILED if reasons else 0
 
 
 def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:

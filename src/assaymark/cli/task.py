@@ -22,6 +22,7 @@ def task() -> None:
 @declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer checks the choices.")
 @declared_option("data_dir", help="Local data, as in `run`.")
 @declared_option("include_path", help="Folder with task files, as in `run`.")
+@declared_option("answers")
 @json_option
 def check(
     name: str,
@@ -29,6 +30,7 @@ def check(
     model_args: str,
     data_dir: str | None,
     include_path: tuple[str, ...],
+    answers: str | None,
     as_json: bool,
 ) -> int:
     """Read, render and check a task: golds, duplicates, leaks among shots, and choices with unusual tokens.
@@ -37,7 +39,7 @@ def check(
     """
     from assaymark.api.task_check import check_task
 
-    found = check_task(name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
+    found = check_task(name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers)
     if as_json:
         print_json(found.to_json())
     else:
@@ -63,6 +65,7 @@ def check(
 @declared_option("data_dir", help="Local data, as in `run`.")
 @declared_option("include_path", help="Folder with task files that it may be like.")
 @declared_option("skip_bad_rows", help="Leave out rows that cannot be read, here and in every run of the task.")
+@declared_option("answers")
 @json_option
 def init(source: str, *, as_json: bool, **given: Any) -> None:
     """Write the task file of your data (CSV, JSON lines, Parquet, a folder, or a Hub id), to be edited.

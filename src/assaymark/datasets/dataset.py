@@ -20,6 +20,7 @@ class DatasetSpec:
     kwargs: tuple[tuple[str, JsonValue], ...] = ()
     base: Path | None = None  # folder of the task file, for relative data_files
     skip_bad_rows: bool = False  # leave out lines of CSV and JSON lines files that are no rows; else they are an error
+    renamed: tuple[tuple[str, str], ...] = ()  # columns -> their names in the task
 
     @property
     def title(self) -> str:

@@ -193,12 +193,22 @@ class Rows(Sequence[Row]):
         return self.rename_columns({old: new})
 
     def rename_columns(self, names: Mapping[str, str]) -> "Rows":
-        """Return rows with some columns renamed."""
+        """Return rows with some columns renamed; they are read as these are, from a table or a file."""
+        features = {names.get(name, name): kind for name, kind in self._features.items()}
+        if self.table is not None:
+            table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
+            made = Rows.of_table(table, features)
+        else:
 
-        def read(start: int, stop: int) -> list[Row]:
-            return [{names.get(k, k): v for k, v in self._row(i).items()} for i in range(start, stop)]
+            def read(start: int, stop: int) -> list[Row]:
+                return [{names.get(k, k): v for k, v in row.items()} for row in self._read(start, stop)]
 
-        return Rows(self._n_rows, read, {names.get(k, k): v for k, v in self._features.items()})
+            made = Rows(self._n_rows, read, features)
+        if (column := self._column) is not None:
+            before = {new: old for old, new in names.items()}
+            made._column = lambda name: column(before.get(name, name))
+        made.skipped, made.places = self.skipped, self.places
+        return made
 
     def remove_columns(self, names: str | Sequence[str]) -> "Rows":
         """Return rows without some columns."""

@@ -30,9 +30,15 @@ TOO_LONG = "context_length_exceeded"
 
 
 class HostedModel:
-    """A local model with the name under which it is offered. Loads the weights, on a thread of its own."""
+    """A local model with the name under which it is offered. Loads the weights, on a thread of its own.
 
-    def __init__(self, model: LocalModel, name: str, max_tokens: int | None = None) -> None:
+    chat_bos: begin chats with the tokenizer's BOS token also where the template does not write it, as
+        `--apply_chat_template` of `run` and lm-eval do; otherwise a chat has the tokens of its template only, as in
+        transformers' pipelines.
+    """
+
+    def __init__(self, model: LocalModel, name: str, max_tokens: int | None = None, *, chat_bos: bool = False) -> None:
+        self.chat_bos = chat_bos
         self.thread = EngineThread()
         engine = self.thread.call(lambda: model.engine)
         if not isinstance(engine, OwnEngine):
@@ -66,18 +72,21 @@ class HostedModel:
             text = self.model.render(ask.messages, continue_final=ask.continues_last, tools=tools)
         except UsageError as error:
             raise BadRequest(str(error), "messages" if ask.tools is None else "tools") from error
-        # The template writes the special tokens itself, as transformers' own chat pipelines assume.
-        return [self._checked(self.model.encoder.encode_all([text], specials=False)[0], "messages")]
+        specials = self.chat_bos and self._adds_specials(text)
+        return [self._checked(self.model.encoder.encode_all([text], specials=specials)[0], "messages")]
 
     def _encoded(self, prompt: str | tuple[int, ...]) -> IntArray:
         if not isinstance(prompt, str):
             return np.asarray(prompt, dtype=np.int32)
-        bos = getattr(self.tokenizer, "bos_token", None)
-        wanted = self.model.arguments.add_bos_token
-        specials = not (bos and prompt.startswith(bos)) and (True if wanted is None else wanted)
-        tokens = self.model.encoder.encode_all([prompt], specials=specials)[0]
+        tokens = self.model.encoder.encode_all([prompt], specials=self._adds_specials(prompt))[0]
         prefix = self.model.encoder.prefix_token_id
         return tokens if tokens.size or prefix is None else np.asarray([prefix], dtype=np.int32)
+
+    def _adds_specials(self, text: str) -> bool:
+        """Return whether the tokenizer adds its special tokens to a text, as in a run: a second BOS is never added."""
+        bos = getattr(self.tokenizer, "bos_token", None)
+        wanted = self.model.arguments.add_bos_token
+        return not (bos and text.startswith(bos)) and (True if wanted is None else wanted)
 
     def _checked(self, tokens: IntArray, param: str) -> IntArray:
         vocab = self.engine.info.vocab_size

@@ -13,6 +13,7 @@ from typing import Any
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate
 from assaymark.report.evidence.from_store import label_of
+from assaymark.report.numbers import is_proportion
 from assaymark.report.plain_text import csv_row, latex_inline, markdown_inline
 from assaymark.store import Store
 
@@ -23,7 +24,7 @@ COLUMNS = (
 
 
 def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
-    """Return one flat row per estimate of a run, in its order; undefined is None."""
+    """Return one flat row per estimate of a run, in its order: COLUMNS, and whether it is shown as per cent."""
     row = store.run(run_id)
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
     return [
@@ -34,6 +35,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
             "dtype": row.plan.model.dtype,
             "limit": row.plan.limit,
             "num_fewshot": shots.get(one.task),
+            "is_share": is_proportion(one),
             **{name: getattr(one, name) for name in COLUMNS if hasattr(one, name)},
         }
         for one in store.estimates(run_id)
@@ -43,7 +45,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as CSV with a header; undefined is empty."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(map(csv_row, rows))
     return out.getvalue()
@@ -87,8 +89,7 @@ def _limits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    within = all(row[name] is None or 0.0 <= row[name] <= 1.0 for name in ("value", "low", "high"))
-    is_share = within and bool(row["higher_is_better"])
+    is_share = bool(row.get("is_share"))
     metric = row["metric"] if row["filter"] == "none" else f"{row['metric']} ({row['filter']})"
     interval = "–"
     if row["low"] is not None and row["high"] is not None:

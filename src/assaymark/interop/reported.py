@@ -13,7 +13,13 @@ from assaymark.errors import DataError
 from assaymark.records import Estimate
 from assaymark.report.evidence.groups import group_estimates, leaves_of
 from assaymark.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
-from assaymark.scoring.metrics import aggregation_of, find_metric, is_higher_better, may_be_share
+from assaymark.scoring.metrics import (
+    aggregation_of,
+    find_metric,
+    is_higher_better,
+    is_right_or_wrong,
+    may_be_share,
+)
 from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.reported import estimate_reported
 
@@ -120,7 +126,12 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
 
 
 def _estimate(one: ReportedValue, details: Mapping[str, Any], is_share: bool, higher_is_better: bool) -> Estimate:
-    found = None if one.value is None else estimate_reported(one.value, one.stderr, one.n, is_proportion=is_share)
+    is_binary = details["kind"] == "group" or is_right_or_wrong(one.metric)
+    found = (
+        None
+        if one.value is None
+        else estimate_reported(one.value, one.stderr, one.n, is_proportion=is_share, is_binary=is_binary)
+    )
     return Estimate(
         task=one.task,
         metric=one.metric,

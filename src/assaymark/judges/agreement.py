@@ -2,10 +2,9 @@
 
 A bare share of agreement says nothing: two raters who mostly vote for the same model agree by chance, and people agree
 with each other on three verdicts in two cases of three only. So each share stands beside its chance level, its n, and
-the same share among people.
+the same share among people, and a judge beside one that always names the model that people prefer.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +12,15 @@ from itertools import combinations
 
 from assaymark.errors import DataError
 from assaymark.judges.question_means import mean_over_questions
-from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
-from assaymark.statistics.distributions import two_sided_z
+from assaymark.statistics.agreement import Agreement, krippendorff_alpha, stratified_kappa
 from assaymark.statistics.estimate import IntervalEstimate
 
-__all__ = ["PairVote", "RaterAgreement", "Share", "agreement_of", "are_two_people", "by_pair", "majority",
-           "oriented"]  # fmt: skip
+__all__ = ["BesideConstant", "PairVote", "RaterAgreement", "Share", "agreement_of", "are_two_people", "by_pair",
+           "majority", "oriented"]  # fmt: skip
 
 PairKey = tuple[str, str, str]  # item, then the models in alphabetical order
 TIE = 0.5
+ONE_SIDED = 0.9  # confidence of the interval whose low end is above 0 in a one-sided test at 5%
 RaterPair = tuple["PairVote", "PairVote"]
 
 
@@ -50,13 +49,24 @@ class PairVote:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of agreeing pairs of votes. chance: what independent raters with these frequencies would reach."""
+    """A share of agreeing pairs of votes.
+
+    chance: what independent raters would reach who give each two models the same verdicts as often.
+    """
 
     n_agreeing: int
     n: int
     estimate: IntervalEstimate | None  # clustered by question; None without pairs
     chance: float | None
     kappa: Agreement | None
+
+
+@dataclass(frozen=True, slots=True)
+class BesideConstant:
+    """A judge beside one that gives each two models always the same verdict: the one that people give most often."""
+
+    constant: float  # share of comparisons in which that judge agrees with people
+    gain: IntervalEstimate  # by how much more the judge does, clustered by question; above 0 at 5% if its low end is
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,7 @@ class RaterAgreement:
     people_decisive: Share
     with_majority: Share  # against the verdict of most people, where at least two voted and one verdict leads
     alpha: Agreement | None  # Krippendorff's, of all people
+    beside_constant: BesideConstant | None
 
 
 def oriented(votes: Iterable[PairVote]) -> list[PairVote]:
@@ -135,6 +146,7 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
         _share(_decisive(among), symmetric=True),
         _share(leading),
         _alpha(labels),
+        _beside_constant(compared),
     )
 
 
@@ -148,39 +160,50 @@ def _decisive(pairs: Sequence[RaterPair]) -> list[RaterPair]:
 
 
 def _share(pairs: Sequence[RaterPair], *, symmetric: bool = False) -> Share:
-    """Return the share of equal verdicts; `symmetric`: two people have no order, so each pair counts in both."""
+    """Return the share of equal verdicts; `symmetric`: two people have no order, so each pair counts in both.
+
+    Chance is that of each two models' own verdicts: where people and judge mostly prefer the same one of two, they
+    agree often without looking at the answers. Votes are oriented, so it does not depend on which model stands first.
+    """
     if not pairs:
         return Share(0, 0, None, None, None)
     same = [float(one.value == other.value) for one, other in pairs]
-    estimate = mean_over_questions(same, [one.question for one, _ in pairs], binary=True)
+    questions = [one.question for one, _ in pairs]
+    estimate = mean_over_questions(same, questions, binary=True)
     firsts, seconds = [one.value for one, _ in pairs], [other.value for _, other in pairs]
+    models = [(one.first, one.second) for one, _ in pairs]
     if symmetric:
-        both = Counter(firsts + seconds)
-        chance = sum((count / (2 * len(pairs))) ** 2 for count in both.values())
+        _, chance = stratified_kappa(firsts + seconds, seconds + firsts, models * 2, questions * 2)
         return Share(int(sum(same)), len(pairs), estimate, chance, None)
-    kappa = _kappa(firsts, seconds)
-    mirrored = (
-        Counter([*firsts, *(1.0 - value for value in firsts)]),
-        Counter([*seconds, *(1.0 - value for value in seconds)]),
-    )
-    chance = sum(count * mirrored[1][value] for value, count in mirrored[0].items()) / (2 * len(pairs)) ** 2
+    kappa, chance = stratified_kappa(firsts, seconds, models, questions)
     return Share(int(sum(same)), len(pairs), estimate, chance, kappa)
 
 
-def _kappa(firsts: Sequence[float], seconds: Sequence[float]) -> Agreement:
-    """Return Cohen's kappa with each pair of answers in both orders, so that it does not depend on which is first.
+def _beside_constant(pairs: Sequence[RaterPair]) -> BesideConstant | None:
+    """Return the judge's agreement with people beside a constant judge's; None where no two models have two questions.
 
-    That doubles every comparison, which makes the standard error too small by the square root of two.
+    The constant judge gives each two models the verdict that people give them most often on all other questions, so it
+    is not fitted to the votes that it is compared with. Of equally frequent verdicts it has a share of each.
     """
-    doubled = cohen_kappa(
-        [*firsts, *(1.0 - value for value in firsts)], [*seconds, *(1.0 - value for value in seconds)]
-    )
-    if doubled.value is None or doubled.stderr is None:
-        return replace(doubled, n=len(firsts))
-    stderr = math.sqrt(2.0) * doubled.stderr
-    half = two_sided_z(0.95) * stderr
-    low, high = max(doubled.value - half, -1.0), min(doubled.value + half, 1.0)
-    return Agreement(doubled.value, low, high, stderr, doubled.method, len(firsts))
+    verdicts: dict[tuple[str, str], Counter[float]] = defaultdict(Counter)
+    own: dict[tuple[str, str, str], Counter[float]] = defaultdict(Counter)
+    for one, label in pairs:
+        verdicts[one.first, one.second][label.value] += 1
+        own[one.first, one.second, one.question][label.value] += 1
+    constant, gains, questions = [], [], []
+    for one, label in pairs:
+        others = verdicts[one.first, one.second] - own[one.first, one.second, one.question]
+        if not others:
+            continue
+        most = max(others.values())
+        usual = [value for value, count in others.items() if count == most]
+        constant.append((label.value in usual) / len(usual))
+        gains.append(float(one.value == label.value) - constant[-1])
+        questions.append(one.question)
+    if not gains:
+        return None
+    gain = mean_over_questions(gains, questions, bounds=(-1.0, 1.0), confidence=ONE_SIDED)
+    return BesideConstant(sum(constant) / len(constant), gain)
 
 
 def _alpha(labels: Mapping[PairKey, Sequence[PairVote]]) -> Agreement | None:

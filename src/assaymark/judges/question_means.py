@@ -13,6 +13,7 @@ def mean_over_questions(
     *,
     binary: bool | None = None,
     bounds: tuple[float, float] | None = None,
+    confidence: float = 0.95,
 ) -> IntervalEstimate:
     """Return the mean of at least one value, with an interval that takes the values of one question as dependent.
 
@@ -23,4 +24,4 @@ def mean_over_questions(
         mean = sum(values) / len(values)
         return IntervalEstimate(mean, None, None, None, "none: one question", len(values), n_clusters=1)
     clusters = None if n_questions == len(values) else list(questions)
-    return estimate_mean(values, binary=binary, clusters=clusters, bounds=bounds)
+    return estimate_mean(values, binary=binary, clusters=clusters, bounds=bounds, confidence=confidence)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from assaymark.judges.agreement import PairVote, RaterAgreement, Share, agreement_of
+from assaymark.judges.agreement import BesideConstant, PairVote, RaterAgreement, Share, agreement_of
 from assaymark.judges.biases import SelfPreference, first_share, length_slope, own_model, self_preference
 from assaymark.judges.corrected import CorrectedRate, corrected_rates
 from assaymark.judges.pairwise import PairSummary
@@ -119,7 +119,18 @@ def _agreement_table(report: JudgeReport) -> RenderableType:
             ("judge and most people", found.with_majority),
         ):
             table.add_row(name if name.startswith(" ") else name + title, *_share_cells(share))
-    return Group(table, *([_alpha_line(report.agreement.alpha)] if report.agreement.alpha is not None else []))
+    found = report.agreement
+    constant = [] if found.beside_constant is None else [_constant_line(found.beside_constant)]
+    return Group(table, *constant, *([_alpha_line(found.alpha)] if found.alpha is not None else []))
+
+
+def _constant_line(found: BesideConstant) -> Text:
+    ends = "" if found.gain.low is None else f" ({found.gain.low:+.1%} to {found.gain.high:+.1%}, 90% interval)"
+    return Text(
+        f"A judge that always names whichever of two models people prefer agrees with them in {found.constant:.1%} of "
+        f"{found.gain.n:,} comparisons; this one in {found.gain.value:+.1%} of them more{ends}",
+        style="dim",
+    )
 
 
 def _alpha_line(alpha: Agreement) -> Text:

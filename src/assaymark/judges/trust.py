@@ -12,7 +12,8 @@ SOME = 0.4  # "moderate"
 def trust_sentence(found: RaterAgreement) -> str:
     """Return whether the judge can be trusted for this, and why.
 
-    Too few labels: it cannot be said. Agreement within chance: no. Agreement that is at least people's own, within the
+    Too few labels: it cannot be said. Agreement within chance, or not above that of a judge that always names the model
+    that people prefer of two: no. Agreement that is at least people's own, within the
     interval: yes. Otherwise by Cohen's kappa of the verdicts: from 0.6 on with the corrected win rate, from 0.4 on only
     to find large differences, below that no.
     """
@@ -26,6 +27,12 @@ def trust_sentence(found: RaterAgreement) -> str:
         return (
             f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and "
             f"{_percent(judge.chance)} would be expected by chance."
+        )
+    if (constant := found.beside_constant) is None or constant.gain.low is None or constant.gain.low <= 0:
+        known = "" if constant is None else f" ({_percent(constant.constant)})"
+        return (
+            f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and not clearly more than a "
+            f"judge that always names whichever of two models people prefer{known}."
         )
     if (beside := _as_people(found)) is not None:
         return beside

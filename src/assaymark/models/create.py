@@ -29,6 +29,22 @@ MODELS: Registry[Factory] = Registry(
     },
 )
 
+PURPOSES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"),
+        "a folder, checkpoint or Hub id, run by this package's engine or transformers",
+    ),
+    "hf-multimodal": "a model of images and text, run by transformers",
+    "vllm": "a folder or Hub id, run by vLLM in this process",
+    **dict.fromkeys(("gguf", "ggml"), "a GGUF file, run by llama.cpp in this process"),
+    "local-completions": "a server with /v1/completions: texts, and log-probabilities of prompts",
+    "local-chat-completions": "a server with /v1/chat/completions: generated answers",
+    "openai-completions": "OpenAI's completions (needs OPENAI_API_KEY)",
+    "openai-chat-completions": "OpenAI's chat models (needs OPENAI_API_KEY)",
+    **dict.fromkeys(("fake", "dummy"), "made-up answers, to try a task without a model"),
+}
+"""What each of our kinds is for, in one line."""
+
 # Kinds that only lm-evaluation-harness has, and what to use here instead.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(

@@ -26,6 +26,7 @@ from assaymark.options.texts import (
     read_template,
     read_truth,
 )
+from assaymark.tasks.answer_readings import READINGS
 
 __all__ = ["PROMPT_STYLE", "LmEvalOptions"]
 
@@ -113,6 +114,22 @@ class LmEvalOptions(TypedDict, total=False):
                 value=lambda given: given["skip_bad_rows"] or None,
                 read_back=lambda plan: plan.skip_bad_rows,
                 label="bad rows skipped",
+                in_files=False,
+            ),
+        ),
+    ]
+    answers: Annotated[
+        str | None,
+        Option(
+            help="How the answers in your own file name an option: by its text or letter, or by a number from 0 or 1 "
+            "(default: what fits every row, if nothing else does).",
+            flags=("--answers",),
+            choices=tuple(READINGS),
+            in_plan=InPlan(
+                field="answers",
+                value=lambda given: given["answers"] or None,
+                read_back=lambda plan: plan.answers,
+                label="answers read as",
                 in_files=False,
             ),
         ),

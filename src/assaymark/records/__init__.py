@@ -359,6 +359,7 @@ class WorkEstimate:
     memory_bytes: int | None = None
     seconds: float | None = None
     too_long: tuple[str, ...] = ()  # ids of requests whose context is truncated or that cannot be answered
+    failing: tuple[tuple[str, str], ...] = ()  # id and reason of each request that cannot be answered
 
 
 @dataclass(frozen=True, slots=True)

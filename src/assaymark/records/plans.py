@@ -129,6 +129,7 @@ class RunPlan:
     too_long: str = "cut"  # cut | error
     environment: JsonValue = None  # only with --strict-env
     skip_bad_rows: bool = False  # rows that cannot be read are left out
+    answers: str | None = None  # how the answers in files of rows name an option, where the user said so
     circular: bool = False  # questions whose prompt lists their options are asked in every rotation of them
     # The first versions had these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))

@@ -47,10 +47,10 @@ class RunOpener:
         began = time.monotonic()
         while (writer := self.store.writer(self.plan)) is not None:
             if not self.wait:
-                raise RunBusy(f"this run is being written by {writer}; without --no-wait its progress is followed")
+                raise RunBusy(f"this run is being written by {writer}; without --no_wait its progress is followed")
             if writer != self._followed:
                 self._followed = writer
-                self.notify(f"this run is being written by {writer}; following its progress (--no-wait refuses)")
+                self.notify(f"this run is being written by {writer}; following its progress (--no_wait refuses)")
             time.sleep(self._report(time.monotonic() - began))
 
     def open(self, *, facts: Mapping[str, JsonValue], command: str | None) -> OpenRun:

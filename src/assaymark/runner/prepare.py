@@ -64,7 +64,7 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
     for folder in include:
         if not folder.is_dir():
             raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
-    own = OwnData(data_folder(options.get("data_dir")), skip_bad_rows=bool(options.get("skip_bad_rows")))
+    own = OwnData(data_folder(options.get("data_dir")), bool(options.get("skip_bad_rows")), options.get("answers"))
     selection = Catalog.open(include).select(names, partial=bool(options.get("partial")), own=own)
     if prompt_style := options.get("prompt_style"):
         selection = styled_selection(selection, find_prompt_style(prompt_style))

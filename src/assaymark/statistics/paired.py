@@ -89,6 +89,21 @@ def compare_paired(
     )
 
 
+def difference_interval(a: Scores, b: Scores, *, confidence: float = 0.95) -> tuple[float | None, float | None]:
+    """Return the ends of the interval that `compare_paired` has, without its test; None where there is none.
+
+    Each end of the 90% interval is a one-sided bound at 95%: of Tango's score test for binary scores.
+    """
+    first, second = _pair(a, b)
+    differences = second - first
+    if _is_binary(first, second):
+        b_only, a_only = int((differences > 0).sum()), int((differences < 0).sum())
+        found = tango_interval(b_only, a_only, len(differences), confidence)
+        return found.low, found.high
+    estimate = estimate_mean(differences, binary=False, confidence=confidence, bounds=_bounds(first, second))
+    return estimate.low, estimate.high
+
+
 def _compare_binary(differences: Floats, confidence: float) -> PairedComparison:
     b_only, a_only = int((differences > 0).sum()), int((differences < 0).sum())
     interval = tango_interval(b_only, a_only, len(differences), confidence)

@@ -5,7 +5,6 @@ column has nothing that one of its templates needs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
@@ -14,11 +13,10 @@ from assaymark.datasets import Rows
 from assaymark.errors import MalformedSample
 from assaymark.prompts.prompter import Layout
 from assaymark.scoring.choices import gold_is_absent
+from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.own_rows import is_rows_file
-from assaymark.tasks.row_columns import row_check
-from assaymark.tasks.row_shapes import Shape, shape_of
+from assaymark.tasks.row_shapes import check_of, shape_of
 from assaymark.tasks.task import Task
-from assaymark.tasks.tool_use import fault_of_row
 
 __all__ = ["fault_finder", "needed_columns", "template_columns"]
 
@@ -28,8 +26,9 @@ Row = Mapping[str, Any]
 
 def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str | None]:
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
-    shape = shape_of(rows) if is_rows_file(task.source) else None
-    check = _check_of(shape) if shape is not None else None
+    answers = READINGS.get(str(task.metadata.get("answers")))  # as the user named it, for a file of rows
+    shape = shape_of(rows, answers) if is_rows_file(task.source) else None
+    check = check_of(shape) if shape is not None else None
     needed = [name for name in needed_columns(task) if name in rows.features]
 
     def fault(row: Row) -> str | None:
@@ -43,13 +42,6 @@ def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str 
         return _fault_of_prompt(task, layout, row)
 
     return fault
-
-
-def _check_of(shape: Shape) -> Callable[[Row], str | None] | None:
-    """Return the check of the rows of a shape; None for one without."""
-    if shape.tools is not None:
-        return partial(fault_of_row, used=shape.tools)
-    return row_check(shape.columns, shape.kind) if shape.columns is not None else None
 
 
 def _fault_of_prompt(task: Task, layout: Layout, row: Row) -> str | None:

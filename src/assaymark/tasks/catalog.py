@@ -309,7 +309,7 @@ class Catalog:
             if not path.is_file():
                 raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
             if is_rows_file(path):
-                task, notes = task_from_rows(path.resolve(), skip_bad_rows=expander.own.skip_bad_rows)
+                task, notes = task_from_rows(path.resolve(), expander.own)
                 expander.add_task(task)
                 expander.notes += notes
             else:

@@ -17,9 +17,9 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.registry import nearest
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.image_columns import refuse_other_media, with_option_lists
-from assaymark.tasks.own_rows import OwnData, ignored_columns
+from assaymark.tasks.own_rows import OwnData, ignored_columns, shape_in, with_plain_names
 from assaymark.tasks.row_columns import refuse_faulty_rows
-from assaymark.tasks.row_shapes import Shape, shape_of
+from assaymark.tasks.row_shapes import Shape, check_of
 from assaymark.tasks.task import Task
 
 __all__ = ["DatasetName", "OwnDataset", "dataset_name", "find_dataset", "spec_of_dataset", "task_from_dataset"]
@@ -53,6 +53,7 @@ class OwnDataset:
     fewshot_split: str
     rows: Rows
     shape: Shape
+    renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
 
 
 def dataset_name(text: str) -> DatasetName | None:
@@ -95,6 +96,7 @@ def spec_of_dataset(found: OwnDataset) -> dict[str, Any]:
         **({} if config is None else {"dataset_name": config}),
         "test_split": found.name.split,
         "fewshot_split": found.fewshot_split,
+        **({"rename_columns": found.renamed} if found.renamed else {}),
         **found.shape.spec,
         "metadata": {"version": "1.0"},
     }
@@ -115,17 +117,17 @@ def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
     if not rows:
         raise DataError(f"{where} has no rows")
     refuse_other_media(where, rows)
-    rows = with_option_lists(rows)
-    shape = shape_of(rows)
+    rows, renamed = with_plain_names(with_option_lists(rows))
+    shape = shape_in(where, rows, own)
     if shape is None:
         raise DataError(
             f"{where}: its columns are {', '.join(rows.column_names)}; expected a question (question, prompt, stem, "
             "...) with an answer (answer, label, ...) and choices where it has any, or text; else write a task file"
         )
-    if shape.columns is not None and not own.skip_bad_rows:
-        refuse_faulty_rows(Path(str(replace(name, split=split))), rows, shape.columns, shape.kind)
+    if shape.tools is None and not own.skip_bad_rows and (check := check_of(shape)) is not None:
+        refuse_faulty_rows(Path(str(replace(name, split=split))), rows, check)
     fewshot = next((one for one in FEWSHOT if one in loaded.splits and one != split), split)
-    return OwnDataset(DatasetName(name.path, config, split), tuple(loaded.splits), fewshot, rows, shape)
+    return OwnDataset(DatasetName(name.path, config, split), tuple(loaded.splits), fewshot, rows, shape, renamed)
 
 
 def _config_of(name: DatasetName, data_dir: Path | None) -> str | None:

@@ -6,6 +6,7 @@ The worked sample uses made-up answers (the same every time) and the task's real
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from assaymark.records import (
     Sample,
     Score,
 )
-from assaymark.scoring.metrics import formula_of
+from assaymark.scoring.metrics import find_metric, formula_of
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.functions import load_function
 from assaymark.tasks.task import FilterSpec, FunctionRef, Task
 from assaymark.tasks.yaml_files import read_card
 
@@ -203,12 +205,27 @@ def _shown(value: Any) -> str:
     return f"!function {value.path}" if isinstance(value, FunctionRef) else repr(value)
 
 
+def _own_formula(task: Task, metric: str, function: FunctionRef) -> str:
+    """Return what a task's own function computes: by the metric's row, else by the function's docstring.
+
+    Code is read only of our own library; other functions are named.
+    """
+    row = find_metric(metric)
+    if row is not None and not row.output_types:
+        return row.formula
+    by = f"computed by the task's function {function.path}"
+    if task.origin != "assaymark":
+        return by
+    first = " ".join((getdoc(load_function(function, task.trusted)) or "").partition("\n\n")[0].split())
+    return f"{first.rstrip('.')} ({by})" if first else by
+
+
 def _metric_texts(task: Task) -> Sequence[MetricText]:
     texts = []
     for metric in task.metrics:
         formula = formula_of(metric.name, task.output_type) or "see the task's own function"
         if task.process_results is not None:
-            formula = f"computed by the task's function {task.process_results.path}"
+            formula = _own_formula(task, metric.name, task.process_results)
         elif metric.function is not None:
             formula = f"computed by the task's function {metric.function.path}"
         how = metric.aggregation if isinstance(metric.aggregation, str) else f"!function {metric.aggregation.path}"

@@ -87,7 +87,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
-        num_fewshot=_num_fewshot(reader) if prompt.turns is None and prompt.tools is None else 0,
+        num_fewshot=_num_fewshot(reader) if (prompt.turns, prompt.tools, prompt.messages) == (None, None, None) else 0,
         repeats=_repeats(reader),
         generation_kwargs=reader.get("generation_kwargs"),
         generation_by=_generation_by(reader),
@@ -115,6 +115,8 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
         raise reader.fail("also_loglikelihood", reader.get("also_loglikelihood"), "none unless generate_until")
     if reader.get("doc_to_turns") is not None:
         _check_turns(reader, output_type)
+    if reader.get("doc_to_messages") is not None and reader.get("doc_to_tools") is None:
+        _check_messages(reader, output_type)
     refuse_unfit_keys(reader.spec, reader.source)
     refuse_unfit_image_keys(reader.spec, reader.source)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
@@ -132,6 +134,18 @@ def _check_turns(reader: _Reader, output_type: str) -> None:
     for key, plain in (("doc_to_text", None), ("num_fewshot", 0), ("repeats", 1), ("gen_prefix", None)):
         if reader.get(key, plain) not in (plain, None):
             raise reader.fail(key, reader.get(key), f"{plain} with doc_to_turns, which is the whole conversation")
+
+
+def _check_messages(reader: _Reader, output_type: str) -> None:
+    """Raise DataError for keys that a chat in a row cannot have besides its messages."""
+    if output_type != "generate_until":
+        raise reader.fail("output_type", output_type, "generate_until, as doc_to_messages is for generated answers")
+    for key, plain in (
+        *(("doc_to_text", None), ("doc_to_turns", None), ("doc_to_choice", None), ("doc_to_image", None)),
+        *(("num_fewshot", 0), ("gen_prefix", None)),
+    ):
+        if reader.get(key, plain) not in (plain, None):
+            raise reader.fail(key, reader.get(key), f"{plain} with doc_to_messages, which are the whole chat")
 
 
 def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Task:
@@ -168,6 +182,9 @@ def _tags(tag: str | list[str] | None) -> tuple[str, ...]:
 def _dataset(reader: _Reader) -> DatasetSpec:
     kwargs = dict(reader.get("dataset_kwargs") or {})
     revision = kwargs.pop("revision", None)
+    renamed = reader.get("rename_columns") or {}
+    if not all(isinstance(name, str) for pair in renamed.items() for name in pair):
+        raise reader.fail("rename_columns", renamed, "names of columns and what they are called in the task")
     return DatasetSpec(
         reader.get("dataset_path") or "",
         reader.get("dataset_name"),
@@ -175,6 +192,7 @@ def _dataset(reader: _Reader) -> DatasetSpec:
         tuple(sorted(kwargs.items())),
         reader.source.parent,
         bool(reader.get("skip_bad_rows", False)),
+        tuple(sorted(renamed.items())),
     )
 
 

@@ -51,6 +51,7 @@ KEYS: Mapping[str, tuple[type, ...]] = {
     "doc_to_messages": (str, FunctionRef, type(None)),
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
+    "rename_columns": (dict, type(None)),  # our own: for columns whose names a template cannot use
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
 }

@@ -75,7 +75,7 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
     if is_rows_file(path):
         if not path.is_file():
             raise DataError(f"no file '{source}' in {Path.cwd()}")
-        found = rows_of_file(path.resolve(), skip_bad_rows=own.skip_bad_rows)
+        found = rows_of_file(path.resolve(), own)
         files = {"test": _relative(path, folder), **({"dev": _relative(fewshot, folder)} if fewshot else {})}
         return {
             "task": path.name.split(".")[0],
@@ -84,6 +84,7 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
             "test_split": "test",
             "fewshot_split": "dev" if fewshot else "test",
             **({"skip_bad_rows": True} if own.skip_bad_rows else {}),
+            **({"rename_columns": found.renamed} if found.renamed else {}),
             **found.shape.spec,
             "metadata": {"version": "1.0"},
         }, found.shape

@@ -1,6 +1,7 @@
 """Find the columns of question, options and answer in a user's file, and the rows that lack one of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -10,21 +11,32 @@ from assaymark.datasets import Rows
 from assaymark.datasets.csv_files import csv_lines
 from assaymark.datasets.files import MOST_FAULTS
 from assaymark.errors import DataError
+from assaymark.tasks.answer_readings import FROM_0, FROM_1, LETTER, LETTERS, TEXT, AnswerCounts, text_index
+from assaymark.tasks.messages import ChatColumns, are_messages, text_key
 
 __all__ = [
-    "LETTERS", "PASSAGES", "AnswerCounts", "Faults", "QuestionColumns", "ToolColumns", "counted_answers",
-    "find_columns", "find_tool_columns", "refuse_faulty_lines", "refuse_faulty_rows", "row_check",
+    "PASSAGES",
+    "Faults",
+    "QuestionColumns",
+    "ToolColumns",
+    "find_chat_columns",
+    "find_columns",
+    "find_tool_columns",
+    "plain_name",
+    "refuse_faulty_lines",
+    "refuse_faulty_rows",
+    "row_check",
 ]  # fmt: skip
 
-LETTERS = "ABCDEFGHIJ"
 _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
 _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
-    *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion"),
+    *("correct_option", "answer_key", "answerkey", "expected", "ground_truth", "ideal", "completion", "response"),
 )
 _CALLS = ("calls", "expected_calls", "tool_calls", "ground_truth", "answer", "reference", "target", "expected")
 _LISTS = ("choices", "options", "endings")
 PASSAGES = ("passage", "context", "article", "paragraph")
+_CHATS = ("messages", "conversations", "conversation")
 # names of the columns of a question's options, by letter or number: A, option_a, choice1, ...
 _OPTIONS = tuple(
     pattern
@@ -42,6 +54,7 @@ class QuestionColumns:
     options: tuple[str, ...] = ()  # one column each
     choices: str | None = None  # one column with a list
     passage: str | None = None  # the text that the question is about; it may be empty
+    input: str | None = None  # what follows an instruction, as in Alpaca's files; it may be empty
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -51,7 +64,14 @@ class QuestionColumns:
     @property
     def used(self) -> tuple[str, ...]:
         """All of these columns."""
-        return (*self.needed, *([self.passage] if self.passage else []))
+        return (*self.needed, *(name for name in (self.passage, self.input) if name))
+
+    @property
+    def asked(self) -> str:
+        """The question as an expression of a template: with its input, where it has one."""
+        if self.input is None:
+            return self.question
+        return f"{self.question} ~ ('\\n\\n' ~ {self.input} if {self.input} else '')"
 
 
 def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
@@ -65,48 +85,63 @@ def find_columns(columns: Mapping[str, str]) -> QuestionColumns | None:
     if question is None or answer is None:
         return None
     passage = next((columns[name] for name in PASSAGES if name in columns), None)
+    input_: str | None = None
+    if question == columns.get("input") and "instruction" in columns:
+        question, input_ = columns["instruction"], question
     for pattern in ("{letter}", *_OPTIONS):
         names = [pattern.format(letter=letter.lower(), number=i + 1) for i, letter in enumerate(LETTERS)]
         n_options = next((i for i, name in enumerate(names) if name not in columns), len(names))
         if n_options >= 2:
             return QuestionColumns(
-                question, answer, tuple(columns[name] for name in names[:n_options]), passage=passage
+                question, answer, tuple(columns[name] for name in names[:n_options]), None, passage, input_
             )
     choices = next((columns[name] for name in _LISTS if name in columns), None)
-    return QuestionColumns(question, answer, (), choices, passage)
+    return QuestionColumns(question, answer, (), choices, passage, input_)
 
 
-@dataclass(slots=True)
-class AnswerCounts:
-    """Counts of what answers look like, from which it follows how they name an option."""
+def find_chat_columns(columns: Mapping[str, str], first: Callable[[str], Any]) -> ChatColumns | None:
+    """Return the columns of a chat; None where no column has messages, or a question and an answer are texts.
 
-    n: int = 0
-    n_numbers: int = 0
-    n_letters: int = 0
-    has_zero: bool = False
-    has_last: bool = False  # a number equal to the number of options
+    Args:
+        columns: lower-case name -> name in the file.
+        first: the first value of a column, of those that are not missing.
 
-    def add(self, answer: Any, n_options: int) -> None:
-        """Count one answer to a question with that many options; None is no answer."""
-        if answer is None:
-            return
-        text = str(answer).strip()
-        self.n += 1
-        if text.isascii() and text.isdigit() and len(text) < 4:
-            self.n_numbers += 1
-            self.has_zero = self.has_zero or int(text) == 0
-            self.has_last = self.has_last or int(text) == n_options
-        self.n_letters += len(text) == 1 and text.upper() in LETTERS[:n_options]
+    Raises: DataError where only one of question and answer can be read.
+    """
+    plain = find_columns(columns)
+    names = [plain.question] if plain else [columns[name] for name in _CHATS if name in columns]
+    answer = plain.answer if plain else next((columns[name] for name in _ANSWERS if name in columns), None)
+    of_answer = None if answer is None else first(answer)
+    for name in names:
+        value = first(name)
+        if isinstance(value, str) and value.lstrip().startswith("[{"):
+            raise DataError(f"column '{name}' has lists as text, beginning {value!r:.40}; save them as JSON lines")
+        if not are_messages(value):
+            continue
+        if plain is not None and (plain.options or plain.choices):
+            raise DataError(f"column '{name}' has messages; expected texts for questions with options")
+        last = value if answer is None else of_answer if are_messages(of_answer) else None
+        return ChatColumns(name, answer, None if last is None else text_key(last))
+    if plain is not None and are_messages(of_answer):
+        raise DataError(f"column '{answer}' has messages and '{plain.question}' has none; expected both or neither")
+    return None
 
-    @property
-    def kind(self) -> str:
-        """How answers name an option: `number from 0`, `number from 1`, `letter` or `text`.
 
-        The majority of answers decides; a few that do not fit are faults of their rows.
-        """
-        if self.n_numbers * 2 > self.n:
-            return "number from 1" if self.has_last and not self.has_zero else "number from 0"
-        return "letter" if self.n_letters * 2 >= self.n > 0 else "text"
+def plain_name(name: str) -> str | None:
+    """Return the name under which a template can use a column, of a column whose name it cannot use.
+
+    None for a name that is as it should be, and for columns that are none of those that are recognised.
+    """
+    plain = re.sub(r"\W+", "_", name.strip()).strip("_")
+    is_known = plain.lower() in _KNOWN and plain.isidentifier()
+    return plain if plain != name and is_known else None
+
+
+_KNOWN = frozenset((
+    *_QUESTIONS, *_ANSWERS, *_CALLS, *_LISTS, *PASSAGES, *_CHATS, "tools", "text", *LETTERS.lower(),
+    *(pattern.format(letter=letter.lower(), number=i + 1)
+      for pattern in _OPTIONS for i, letter in enumerate(LETTERS)),
+))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -153,12 +188,13 @@ def find_tool_columns(columns: Mapping[str, str]) -> ToolColumns | None:
     return ToolColumns(question, columns["tools"], calls, question == columns.get("messages"))
 
 
-def refuse_faulty_lines(path: Path, delimiter: str) -> None:
+def refuse_faulty_lines(path: Path, delimiter: str, answers: str | None = None) -> None:
     """Check every line of a CSV file: as many cells as the header has, no empty cell, an answer among the options.
 
-    The file is read twice, once for how answers name their options; no row is kept.
+    The file is read twice, once for how answers name their options (unless `answers`, a reading, says so); no row is
+    kept.
 
-    Raises: DataError that lists the first 20 faults with their lines.
+    Raises: DataError that lists the first 20 faults with their lines; for answers with two readings.
     """
     header = next(csv_lines(path, delimiter), None)
     if header is None:
@@ -169,8 +205,8 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> None:
     for name in names:
         if "\0" in name:
             faults.add(f"line {header.number}: the name {name!r:.80} has the character NUL")
-    columns = find_columns({name.strip().lower(): name for name in names})
-    kind = _kind_of_lines(path, delimiter, names, columns) if columns and columns.options else ""
+    columns = find_columns({(plain_name(name) or name).strip().lower(): name for name in names})
+    kind = _reading_of_lines(path, delimiter, names, columns, answers) if columns and columns.options else ""
     check = row_check(columns, kind) if columns else None
     lines = csv_lines(path, delimiter)
     next(lines)
@@ -186,22 +222,27 @@ def refuse_faulty_lines(path: Path, delimiter: str) -> None:
     faults.refuse(path)
 
 
-def _kind_of_lines(path: Path, delimiter: str, names: Sequence[str], columns: QuestionColumns) -> str:
+def _reading_of_lines(
+    path: Path, delimiter: str, names: Sequence[str], columns: QuestionColumns, answers: str | None
+) -> str:
     counts, position = AnswerCounts(), list(names).index(columns.answer)
+    places = [list(names).index(option) for option in columns.options]
     lines = csv_lines(path, delimiter)
     next(lines)
     for line in lines:
         if len(line.cells) == len(names):
-            counts.add(line.cells[position] or None, len(columns.options))
-    return counts.kind
+            counts.add(line.cells[position] or None, [line.cells[place] or None for place in places])
+    try:
+        return counts.reading(columns.answer, answers)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
-def refuse_faulty_rows(path: Path, rows: Rows, columns: QuestionColumns, kind: str) -> None:
-    """Check every row: no empty cell, an answer among the options. `kind` is that of `AnswerCounts`.
+def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, Any]], str | None]) -> None:
+    """Check every row by a function as `row_check` returns it.
 
     Raises: DataError that lists the first 20 faults with their locations.
     """
-    check = row_check(columns, kind)
     found = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := check(row)))
     faults = Faults()
     kept: list[tuple[int, str]] = []
@@ -235,6 +276,8 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any
 
 
 def _is_empty(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
     return value is None or (isinstance(value, float) and isnan(value))
 
 
@@ -250,31 +293,23 @@ def _options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[An
 
 def _not(kind: str, n_options: int) -> str:
     return {
-        "letter": f"no letter from A to {LETTERS[:n_options][-1]}",
-        "number from 0": f"no number from 0 to {n_options - 1}",
-        "number from 1": f"no number from 1 to {n_options}",
-        "text": "none of the options",
+        LETTER: f"no letter from A to {LETTERS[:n_options][-1]}",
+        FROM_0: f"no number from 0 to {n_options - 1}",
+        FROM_1: f"no number from 1 to {n_options}",
+        TEXT: "none of the options",
         "label": "none of the labels",
     }[kind]
 
 
 def _is_option(answer: Any, options: Sequence[Any], kind: str) -> bool:
     text = str(answer).strip()
-    if kind == "letter":
+    if kind == LETTER:
         return len(text) == 1 and text.upper() in LETTERS[: len(options)]
-    if kind == "text":
-        return answer in options
-    least = int(kind == "number from 1")
+    if kind == TEXT:
+        return text_index(answer, options) is not None
+    least = int(kind == FROM_1)
     return kind == "label" or text in map(str, range(least, len(options) + least))
 
 
 def _repeated(names: Sequence[str]) -> Iterator[str]:
     return (name for i, name in enumerate(names) if name in names[:i])
-
-
-def counted_answers(pairs: Iterable[tuple[Any, int]]) -> AnswerCounts:
-    """Return the counts of (answer, number of options) pairs."""
-    counts = AnswerCounts()
-    for answer, n_options in pairs:
-        counts.add(answer, n_options)
-    return counts

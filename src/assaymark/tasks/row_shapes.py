@@ -4,26 +4,44 @@ Shapes: options in columns of their own, in a list, in a mapping by letter or wi
 a question with an answer to generate; a question with tools; a text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assaymark.datasets import Rows
+from assaymark.errors import DataError
 from assaymark.scoring.metrics import metric_item
-from assaymark.tasks.image_columns import image_columns
-from assaymark.tasks.row_columns import (
+from assaymark.tasks.answer_readings import (
+    FROM_0,
+    FROM_1,
+    IN_WORDS,
+    LETTER,
     LETTERS,
+    TEXT,
     AnswerCounts,
+    counted_answers,
+)
+from assaymark.tasks.image_columns import image_columns
+from assaymark.tasks.messages import ChatColumns, fault_of_chat, text_key
+from assaymark.tasks.row_columns import (
     QuestionColumns,
     ToolColumns,
-    counted_answers,
+    find_chat_columns,
     find_columns,
     find_tool_columns,
+    row_check,
 )
+from assaymark.tasks.tool_use import fault_of_row
 
-__all__ = ["Shape", "shape_of"]
+__all__ = ["Shape", "check_of", "shape_of"]
 
 Spec = dict[str, Any]
+_LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
+_COMPARED: Spec = {
+    "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
+    "metric_list": [{**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True}],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +53,27 @@ class Shape:
     used: tuple[str, ...]  # columns
     columns: QuestionColumns | None = None  # None for texts and tools
     tools: ToolColumns | None = None
-    kind: str = ""  # how answers name an option, as `AnswerCounts.kind`, or `label`
+    chat: ChatColumns | None = None
+    kind: str = ""  # how answers name an option, a reading of `answer_readings`, or `label`
     question: str = ""  # templates that other wordings of the same rows are made of; the options are a list
     options: str = ""
     target: str = ""
 
 
-def shape_of(rows: Rows) -> Shape | None:
-    """Return the shape of rows; None for columns that are not known. All rows are read once, and none is kept."""
+def shape_of(rows: Rows, answers: str | None = None) -> Shape | None:
+    """Return the shape of rows; None for columns that are not known. All rows are read once, and none is kept.
+
+    `answers` is how answers name an option, where the user has said so.
+
+    Raises: DataError for answers that can be read in two ways; for `answers` where rows have no options.
+    """
     images = image_columns(rows.column_names)
-    shape = _shape_of(rows)
+    shape = _shape_of(rows, answers)
+    if answers is not None and (shape is None or shape.kind != answers):
+        raise DataError(
+            f"--answers says that an answer is {IN_WORDS[answers]}, and these rows have no options that are named so; "
+            "omit it"
+        )
     if shape is None or not images or shape.tools is not None or shape.columns is None:
         return shape
     spec = {**shape.spec, "doc_to_image": images if len(images) > 1 else images[0]}
@@ -52,11 +81,22 @@ def shape_of(rows: Rows) -> Shape | None:
     return replace(shape, spec=spec, guess=guess, used=(*shape.used, *images))
 
 
-def _shape_of(rows: Rows) -> Shape | None:
+def check_of(shape: Shape) -> Callable[[Mapping[str, Any]], str | None] | None:
+    """Return a function from a row to what is wrong with it, written after its location; None for texts."""
+    if shape.tools is not None:
+        return partial(fault_of_row, used=shape.tools)
+    if shape.chat is not None:
+        return partial(fault_of_chat, used=shape.chat)
+    return row_check(shape.columns, shape.kind) if shape.columns is not None else None
+
+
+def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
     names = [name for name in rows.column_names if name.strip().isidentifier()]
     columns = {name.strip().lower(): name for name in names}
     if (tools := find_tool_columns(columns)) is not None:
         return _with_tools(tools)
+    if (chat := find_chat_columns(columns, lambda name: _first(rows, name))) is not None:
+        return _with_chats(chat, rows)
     found = find_columns(columns)
     if found is None:
         if "text" not in columns:
@@ -65,15 +105,37 @@ def _shape_of(rows: Rows) -> Shape | None:
         spec = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": text}
         return Shape(spec, f"column '{text}' is read as text whose perplexity is measured", (text,))
     if found.options:
-        return _in_columns(found, rows)
-    first = next((value for value in rows.values(found.choices) if value is not None), None) if found.choices else None
+        return _in_columns(found, rows, answers)
+    first = _first(rows, found.choices) if found.choices else None
     if isinstance(first, list):
-        return _in_list(found, rows)
+        return _in_list(found, rows, answers)
     if isinstance(first, Mapping) and {"text", "label"} <= first.keys():
         return _labelled(found)
     if isinstance(first, Mapping) and {"A", "B"} <= first.keys():
-        return _by_key(found, rows)
-    return _generated(QuestionColumns(found.question, found.answer, passage=found.passage))
+        return _by_key(found, rows, answers)
+    return _generated(QuestionColumns(found.question, found.answer, passage=found.passage, input=found.input))
+
+
+def _first(rows: Rows, column: str) -> Any:
+    """Return a column's first value that is not missing."""
+    return next((value for value in rows.values(column) if value is not None), None)
+
+
+def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
+    form = "a chat in ShareGPT's form" if text_key(_first(rows, used.messages)) == "value" else "a chat"
+    answer = f"'{used.answer}'" if used.answer else "its last answer"
+    spec = {
+        "output_type": "generate_until",
+        "doc_to_messages": used.messages,
+        "doc_to_target": used.target,
+        "generation_kwargs": dict(_LONG),
+        **_COMPARED,
+    }
+    guess = (
+        f"'{used.messages}' is {form}, sent under the model's template, and the generated answer is compared with "
+        f"{answer}, ignoring case and punctuation"
+    )
+    return Shape(spec, guess, used.used, chat=used)
 
 
 def _with_tools(used: ToolColumns) -> Shape:
@@ -94,7 +156,7 @@ def _with_tools(used: ToolColumns) -> Shape:
 
 def _asked(columns: QuestionColumns) -> str:
     """Return the template of a question, after its passage if it has one."""
-    question = f"{{{{{columns.question}}}}}"
+    question = f"{{{{{columns.asked}}}}}"
     if columns.passage is None:
         return question
     return f"{{% if {columns.passage} %}}{{{{{columns.passage}}}}}\n{{% endif %}}{question}"
@@ -102,24 +164,40 @@ def _asked(columns: QuestionColumns) -> str:
 
 def _about(columns: QuestionColumns) -> str:
     """Return the columns of the question, for people."""
-    return f"'{columns.question}'" + (f" after '{columns.passage}'" if columns.passage else "")
+    question = f"'{columns.question}'" + (f" followed by '{columns.input}'" if columns.input else "")
+    return question + (f" after '{columns.passage}'" if columns.passage else "")
 
 
-def _in_columns(found: QuestionColumns, rows: Rows) -> Shape:
-    answer, options = found.answer, found.options
-    letters = list(LETTERS[: len(options)])
-    lines = "\n".join(f"{letter}. {{{{{column}}}}}" for letter, column in zip(letters, options, strict=True))
-    kind = counted_answers((value, len(options)) for value in rows.values(answer)).kind
-    if kind.startswith("number"):
-        first = int(kind == "number from 1")
-        is_text = not all(isinstance(value, int) for value in rows.values(answer))
-        number = f"({answer} | trim | int)" if is_text else answer
-        target = f"{{{{{number} - 1}}}}" if first else f"{{{{{number}}}}}" if is_text else answer
-        means = f"a {kind}"
-    elif kind == "letter":
-        target, means = f"{{{{{letters}.index({answer}.strip().upper())}}}}", "a letter"
-    else:
-        target, means = f"{{{{[{', '.join(options)}].index({answer})}}}}", "the text of a choice"
+def _target(found: QuestionColumns, kind: str, options: str, counts: AnswerCounts, *, all_whole: bool) -> str:
+    """Return the template of a question's correct option, whose options are the expression `options`."""
+    answer = found.answer
+    if kind == LETTER:
+        return f"{{{{'{LETTERS}'.index({answer}.strip().upper())}}}}"
+    if kind == TEXT and counts.n_exact == counts.fits[TEXT]:
+        return f"{{{{{options}.index({answer})}}}}"
+    if kind == TEXT:  # the same texts, but not the same types: a column of numbers beside one with words
+        texts = f"({options} | map('string') | map('trim') | list)"
+        return f"{{{{{texts}.index({answer} | string | trim)}}}}"
+    number = answer if all_whole else f"({answer} | trim | int)"
+    if kind == FROM_1:
+        return f"{{{{{number} - 1}}}}"
+    return answer if all_whole else f"{{{{{number}}}}}"
+
+
+def _are_whole(rows: Rows, column: str) -> bool:
+    return all(isinstance(value, int) for value in rows.values(column))
+
+
+def _in_columns(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
+    answer, columns = found.answer, found.options
+    letters = list(LETTERS[: len(columns)])
+    lines = "\n".join(f"{letter}. {{{{{column}}}}}" for letter, column in zip(letters, columns, strict=True))
+    options = zip(*(rows.values(column) for column in columns), strict=True)
+    counts = counted_answers(zip(rows.values(answer), options, strict=True))
+    kind, listed = counts.reading(answer, answers), f"[{', '.join(columns)}]"
+    target = _target(found, kind, listed, counts, all_whole=_are_whole(rows, answer))
+    if kind == LETTER:
+        target = f"{{{{{letters}.index({answer}.strip().upper())}}}}"
     spec = {
         "output_type": "multiple_choice",
         "doc_to_text": f"{_asked(found)}\n{lines}\nAnswer:",
@@ -127,37 +205,26 @@ def _in_columns(found: QuestionColumns, rows: Rows) -> Shape:
         "doc_to_target": target,
         "metric_list": [metric_item("acc")],
     }
-    guess = f"multiple choice by letter: {_about(found)}, choices {', '.join(options)}, '{answer}' is {means}"
-    return Shape(spec, guess, found.used, found, None, kind, found.question, f"[{', '.join(options)}]", target)
+    guess = f"multiple choice by letter: {_about(found)}, choices {', '.join(columns)}, '{answer}' is {IN_WORDS[kind]}"
+    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=listed, target=target)
 
 
-def _in_list(found: QuestionColumns, rows: Rows) -> Shape:
+def _in_list(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     answer, choices = found.answer, str(found.choices)
-    pairs = zip(rows.values(answer), rows.values(choices), strict=True)
-    known = [0, 0]  # answers that are options, and all
-    counts = AnswerCounts()
-    for value, options in pairs:
-        counts.add(value, len(options or ()))
-        known[0] += value is not None and not isinstance(value, int) and value in (options or ())
-        known[1] += value is not None
-    if counts.kind == "letter" and known[0] * 2 < known[1]:
+    pairs = ((value, options or ()) for value, options in zip(rows.values(answer), rows.values(choices), strict=True))
+    counts = counted_answers(pairs, is_typed=True)
+    kind = counts.reading(answer, answers)
+    if kind == LETTER:
         return _lettered(found, f"'{choices}'", choices, f"{choices}|length")
-    is_number = counts.kind.startswith("number") and known[0] * 2 < known[1]
-    kind = counts.kind if is_number else "text"
-    is_text = is_number and not all(isinstance(value, int) for value in rows.values(answer))
-    number = f"({answer} | trim | int)" if is_text else answer
-    target = f"{{{{{choices}.index({answer})}}}}"
-    if is_number:
-        target = f"{{{{{number} - 1}}}}" if kind == "number from 1" else f"{{{{{number}}}}}" if is_text else answer
+    target = _target(found, kind, choices, counts, all_whole=_are_whole(rows, answer))
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.question}}}}}\nAnswer:",
+        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:",
         "doc_to_choice": choices,
         "doc_to_target": target,
     }
-    means = f"a {kind}" if is_number else "the text of a choice"
-    guess = f"multiple choice by text: {_about(found)}, '{choices}', '{answer}' is {means}"
-    return Shape(spec, guess, found.used, found, None, kind, found.question, choices, target)
+    guess = f"multiple choice by text: {_about(found)}, '{choices}', '{answer}' is {IN_WORDS[kind]}"
+    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=choices, target=target)
 
 
 def _before_question(columns: QuestionColumns) -> str:
@@ -168,30 +235,32 @@ def _labelled(found: QuestionColumns) -> Shape:
     options, target = f"{found.choices}.text", f"{{{{{found.choices}.label.index({found.answer})}}}}"
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.question}}}}}\nAnswer:",
+        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:",
         "doc_to_choice": f"{{{{{options}}}}}",
         "doc_to_target": target,
     }
     guess = f"multiple choice by text: {_about(found)}, '{options}', '{found.answer}' is one of '{found.choices}.label'"
-    return Shape(spec, guess, found.used, found, None, "label", found.question, options, target)
+    return Shape(spec, guess, found.used, found, kind="label", question=found.asked, options=options, target=target)
 
 
-def _by_key(found: QuestionColumns, rows: Rows) -> Shape:
+def _by_key(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
     """Return the shape of options in a mapping by letter; a letter without an option is no option."""
     choices = str(found.choices)
     present = f"{choices}.values() | select | list"
     shape = _lettered(found, f"'{choices}' by letter", present, f"({present}) | length")
     pairs = zip(rows.values(found.answer), rows.values(choices), strict=True)
-    kind = counted_answers((value, sum(each is not None for each in (row or {}).values())) for value, row in pairs).kind
-    if kind == "letter":
+    counts = counted_answers(
+        ((value, [each for each in (row or {}).values() if each is not None]) for value, row in pairs), is_typed=True
+    )
+    kind = counts.reading(found.answer, answers)
+    if kind == LETTER:
         return shape
-    target = f"{{{{({present}).index({found.answer})}}}}"
-    if kind.startswith("number"):
-        target = f"{{{{({found.answer} | string | trim | int) - {int(kind == 'number from 1')}}}}}"
-    means = "the text of a choice" if kind == "text" else f"a {kind}"
-    guess = shape.guess.replace("is a letter", f"is {means}")
+    target = _target(found, kind, f"({present})", counts, all_whole=False)
+    if kind in (FROM_0, FROM_1):
+        target = f"{{{{({found.answer} | string | trim | int) - {int(kind == FROM_1)}}}}}"
+    guess = shape.guess.replace("is a letter", f"is {IN_WORDS[kind]}")
     spec = {**shape.spec, "doc_to_target": target}
-    return Shape(spec, guess, found.used, found, None, kind, found.question, shape.options, target)
+    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=shape.options, target=target)
 
 
 def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) -> Shape:
@@ -206,7 +275,7 @@ def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) 
         "metric_list": [metric_item("acc")],
     }
     guess = f"multiple choice by letter: {_about(found)}, choices {shown}, '{found.answer}' is a letter"
-    return Shape(spec, guess, found.used, found, None, "letter", found.question, options, target)
+    return Shape(spec, guess, found.used, found, kind=LETTER, question=found.asked, options=options, target=target)
 
 
 def _generated(found: QuestionColumns) -> Shape:
@@ -216,17 +285,20 @@ def _generated(found: QuestionColumns) -> Shape:
         "doc_to_text": _asked(found),
         "doc_to_target": f"{{{{{answer}}}}}",
         "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
-        "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
-        "metric_list": [
-            {**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True},
-        ],
+        **_COMPARED,
     }
-    if question.lower() == "prompt":
-        after = f" after '{found.passage}'" if found.passage else ""
-        guess = f"'{question}'{after} is the prompt as it is, the generated answer is compared with '{answer}'"
+    if found.input is not None:
+        spec["generation_kwargs"] = dict(_LONG)
+    if question.lower() == "prompt" or found.input is not None:
+        guess = f"{_about(found)} is the prompt as it is, the generated answer is compared with '{answer}'"
     else:
-        spec["doc_to_text"] = f"{_before_question(found)}Question: {{{{{question}}}}}\nAnswer:"
+        spec["doc_to_text"] = f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:"
         guess = f"{_about(found)} is a question, the generated answer is compared with '{answer}'"
     return Shape(
-        spec, guess + ", ignoring case and punctuation", found.used, found, None, "", question, "", f"{{{{{answer}}}}}"
+        spec,
+        guess + ", ignoring case and punctuation",
+        found.used,
+        found,
+        question=found.asked,
+        target=f"{{{{{answer}}}}}",
     )

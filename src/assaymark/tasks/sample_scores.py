@@ -24,7 +24,7 @@ from assaymark.scoring.choices import gold_is_absent, of_first_tokens, score_cho
 from assaymark.scoring.circular import score_rotations
 from assaymark.scoring.filters import Pipeline, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood
-from assaymark.scoring.metrics import LOGLIKELIHOOD, TOOL_CALLS, defaults_for, names_for
+from assaymark.scoring.metrics import LOGLIKELIHOOD, TOOL_CALLS, defaults_for, is_higher_better, may_be_share, names_for
 from assaymark.scoring.rolling import score_rolling
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
@@ -139,7 +139,7 @@ class SampleScorer:
         else:
             values = self._values(request, sample, results, functions, lengths)
         return [
-            Score(request.id, name, value.value, pipeline.name, status, value.parts, value.detail)
+            Score(request.id, name, value.value, pipeline.name, _status(status, name, value), value.parts, value.detail)
             for name, value in values.items()
         ]
 
@@ -252,6 +252,12 @@ class SampleScorer:
                 f"doc_to_target gives {gold!r:.80}; expected the position of one of the {len(choices)} choices"
             )
         return choices[gold]
+
+
+def _status(status: ScoreStatus, metric: str, value: ScoreValue) -> ScoreStatus:
+    """Return a score's status: an empty answer that is right, as for an empty reference, is an answer."""
+    is_right = value.value == 1.0 and may_be_share(metric) and is_higher_better(metric)
+    return ScoreStatus.SCORED if status is ScoreStatus.UNPARSED and is_right else status
 
 
 def _known(metrics: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -92,7 +92,9 @@ class PromptSpec:
     @property
     def is_chat(self) -> bool:
         """Whether it is a conversation under the model's template, whatever the run's options say."""
-        return self.turns is not None or (self.tools is not None and self.tools_in == "template")
+        if self.tools is not None:
+            return self.tools_in == "template"
+        return self.turns is not None or self.messages is not None
 
 
 @dataclass(frozen=True, slots=True)

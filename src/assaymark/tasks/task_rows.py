@@ -77,6 +77,8 @@ class TaskRows:
         key = (name, process)
         if key not in self._made:
             rows = self.dataset.splits[name]
+            if self.task.dataset.renamed:
+                rows = rows.rename_columns(dict(self.task.dataset.renamed))
             made = rows if process is None else self._processed(rows, process)
             if self.task.prompt.image is not None:
                 made = with_images(made, self.task.prompt.image, self.dataset.folder)

@@ -19,6 +19,7 @@ from assaymark.scoring.call_syntax import python_call_text, source_call_text
 from assaymark.scoring.call_values import java_text, javascript_text
 from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
 from assaymark.scoring.tool_calls import Language
+from assaymark.tasks.messages import list_in
 from assaymark.tasks.row_columns import ToolColumns
 from assaymark.tasks.task import MetricSpec, PromptSpec
 
@@ -28,12 +29,8 @@ __all__ = [
     "fault_of_row",
     "faults_of_rows",
     "refuse_unfit_keys",
-    "resolve_messages",
     "tool_use_of",
 ]
-
-MessagesOf = Callable[[Row], list[tuple[str, str]]]
-_ROLES = ("system", "user", "assistant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +93,7 @@ def refuse_unfit_keys(spec: Mapping[str, Any], source: object) -> None:
     of_calls = [item for item in items if item.get("metric") in (CALL_MATCH, ANY_CALL)]
     if spec.get("doc_to_tools") is None:
         needy = [str(item["metric"]) for item in of_calls]
-        needy += [key for key in ("tools_in", "doc_to_messages") if spec.get(key) is not None]
+        needy += ["tools_in"] if spec.get("tools_in") is not None else []
         if needy:
             raise DataError(f"{source}: {needy[0]} needs doc_to_tools, the functions that may be called")
         return
@@ -114,44 +111,6 @@ def refuse_unfit_keys(spec: Mapping[str, Any], source: object) -> None:
         language = item.get("language", "python")
         if language not in get_args(Language):
             raise DataError(f"{source}: language is {language!r:.40}; expected {', '.join(get_args(Language))}")
-
-
-# ------------------------------------------------------------------------------------------- messages
-
-
-def resolve_messages(field: Any, columns: Collection[str]) -> MessagesOf:
-    """Return the function for `doc_to_messages`: (role, text) of each message, the last one the user's.
-
-    Raises: DataError for a field that is neither a column nor a function.
-    """
-    if not callable(field) and (not isinstance(field, str) or field not in columns):
-        raise DataError(f"doc_to_messages is {field!r:.80}; expected a column or a function")
-
-    def messages(row: Row) -> list[tuple[str, str]]:
-        value = field(row) if callable(field) else row[field]
-        found = _as_json(value, "messages")
-        pairs = [(each.get("role"), each.get("content")) for each in found if isinstance(each, Mapping)]
-        if len(pairs) != len(found) or not pairs or pairs[-1][0] != "user":
-            raise MalformedSample(f"messages are {value!r:.120}; expected a list of messages, the last by the user")
-        for role, content in pairs:
-            if role not in _ROLES or not isinstance(content, str):
-                raise MalformedSample(f"a message has role {role!r:.40}, content {content!r:.40}; expected text by "
-                                      f"{', '.join(_ROLES)}")  # fmt: skip
-        return [(str(role), str(content)) for role, content in pairs]
-
-    return messages
-
-
-def _as_json(value: Any, what: str) -> list[Any]:
-    """Return a list, or the list of a JSON text. Raises: MalformedSample."""
-    if isinstance(value, str):
-        try:
-            value = parse_json(value)
-        except (ValueError, RecursionError) as error:
-            raise MalformedSample(f"{what} are {value!r:.80}, which is not JSON: {error}") from None
-    if not isinstance(value, list):
-        raise MalformedSample(f"{what} are {value!r:.80}; expected a list")
-    return value
 
 
 # --------------------------------------------------------------------------------------- expected calls
@@ -172,7 +131,7 @@ def expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
 
     Raises: MalformedSample for a value that is no list of calls.
     """
-    return tuple(_expected_call(each) for each in ([] if value is None else _as_json(value, "expected calls")))
+    return tuple(_expected_call(each) for each in ([] if value is None else list_in(value, "expected calls")))
 
 
 def _expected_call(value: Any) -> ExpectedCall:

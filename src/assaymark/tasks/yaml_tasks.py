@@ -43,11 +43,12 @@ from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import sandbox_of, score_in
 from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
+from assaymark.tasks.messages import resolve_messages
 from assaymark.tasks.sample_scores import SampleScorer
 from assaymark.tasks.samplers import draw_with_class
 from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from assaymark.tasks.task_rows import TaskRows
-from assaymark.tasks.tool_use import ToolUse, resolve_messages, tool_use_of
+from assaymark.tasks.tool_use import ToolUse, tool_use_of
 
 __all__ = ["BoundYamlTask", "layout_of"]
 
@@ -320,6 +321,8 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
     tool_use = tool_use_of(task.prompt, task.metrics, load, columns)
     if tool_use is not None:
         return _layout_with_tools(task.prompt, tool_use, load, columns)  # it has no shots
+    if task.prompt.messages is not None:
+        return _layout_of_chat(task.prompt, load, columns)  # nor has this one
     layout = Layout(
         text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
         target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
@@ -339,7 +342,9 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
 
 def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:
     """Return the layout of a task with tools, whose target is a right answer as text."""
-    messages = None if prompt.messages is None else resolve_messages(load(prompt.messages), columns)
+    messages = (
+        None if prompt.messages is None else resolve_messages(load(prompt.messages), columns, ends_with_answer=False)
+    )
     if messages is None:
         text = resolve_text(load(prompt.text), columns, has_choices=False)
     else:
@@ -355,6 +360,20 @@ def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], A
         messages=messages,
         tools=None if use.in_prompt else lambda row: tools_for_template(use.tools(row)),
         tools_prompt=(lambda row: tools_prompt(use.tools(row))) if use.in_prompt else None,
+    )
+
+
+def _layout_of_chat(prompt: PromptSpec, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:
+    """Return the layout of a task whose rows are chats: the model answers the user's last message."""
+    messages = resolve_messages(load(prompt.messages), columns, ends_with_answer=True)
+    return Layout(
+        text=lambda row: messages(row)[-1][1],
+        target=resolve_target(load(prompt.target), columns, has_choices=False),
+        choices=None,
+        gen_prefix=resolve_loose(None),
+        target_delimiter=prompt.target_delimiter,
+        fewshot_delimiter=prompt.fewshot_delimiter,
+        messages=messages,
     )
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from assaymark.engine.checkpoints.stored import INDEX
 from assaymark.errors import AssaymarkError, ModelUnavailable, UsageError
+from assaymark.models.checkpoint.trainers import is_trained
 from assaymark.models.language_model import load_model
 from tests.models.checkpoint import trainers_files as write
 
@@ -359,3 +360,17 @@ def test_shards_that_two_processes_have_written_with_fsdp(tmp_path: Path, expect
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(list(folder.glob("*.distcp"))) == 2
     assert scores(folder, base=str(DEMO)) == expected
+
+
+def test_an_adapter_beside_whole_weights_is_merged_or_refused(tmp_path: Path, expected: tuple[float, ...]) -> None:
+    """Weights that contain the adapter beside them are used as they are; where it is unknown, it is refused."""
+    folder = write.copy_beside(DEMO, tmp_path / "epoch_0", "config.json", "tokenizer.json", "tokenizer_config.json")
+    shutil.copy(DEMO / "model.safetensors", folder / "model-00001-of-00001.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 4, "lora_alpha": 8}))
+    torch.save({}, folder / "adapter_model.safetensors")
+    with pytest.raises(
+        ModelUnavailable, match="does not say whether the weights contain it; if they do, move adapter_"
+    ):
+        is_trained(str(folder))
+    torch.save({}, folder / "adapter_model.pt")
+    assert scores(folder) == pytest.approx(expected, abs=1e-4)

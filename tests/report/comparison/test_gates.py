@@ -1,7 +1,9 @@
 """Gates for continuous integration: a run passes only if it is shown to be no worse than allowed."""
 
+import math
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
 from assaymark.errors import UnknownName, UsageError
@@ -9,6 +11,8 @@ from assaymark.report.comparison.compare import compare_runs
 from assaymark.report.comparison.gates import check_gates, junit_xml, parse_gate
 from assaymark.report.comparison.records import Comparison
 from assaymark.report.evidence.records import RunEvidence, ScoreRow
+from assaymark.statistics.distributions import normal_quantile
+from assaymark.statistics.mcnemar import score_statistic
 from assaymark.statistics.paired import non_inferiority
 from tests.report.made import PERPLEXITY, choice_rows, task_of
 
@@ -61,8 +65,58 @@ def test_the_gate_agrees_with_the_test_of_non_inferiority() -> None:
         second = [0.0] * lost + MANY[lost:]
         expected = non_inferiority(MANY, second, 0.02)
         (result,) = check_gates(compared(MANY, second), [parse_gate("mmlu >= -0.02")])
-        assert result.low == pytest.approx(expected.low, abs=0.002)
+        assert result.low == pytest.approx(expected.low, abs=1e-12)
         assert result.passed == expected.passed
+
+
+def test_a_gates_bound_is_tangos() -> None:
+    """With one answer gained of 50 and none lost, the one-sided bound is Tango's score bound, -.032 and not -.041."""
+    (result,) = check_gates(compared([0.0, *[1.0] * 49], [1.0] * 50), [parse_gate("mmlu >= -0.035")])
+    assert result.low is not None
+    assert round(result.low, 3) == -0.032
+    assert score_statistic(1, 0, 50, result.low) == pytest.approx(normal_quantile(0.95), abs=1e-6)
+    assert result.passed
+
+
+def test_the_overall_bound_is_made_of_the_tasks_bounds() -> None:
+    """The one-sided bound of an average is recovered from those of its tasks, not from their 95% intervals."""
+    rng = np.random.default_rng(0)
+    values = {
+        label: {task: list((rng.random(60) < share).astype(float)) for task in ("a", "b")}
+        for label, share in (("old", 0.7), ("new", 0.75))
+    }
+    runs = [
+        RunEvidence(
+            label, label, tuple(row for task in ("a", "b") for row in choice_rows(task, of[task])),
+            tuple(task_of(task) for task in ("a", "b")),
+        )
+        for label, of in values.items()
+    ]  # fmt: skip
+    found = compare_runs(runs)
+    (overall,) = check_gates(found, [parse_gate("overall >= -0.5")])
+    line = found.pairs[0].overall
+    assert line is not None
+    assert line.low is not None
+    assert overall.low is not None
+    assert line.low < overall.low < line.difference
+    least = [one.one_sided[0] for one in found.pairs[0].tasks]
+    arms = [(one.difference - low) / 2 for one, low in zip(found.pairs[0].tasks, least, strict=True) if low is not None]
+    assert overall.low == pytest.approx(line.difference - math.hypot(*arms))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mmlu > -5", "cannot fail: .*write -0.05 or -5% for 5 points"),
+        ("mmlu >= -1", "cannot fail: .*write -0.01 or -1% for 1 point$"),
+        ("overall >= -100%", "cannot fail"),
+        ("mmlu > 2", "cannot pass: .*write 0.02 or 2% for 2 points"),
+    ],
+)
+def test_a_gate_without_effect_is_refused(text: str, message: str) -> None:
+    """A bound beyond the differences that shares can have is an error, with the bound that was meant."""
+    with pytest.raises(UsageError, match=message):
+        check_gates(compared(MANY, MANY), [parse_gate(text)])
 
 
 def test_a_lower_perplexity_is_a_gain() -> None:

@@ -61,6 +61,17 @@ def test_each_kind_of_difference_is_named() -> None:
     assert "BOS" in found.lines[0]
 
 
+def test_unknown_numbers_of_tokens_are_no_difference() -> None:
+    """Files of lm-eval hold no numbers of tokens; their prompts equal ours where the texts do."""
+    imported = record(n_context=0)
+    unknown = replace(imported, outputs=tuple(replace(each, n_tokens=0) for each in imported.outputs))
+    assert diff(record(), unknown).differences == ()
+    assert diff(unknown, record()).differences == ()
+    assert diff(record(), replace(unknown, request=replace(unknown.request, segments=("Q: b?",)))).counts() == {
+        "question": 1
+    }
+
+
 def test_samples_are_paired_by_content() -> None:
     """A sample at another position in the other run is compared with itself; unpaired samples are counted."""
     found = prompt_differences("t", [record(0), record(1)], [record(1), record(2)])

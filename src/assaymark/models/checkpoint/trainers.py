@@ -1,7 +1,8 @@
 """Find a trainer's checkpoint: its weights, its configuration and its tokenizer, in a folder or as one file.
 
 Recognised: `*.pt`, `*.pth`, `*.ckpt`, `*.bin` and `*.safetensors` given by name (or several by a pattern); folders of
-Meta (consolidated.*.pth), litgpt (lit_model.pth), torchtune (hf_model_*, meta_model_*, torchtune_model_*, adapter_*)
+Meta (consolidated.*.pth), litgpt (lit_model.pth), torchtune (hf_model_*, meta_model_*, torchtune_model_*, adapter_*;
+since 0.5 model-*-of-*.bin in its own and Meta's format, and merged weights beside their adapter)
 and torch's distributed checkpoint (.metadata and *.distcp), also as accelerate and FSDP write it, one folder deeper.
 A folder that transformers loads itself is not a trainer's checkpoint.
 """
@@ -37,8 +38,8 @@ SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 # File names in a folder, in the order in which they are looked for.
 PATTERNS = (
     "consolidated*.pth", "consolidated*.safetensors", "lit_model.pth", "torchtune_model_*.pt", "meta_model_*.pt",
-    "hf_model_*.pt", "ft-model-*.pt", "ft-model-*.bin", "model_state_dict.pt", "pytorch_model_fsdp.bin",
-    "adapter_[0-9]*.pt", "adapter_model.pt",
+    "hf_model_*.pt", "model-*-of-*.bin", "ft-model-*.pt", "ft-model-*.bin", "model_state_dict.pt",
+    "pytorch_model_fsdp.bin", "adapter_[0-9]*.pt", "adapter_model.pt",
 )  # fmt: skip
 EPOCH = re.compile(r"_(\d+)\.pt$")
 
@@ -150,8 +151,11 @@ def _weights_of(name: str) -> tuple[Path, ...]:
 def _weights_in(folder: Path) -> tuple[Path, ...]:
     if (folder / INDEX).is_file():
         return (folder,)
-    if (folder / "config.json").is_file() and files.matching(folder, files.SAFETENSORS):
-        return ()
+    if (folder / "config.json").is_file():
+        if (folder / "adapter_config.json").is_file() and (whole := _whole_weights(folder)):
+            return _merged(folder, whole)
+        if files.matching(folder, files.SAFETENSORS) or (folder / "pytorch_model.bin.index.json").is_file():
+            return ()
     inner = [each for each in sorted(folder.iterdir()) if (each / INDEX).is_file() and "optim" not in each.name]
     if len(inner) > 1:
         raise ModelUnavailable(
@@ -167,9 +171,35 @@ def _weights_in(folder: Path) -> tuple[Path, ...]:
     return ()
 
 
+def _whole_weights(folder: Path) -> tuple[Path, ...]:
+    """Return a folder's files of weights other than an adapter's: safetensors, else pickles."""
+    for suffix in (".safetensors", ".bin"):
+        found = [p for p in sorted(folder.glob(f"*{suffix}")) if not p.name.startswith(("adapter", "training"))]
+        if found:
+            return tuple(found)
+    return ()
+
+
+def _merged(folder: Path, whole: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the whole weights that lie beside an adapter, where they contain it.
+
+    transformers applies an adapter that it finds in a model's folder. torchtune, which alone also writes
+    `adapter_model.pt`, has merged it into the weights before it saves them, so it would be applied twice.
+
+    Raises: ModelUnavailable where it is not known whether the weights contain the adapter.
+    """
+    if (folder / "adapter_model.pt").is_file():
+        return whole
+    raise ModelUnavailable(
+        f"{folder} contains whole weights ({whole[0].name}) and an adapter (adapter_config.json), and does not say "
+        "whether the weights contain it; if they do, move adapter_* to another folder; if not, name "
+        "pretrained=BASE,peft=ADAPTER with each in a folder of its own"
+    )
+
+
 def _of_one_epoch(folder: Path, pattern: str, found: Sequence[Path]) -> tuple[Path, ...]:
     """Return the files of the only epoch; torchtune writes `PREFIX_SHARD_EPOCH.pt`."""
-    if pattern.startswith(("consolidated", "lit_", "ft-", "pytorch")):
+    if pattern.startswith(("consolidated", "lit_", "ft-", "pytorch", "model-")):
         return tuple(found)
     epochs = {match[1] for path in found if (match := EPOCH.search(path.name))}
     if len(epochs) > 1:

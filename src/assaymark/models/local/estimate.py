@@ -52,8 +52,11 @@ def estimate_work(
         seconds = n_distinct * 2 * identity.n_parameters / (REACHED_SHARE * measured_gemm_rate())
     every: list[PreparedQuery | GenerationInput] = [*queries, *texts]
     too_long = dict.fromkeys(a.request_id for a in every if a.n_cut_tokens or a.error_kind == "PromptTooLong")
+    failing = {a.request_id: a.error for a in every if a.error}
     n_queries = len(queries) + sum(text.settings.repeats for text in texts)
-    return WorkEstimate(n_requests, n_queries, n_requested, n_distinct, memory, seconds, tuple(too_long))
+    return WorkEstimate(
+        n_requests, n_queries, n_requested, n_distinct, memory, seconds, tuple(too_long), tuple(failing.items())
+    )
 
 
 def _n_generated(texts: Sequence[GenerationInput]) -> int:

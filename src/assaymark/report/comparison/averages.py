@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.report.comparison.pairing import PairedTask
-from assaymark.report.comparison.records import OVERALL, Difference
+from assaymark.report.comparison.records import ONE_SIDED, OVERALL, Difference
 from assaymark.report.evidence.groups import GroupCell
 from assaymark.report.evidence.records import GroupSummaryInput
 from assaymark.statistics.groups import linear_stderr
 from assaymark.statistics.mcnemar import tango_interval
-from assaymark.statistics.paired import compare_paired
+from assaymark.statistics.paired import compare_paired, difference_interval
 from assaymark.statistics.permutation import sign_flip_p
 
 FEW = 20  # samples; with fewer the intervals of single tasks are too far off their differences to be combined
@@ -84,12 +84,13 @@ def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
     weights = [1.0 / len(units)] * len(units)
     parts = [(one, weight / len(units)) for unit in units for one, weight in unit.parts]
     difference = sum(weight * line.difference for line, weight in zip(lines, weights, strict=True))
-    low, high = _combined_interval(lines, weights, difference)
-    line = _line(OVERALL, parts, difference, (low, high), _sign_flips(OVERALL, parts), _MOVER, confidence)
+    ends = _combined_interval([(line, line.low, line.high) for line in lines], weights, difference)
+    line = _line(OVERALL, parts, difference, ends, _sign_flips(OVERALL, parts), _MOVER, confidence)
     used = set(line.members)
     return replace(
         line,
         kind=OVERALL,
+        one_sided=_combined_interval([(line, *line.one_sided) for line in lines], weights, difference),
         units=tuple((unit.name, len(unit.parts)) for unit in units),
         left_out=tuple(name for name in grouped.measured if name not in used),
     )
@@ -139,19 +140,27 @@ def _unit_line(unit: Unit, confidence: float) -> Difference:
     total = sum(line.n for line in lines)
     difference = sum(weight * one.sign * one.line.difference for one, weight in unit.parts)
     if len(lines) == 1:
-        is_gain = lines[0].higher_is_better
-        ends = (lines[0].low, lines[0].high) if is_gain else (_negative(lines[0].high), _negative(lines[0].low))
-        return _line(unit.name, unit.parts, difference, ends, lines[0].p, lines[0].method, confidence)
-    ends = _small_ends(unit, difference, confidence) or _combined_interval(lines, weights, difference)
+        (low, high), (least, most) = (lines[0].low, lines[0].high), lines[0].one_sided
+        if not lines[0].higher_is_better:
+            low, high, least, most = _negative(high), _negative(low), _negative(most), _negative(least)
+        alone = _line(unit.name, unit.parts, difference, (low, high), lines[0].p, lines[0].method, confidence)
+        return replace(alone, one_sided=(least, most))
+    ends = _small_ends(unit, difference, confidence) or _combined_interval(
+        [(line, line.low, line.high) for line in lines], weights, difference
+    )
+    one_sided = _small_ends(unit, difference, ONE_SIDED) or _combined_interval(
+        [(line, *line.one_sided) for line in lines], weights, difference
+    )
     if all(math.isclose(weight, one.line.n / total, rel_tol=1e-9) for one, weight in unit.parts):
         first = np.concatenate([one.sign * one.first for one, _ in unit.parts])
         second = np.concatenate([one.sign * one.second for one, _ in unit.parts])
         found = compare_paired(first, second, confidence=confidence)
         ends = (found.low, found.high)
         pooled = _line(unit.name, unit.parts, difference, ends, found.p, f"pooled: {found.method}", confidence)
-        return replace(pooled, stderr=found.stderr)
+        one_sided = difference_interval(first, second, confidence=ONE_SIDED)
+        return replace(pooled, stderr=found.stderr, one_sided=one_sided)
     p = _sign_flips(unit.name, unit.parts)
-    return _line(unit.name, unit.parts, difference, ends, p, _MOVER, confidence)
+    return replace(_line(unit.name, unit.parts, difference, ends, p, _MOVER, confidence), one_sided=one_sided)
 
 
 def _negative(value: float | None) -> float | None:
@@ -219,17 +228,17 @@ def _sign_flips(name: str, parts: Sequence[tuple[Measured, float]]) -> float:
 
 
 def _combined_interval(
-    lines: Sequence[Difference], weights: Sequence[float], difference: float
+    parts: Sequence[tuple[Difference, float | None, float | None]], weights: Sequence[float], difference: float
 ) -> tuple[float | None, float | None]:
-    """Return the interval of a weighted mean, recovered from its parts' intervals; never a point.
+    """Return the interval of a weighted mean, recovered from its parts (line, low, high); never a point.
 
     low = d - sqrt(sum w² (d_t - low_t)²), high likewise. Source: Zou, Huang and Zhang 2009 (MOVER).
     """
     below = above = 0.0
-    for line, weight in zip(lines, weights, strict=True):
-        if line.low is None or line.high is None:
+    for (line, low, high), weight in zip(parts, weights, strict=True):
+        if low is None or high is None:
             return None, None
-        down, up = line.difference - line.low, line.high - line.difference
+        down, up = line.difference - low, high - line.difference
         if not line.higher_is_better:
             down, up = up, down
         below += (weight * down) ** 2

@@ -21,14 +21,14 @@ from assaymark.report.comparison.pairing import (
     pair_task,
     set_up_differences,
 )
-from assaymark.report.comparison.records import Comparison, Difference, Flip, PairComparison
+from assaymark.report.comparison.records import ONE_SIDED, Comparison, Difference, Flip, PairComparison
 from assaymark.report.comparison.verdict import sentence
 from assaymark.report.evidence.records import GroupSummaryInput, RunEvidence, ScoreRow, TaskSummaryInput
 from assaymark.scoring.circular import CIRCULAR
 from assaymark.scoring.metrics import is_number
 from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.multiplicity import RankSet, holm, rank_sets
-from assaymark.statistics.paired import compare_paired
+from assaymark.statistics.paired import compare_paired, difference_interval
 
 
 def compare_runs(
@@ -180,6 +180,7 @@ def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Meas
         confidence=confidence,
         higher_is_better=task.metric.higher_is_better,
         stderr=found.stderr,
+        one_sided=difference_interval(ours, theirs, confidence=ONE_SIDED),
         n_missing=task.n_missing,
         label=task.alias or "",
         n_gained=sum(flip.is_better for flip in flips) if is_share else None,

@@ -14,10 +14,8 @@ from xml.etree import ElementTree as ET
 from assaymark.errors import UnknownName, UsageError
 from assaymark.report.comparison.records import Comparison, Difference, PairComparison
 from assaymark.report.comparison.verdict import shown_bound, shown_gain
-from assaymark.statistics.distributions import normal_quantile
 
 GATE = re.compile(r"\s*(?P<name>[^<>=\s]+)\s*(?P<sign>>=|>)\s*(?P<bound>[+-]?\d*\.?\d+)\s*(?P<percent>%?)\s*")
-ONE_SIDED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,8 @@ def parse_gate(text: str) -> Gate:
 def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[GateResult]:
     """Return the result of each gate, for each run compared with the first.
 
-    Raises: UnknownName for a gate on a name that was not compared.
+    Raises: UnknownName for a gate on a name that was not compared; UsageError for one that every result would pass, or
+        none.
     """
     return [_checked(pair, gate) for pair in comparison.pairs for gate in gates]
 
@@ -80,20 +79,23 @@ def _checked(pair: PairComparison, gate: Gate) -> GateResult:
         near = get_close_matches(gate.name, lines, n=3, cutoff=0.5)
         raise UnknownName("task in a gate", gate.name, near or list(lines)[:5], f"gate: '{gate.text}'")
     line = lines[gate.name]
+    if line.scale == "proportion" and abs(gate.bound) >= 1.0:
+        outcome = "fail" if gate.bound < 0 else "pass"
+        points = f"{abs(gate.bound):g} point{'' if abs(gate.bound) == 1 else 's'}"
+        raise UsageError(
+            f"gate '{gate.text}' cannot {outcome}: {line.name} is a share, whose differences are from -1 to 1; write "
+            f"{gate.bound / 100:g} or {gate.bound:g}% for {points}"
+        )
     low = _one_sided_low(line)
     return GateResult(gate, pair.labels, line, low, low is not None and low > gate.bound)
 
 
 def _one_sided_low(line: Difference) -> float | None:
-    """Return the lower end of the gain's one-sided 95% interval, from the two-sided interval's arm in that direction.
-
-    The arm is shortened by the ratio of normal quantiles: exact for a normal estimate, close for score intervals.
-    """
-    if line.low is None or line.high is None:
-        return None
-    arm = line.difference - line.low if line.higher_is_better else line.high - line.difference
-    two_sided = normal_quantile(0.5 + line.confidence / 2.0)
-    return line.gain - arm * normal_quantile(ONE_SIDED) / two_sided
+    """Return the lower end of the gain's one-sided 95% interval."""
+    least, most = line.one_sided
+    if line.higher_is_better:
+        return least
+    return None if most is None else -most
 
 
 def junit_xml(comparison: Comparison, results: Sequence[GateResult], lines: Sequence[str] = ()) -> str:

@@ -144,12 +144,14 @@ def _token_lines(first: SampleRecord, second: SampleRecord) -> Iterator[str]:
         if other is None or output.error or other.error:
             continue
         counts = [(each.n_context_tokens + each.n_cut_tokens, each.n_tokens) for each in (output, other)]
+        if not (counts[0][0] and counts[1][0]):  # files of lm-eval and some servers do not say
+            continue
         if counts[0][0] != counts[1][0]:
             apart = counts[1][0] - counts[0][0]
             hint = ": a beginning-of-sequence token (BOS) in one only?" if abs(apart) == 1 else ""
             yield f"the same prompt is {counts[0][0]} tokens, {counts[1][0]} tokens{hint}"
             return
-        if counts[0][1] != counts[1][1] and output.text is None:
+        if counts[0][1] != counts[1][1] and output.text is None and counts[0][1] and counts[1][1]:
             yield f"choice {output.ask_index} is {counts[0][1]} tokens, {counts[1][1]} tokens"
             return
 

@@ -10,6 +10,7 @@ from assaymark.statistics.multiplicity import RankSet
 
 LEVEL = 0.05
 OVERALL = "overall"
+ONE_SIDED = 0.9  # confidence of the interval whose ends are one-sided bounds at 95%
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Difference:
     confidence: float = 0.95
     higher_is_better: bool = True
     stderr: float | None = None
+    one_sided: tuple[float | None, float | None] = (None, None)  # one-sided bounds at 95%, from below and from above
     p_adjusted: float | None = None  # Holm over the lines of its kind
     n_missing: int = 0
     n_tasks: int = 1

@@ -33,7 +33,12 @@ def _matched(first: RunEvidence, first_run: Stored, second: RunEvidence, second_
     equal = [row for row in second.rows if (row.task, row.sample_sha256) in known]
     if all(stores_rows(tool) for tool in tools) and equal:
         n_rows = len({(row.task, row.sample_index) for row in equal})
-        return replace(second, pairing=(f"{n_rows:,} samples of {tools[1]} paired by the hash of their rows",))
+        return replace(
+            second,
+            pairing=(
+                f"{n_rows:,} samples of {tools[1]} paired with the samples that have the same row of the data set",
+            ),
+        )
     found = same_questions(run_questions(*first_run), run_questions(*second_run))
     n_samples = len({(row.task, row.sample_index) for row in second.rows})
     how = (

@@ -5,6 +5,7 @@ truncated prompts); `run_details` adds calibration, baselines and minimum detect
 side by side, one column each. Proportions are shown in percent with one decimal; in JSON they are in [0, 1].
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -186,12 +187,19 @@ def _prompt_notes(cell: Estimate) -> list[str]:
     return notes
 
 
+_PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")
+
+
 def _notes(cell: Estimate) -> list[str]:
     details = cell.details
     notes = []
     if cell.n_failed:
         cause = details.get("first_error")
-        notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
+        if cell.n:
+            notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
+        else:  # without numbers and places, so that tasks that failed for one reason share one note
+            reason = _PLACE.sub("", str(cause)) if cause else ""
+            notes.append("all requests failed, so there is no result" + (f": {reason}" if reason else ""))
     if cell.n_unparsed:
         notes.append(f"{cell.n_unparsed:,} without an answer that could be parsed, counted wrong")
     if scored := details.get("n_first_token"):

@@ -118,9 +118,7 @@ def voter_of(app: FastAPI, secret: bytes, request: Request) -> Voter:
     """
     clients = app.state.clients
     if request.method == "POST" and clients.visitor(request).is_new:
-        raise HTTPException(
-            403, "this request has no cookie of this server; load /arena first and send its cookie"
-        )
+        raise HTTPException(403, "this request has no cookie of this server; load /arena first and send its cookie")
     return Voter(
         keyed_hash(secret, "voter", clients.visitor(request).id), keyed_hash(secret, "origin", clients.network(request))
     )

@@ -1,0 +1,125 @@
+"""Chats in rows: lists of messages as OpenAI and TRL write them, or as ShareGPT does.
+
+A message has a `role` and a `content`, or ShareGPT's `from` and `value`. Rows come from files of users and from the
+Hub, so every message is read into a role and a text here, or its row is at fault.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assaymark.errors import DataError, MalformedSample
+from assaymark.limits.nesting import parse_json
+from assaymark.prompts.templates import Row
+
+__all__ = ["ChatColumns", "are_messages", "fault_of_chat", "list_in", "read_messages", "resolve_messages", "text_key"]
+
+MessagesOf = Callable[[Row], list[tuple[str, str]]]
+_ROLES: Mapping[str, str] = {
+    **dict.fromkeys(("system",), "system"),
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bard", "bing"), "assistant"),
+}
+"""Role, also in ShareGPT's words -> role."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatColumns:
+    """The columns of a chat, as the file spells them."""
+
+    messages: str
+    answer: str | None  # the expected answer; None: the chat's last message
+    answer_key: str | None  # key of the text in the messages that the answer is; None: it is a text
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """All of these columns."""
+        return (self.messages,) if self.answer is None else (self.messages, self.answer)
+
+    @property
+    def target(self) -> str:
+        """The template of the expected answer."""
+        column = self.answer or self.messages
+        return f"{{{{{column}}}}}" if self.answer_key is None else f"{{{{{column}[-1]['{self.answer_key}']}}}}"
+
+
+def are_messages(value: Any) -> bool:
+    """Return whether a value of a row is a list of messages, in either form."""
+    return isinstance(value, list) and bool(value) and text_key(value) is not None
+
+
+def text_key(value: list[Any]) -> str | None:
+    """Return the key of the text in messages: `content`, ShareGPT's `value`, or None where they are no messages."""
+    keys = value[0].keys() if value and isinstance(value[0], Mapping) else ()
+    return "content" if {"role", "content"} <= set(keys) else "value" if {"from", "value"} <= set(keys) else None
+
+
+def read_messages(value: Any) -> list[tuple[str, str]]:
+    """Return role (system, user or assistant) and text of each message.
+
+    Raises: MalformedSample for anything else than a list of messages with texts.
+    """
+    found = []
+    for each in list_in(value, "messages"):
+        if not isinstance(each, Mapping):
+            raise MalformedSample(f"messages are {value!r:.120}; expected a list of messages, the last by the user")
+        names = ("role", "content") if "role" in each else ("from", "value")
+        role, content = (each.get(name) for name in names)
+        if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
+            raise MalformedSample(
+                f"a message has role {role!r:.40}, content {content!r:.40}; expected text by system, user, assistant"
+            )
+        found.append((_ROLES[role], content))
+    return found
+
+
+def list_in(value: Any, what: str) -> list[Any]:
+    """Return a list, or the list of a JSON text. Raises: MalformedSample."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except (ValueError, RecursionError) as error:
+            raise MalformedSample(f"{what} are {value!r:.80}, which is not JSON: {error}") from None
+    if not isinstance(value, list):
+        raise MalformedSample(f"{what} are {value!r:.80}; expected a list")
+    return value
+
+
+def resolve_messages(field: Any, columns: Collection[str], *, ends_with_answer: bool) -> MessagesOf:
+    """Return the function for `doc_to_messages`: (role, text) of each message, the last one the user's.
+
+    `ends_with_answer`: whether answers after the user's last message are left out, as they are what is expected.
+
+    Raises: DataError for a field that is neither a column nor a function.
+    """
+    if not callable(field) and (not isinstance(field, str) or field not in columns):
+        raise DataError(f"doc_to_messages is {field!r:.80}; expected a column or a function")
+
+    def messages(row: Row) -> list[tuple[str, str]]:
+        value = field(row) if callable(field) else row[field]
+        found = read_messages(value)
+        while ends_with_answer and found and found[-1][0] == "assistant":
+            found.pop()
+        if not found or found[-1][0] != "user":
+            raise MalformedSample(f"messages are {value!r:.120}; expected a list of messages, the last by the user")
+        return found
+
+    return messages
+
+
+def fault_of_chat(row: Row, used: ChatColumns) -> str | None:
+    """Return what is wrong with a row's chat or answer, to be written after its location; None for a good row."""
+    try:
+        asked = resolve_messages(used.messages, row.keys(), ends_with_answer=True)(row)
+        if used.answer_key is None:
+            answer = row[str(used.answer)]
+        else:
+            role, answer = (read_messages(row[used.answer or used.messages]) or [("", "")])[-1]
+            if role != "assistant":
+                return f" has no answer: the last message in column '{used.answer or used.messages}' is not the model's"
+    except MalformedSample as error:
+        return f": {error}"
+    if not asked[-1][1].strip():
+        return f" has an empty question: the user's last message in column '{used.messages}'"
+    empty = answer is None or (isinstance(answer, str) and not answer.strip())
+    return f" has an empty answer in column '{used.answer or used.messages}'" if empty else None
