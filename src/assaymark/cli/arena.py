@@ -4,11 +4,17 @@ from typing import Any
 
 import click
 
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import DataError, UsageError
 
+EXAMPLES = examples(
+    "arena serve --demo",
+    "arena serve --endpoint mine=http://127.0.0.1:7601/v1 --endpoint other=https://api.example.org/v1#NAME",
+    "arena rate votes.csv",
+)
 
-@click.group()
+
+@click.group(epilog=EXAMPLES)
 def arena() -> None:
     """Let people compare two models' answers, and compute ratings from votes."""
 

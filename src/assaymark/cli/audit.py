@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.run_options import Decorator, declared_option, evaluate_options
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
@@ -41,7 +41,14 @@ def evaluation_options(function: F) -> F:
     return function
 
 
-@click.group()
+EXAMPLES = examples(
+    "audit contamination DIR arc_challenge",
+    "audit prompts DIR arc_easy",
+    "audit calibration RUN",
+)
+
+
+@click.group(epilog=EXAMPLES)
 def audit() -> None:
     """Test what a score does not show: contamination, sensitivity to prompts, and calibration."""
 

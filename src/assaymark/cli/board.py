@@ -5,12 +5,18 @@ from typing import Any, Literal
 
 import click
 
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.serve import gated_option
 from assaymark.errors import UsageError
 
+EXAMPLES = examples(
+    "board init board.yaml --tasks history.csv,geography.csv",
+    'board query board.yaml "llama; qwen license:apache-2.0 params:<8"',
+    "board export board.yaml -o site/",
+)
 
-@click.group()
+
+@click.group(epilog=EXAMPLES)
 def board() -> None:
     """Create a leaderboard's file, check it, and search its rows."""
 

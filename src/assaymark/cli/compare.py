@@ -5,12 +5,19 @@ from typing import Any
 
 import click
 
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 
 GATE_FAILED = 1
 
 
-@click.command()
+EXAMPLES = examples(
+    "compare RUN_A RUN_B --flips",
+    'compare RUN_A RUN_B --gate "mmlu >= -0.01" --junit gate.xml',
+    'compare RUN --published "arc_challenge acc=0.328 shots=25 n=1172 source=URL"',
+)
+
+
+@click.command(epilog=EXAMPLES)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
 @click.option("--strict_prompts", is_flag=True, help="Refuse to compare runs whose prompts differ.")
 @click.option("--flips", is_flag=True, help="Show the samples whose outcome changed.")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.run_options import declared_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
@@ -43,7 +43,14 @@ def judge_options(function: Any) -> Any:
     return function
 
 
-@click.group(cls=JudgeGroup)
+EXAMPLES = examples(
+    "judge RUN OTHER --judge JUDGE_DIR --plan",
+    "judge RUN --judge JUDGE_DIR --prompt single",
+    "judge agreement JUDGING --human votes.csv",
+)
+
+
+@click.group(cls=JudgeGroup, epilog=EXAMPLES)
 def judge() -> None:
     """Let a model judge stored answers, and find out whether it can be trusted.
 

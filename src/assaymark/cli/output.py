@@ -41,3 +41,8 @@ def print_rich(*renderables: Any) -> None:
     console = SafeConsole()
     for renderable in renderables:
         console.print(renderable)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: command lines to try, one on each line."""
+    return "\b\nExamples:\n" + "\n".join(f"  assaymark {line}" for line in lines)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich
+from assaymark.cli.output import details_option, echo, examples, json_option, print_json, print_rich
 from assaymark.cli.progress import ProgressLine
 from assaymark.cli.run_options import (
     declared_option,
@@ -50,7 +50,15 @@ def _config_path(args: list[str]) -> Path | None:
     return None
 
 
-@click.command(cls=ConfiguredCommand)
+EXAMPLES = examples(
+    "run --model hf --model_args pretrained=DIR --tasks arc_challenge --num_fewshot 25",
+    "run --model_args pretrained=DIR --suite open-llm-v1",
+    "run --model_args pretrained=DIR --tasks my_questions.csv --limit 100",
+    "run --model local-chat-completions --model_args model=NAME,base_url=URL --tasks gsm8k --max_cost 5",
+)
+
+
+@click.command(cls=ConfiguredCommand, epilog=EXAMPLES)
 @run_options
 @click.option(
     "--output_path", "-o", type=click.Path(path_type=Path), metavar="DIR", help="Write lm-eval's result files."
