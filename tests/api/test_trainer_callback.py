@@ -40,6 +40,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.Ca
     assert [run.estimate("demo_who", "acc").value for run in names["callback"].runs] == [value for _, value in measured]
     assert [entry["step"] for entry in history if "loss" in entry] == [2, 4]
     assert "eval_demo_who_acc" in capsys.readouterr().out
+    assert [run.row.model for run in names["callback"].runs] == ["with/checkpoint-2", "with/checkpoint-4"]
 
 
 def test_the_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:

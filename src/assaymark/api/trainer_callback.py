@@ -6,6 +6,7 @@ from typing import Any, Unpack
 from assaymark.api.evaluate import evaluate
 from assaymark.api.run import Run
 from assaymark.errors import UsageError
+from assaymark.models.checkpoint.arguments import parse_arguments
 from assaymark.models.training import TrainingCallback
 from assaymark.runner.evaluate_options import EvaluateOptions
 
@@ -38,12 +39,13 @@ class EvaluationCallback(TrainingCallback):
         self.options = options
         self.runs: list[Run] = []
 
-    def measure(self, model: Any, tokenizer: Any) -> Mapping[str, float]:
-        """Evaluate once and return the defined estimates.
+    def measure(self, model: Any, tokenizer: Any, checkpoint: str) -> Mapping[str, float]:
+        """Evaluate once and return the defined estimates; the run is stored under the checkpoint's name.
 
         Raises: as `evaluate`; UsageError if neither this callback nor the Trainer has a tokenizer.
         """
-        options: EvaluateOptions = {"tokenizer": tokenizer, **self.options}
+        named = {"pretrained": checkpoint, **parse_arguments(self.options.get("model_args") or {})}
+        options: EvaluateOptions = {"tokenizer": tokenizer, **self.options, "model_args": named}
         if options["tokenizer"] is None:
             raise UsageError("the Trainer has no tokenizer; expected Trainer(processing_class=...) or tokenizer=...")
         run = evaluate(model, self.tasks, **options)

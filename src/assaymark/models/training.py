@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from assaymark.errors import MissingExtra, UsageError
@@ -32,22 +33,23 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         self._log = trainer.log
 
     @abstractmethod
-    def measure(self, model: Any, tokenizer: Any) -> Mapping[str, float]:
-        """Return the metrics of the model in its present state, by their names in the log."""
+    def measure(self, model: Any, tokenizer: Any, checkpoint: str) -> Mapping[str, float]:
+        """Return the metrics of the model in its present state, by their names in the log.
+
+        `checkpoint` is the name of that state: the Trainer's folder and step, as `train/checkpoint-500`.
+        """
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Evaluate if the step count is a multiple of `every`."""
-        del args
         if self.every is not None and state.global_step % self.every == 0:
-            self._evaluate(state, control, given)
+            self._evaluate(args, state, control, given)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Evaluate after an epoch, unless `every` is set."""
-        del args
         if self.every is None:
-            self._evaluate(state, control, given)
+            self._evaluate(args, state, control, given)
 
-    def _evaluate(self, state: Any, control: Any, given: Mapping[str, Any]) -> None:
+    def _evaluate(self, args: Any, state: Any, control: Any, given: Mapping[str, Any]) -> None:
         if not state.is_world_process_zero:
             return
         model = given["model"]
@@ -56,7 +58,8 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
                 f"the parameter {sharded[0]} is only partly on this process (FSDP or DeepSpeed ZeRO-3); expected a "
                 "whole model: evaluate the saved checkpoint instead"
             )
-        metrics = dict(self.measure(model, given.get("processing_class")))
+        checkpoint = f"{Path(args.output_dir or 'training').name}/checkpoint-{state.global_step}"
+        metrics = dict(self.measure(model, given.get("processing_class"), checkpoint))
         if self._log is None:
             state.log_history.append({**metrics, "epoch": state.epoch, "step": state.global_step})
             return

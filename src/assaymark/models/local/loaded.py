@@ -22,14 +22,14 @@ TOO_LATE = (
 
 
 def loaded_arguments(model: Any, options: Mapping[str, Any]) -> LocalArguments:
-    """Return the arguments of a loaded model.
+    """Return the arguments of a loaded model; `pretrained` is its name, by default that of what it was loaded from.
 
     Raises: UsageError for an option that only has an effect while loading.
     """
     late = [name for name in TOO_LATE if options.get(name) is not None]
     if late:
         raise UsageError(f"{', '.join(late)} cannot be changed on a model that is already loaded; set it when loading")
-    name = getattr(model, "name_or_path", "") or type(model).__name__
+    name = options.get("pretrained") or getattr(model, "name_or_path", "") or type(model).__name__
     arguments = local_arguments({**options, "pretrained": name})
     for unknown in arguments.model_kwargs:
         raise UnknownName("option of a loaded model", unknown, nearest(unknown, KNOWN - set(TOO_LATE)))
