@@ -303,7 +303,7 @@ def test_json_and_markdown_have_the_same_content() -> None:
     assert (facts["difference"], facts["better"], facts["scale"]) == (pytest.approx(0.3), "demo-large", "proportion")
     markdown = comparison_markdown(comparison)
     assert markdown.count("\n| ") == 6
-    assert "| facts | 40.0% | 70.0% | +30.0 |" in markdown
+    assert "| facts | acc | 40.0% | 70.0% | +30.0 |" in markdown
     first, second = three_tasks()
     ranked = comparison_markdown(compare_runs([first, second, replace(first, label="third", run_id="id-third")]))
     assert "| rank | run | significantly better than |" in ranked

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from assaymark.records import Estimate
+from assaymark.report.comparison.records import Difference
 from assaymark.report.console import as_text
 from assaymark.report.evidence.records import RunView
 from assaymark.report.numbers import four_digits, shown_interval, shown_p, shown_value
+from assaymark.report.views.comparison_tables import metrics_note
 from assaymark.report.views.layout import table_rows
 from assaymark.report.views.subjects import subject_table, weak_subjects
 from assaymark.report.views.tables import run_table, to_json
@@ -230,3 +232,15 @@ def test_a_group_without_a_mean_is_a_heading() -> None:
         lines = as_text(table).splitlines()
         assert any(line.strip() == "set · no mean" for line in lines)
         assert any(line.startswith("   a ") for line in lines)
+
+
+def test_a_comparison_names_the_metric_of_each_line() -> None:
+    """The note under the table names each metric with its lines, the commonest one last; Markdown has a column."""
+
+    def line(name: str, metric: str) -> Difference:
+        return Difference(name, "task", metric, "none", "plain", 0.1, 0.2, 0.1, None, None, 1.0, 10, 0, 0, "none")
+
+    lines = [line("arc", "acc_norm"), line("mmlu", "acc"), line("piqa", "acc")]
+    assert metrics_note(lines) == "metric: acc_norm (arc); acc elsewhere"
+    assert metrics_note(lines[1:]) == "metric: acc"
+    assert metrics_note([]) == ""

@@ -243,7 +243,7 @@ def _pair_table(pair: PairComparison) -> Table:
     for line, depth in ordered_lines(pair, unfold=False):
         name, *numbers = shown_cells(line, depth)
         mark, arrow = MARKS[line.better]
-        below = "" if line.higher_is_better else "lower is better"
+        below = ", ".join(filter(None, (line.metric, "" if line.higher_is_better else "lower is better")))
         cells = [Cell(name.strip(), below), *(Cell(text) for text in numbers)]
         cells[3] = Cell(numbers[2] + arrow, mark=mark)
         made.append(TableRow(tuple(cells), depth, line.kind != "task"))

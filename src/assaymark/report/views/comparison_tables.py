@@ -113,10 +113,10 @@ def comparison_markdown(comparison: Comparison) -> str:
     """Return the comparison for a pull request's comment; with three or more runs also their ranks."""
     parts = []
     for pair in comparison.pairs:
-        header = ["task", *pair.labels, "difference", "95% interval", "p", "n", "became right / wrong"]
-        rows = [header, ["---", *["---:"] * (len(header) - 1)]]
+        header = ["task", "metric", *pair.labels, "difference", "95% interval", "p", "n", "became right / wrong"]
+        rows = [header, ["---", "---", *["---:"] * (len(header) - 2)]]
         rows += [
-            [line.name + ("" if line.higher_is_better else " (lower is better)"), *shown_cells(line)[1:]]
+            [line.name + ("" if line.higher_is_better else " (lower is better)"), line.metric, *shown_cells(line)[1:]]
             for line, _ in ordered_lines(pair)
         ]
         parts.append(f"**{pair.verdict}**\n")
@@ -155,10 +155,24 @@ def _pair_table(pair: PairComparison, unfold: bool) -> RenderableType:
         parts.append(Padding(table, (0, 1)))
         if n_kept < len(headers):
             parts.append(Text(f" {_changed(pair)}", style="dim"))
-        parts += [Padding(Text(note, style="dim"), (0, 1)) for note in table_notes(pair)]
+        notes = [metrics_note(lines), *table_notes(pair)]
+        parts += [Padding(Text(note, style="dim"), (0, 1)) for note in notes if note]
         return Group(*parts)
 
     return Sized(laid_out)
+
+
+def metrics_note(lines: Sequence[Difference]) -> str:
+    """Return which metric each line of a table compares, lines of one metric together; empty for no line."""
+    names: dict[str, list[str]] = {}
+    for line in lines:
+        if line.kind != OVERALL and line.metric:
+            names.setdefault(line.metric, []).append(line.label or line.name)
+    if len(names) == 1:
+        return f"metric: {next(iter(names))}"
+    longest = max(names, key=lambda metric: len(names[metric]), default="")
+    listed = [f"{metric} ({', '.join(of)})" for metric, of in names.items() if metric != longest]
+    return f"metric: {', '.join(listed)}; {longest} elsewhere" if listed else ""
 
 
 def _pair_lines(pair: PairComparison) -> RenderableType:
