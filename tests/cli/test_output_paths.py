@@ -44,7 +44,7 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
         ["export", "last", "-o", "folder"],
         ["report", "last", "-o", "run.html"],
         ["report", "last", "-o", "run.md"],
-        ["compare", "last", "last~1", "--gate", "overall >= -1", "--junit", "gates.xml"],
+        ["compare", "last", "last~1", "--gate", "overall >= -0.5", "--junit", "gates.xml"],
     ],
 )
 def test_a_file_that_cannot_be_written_is_one_line(

@@ -7,11 +7,15 @@ SCORING = Path(__file__).parents[2] / "src" / "assaymark" / "scoring"
 RUNNING = {"eval", "exec", "compile", "__import__"}
 
 
-def test_trap_18_no_scorer_evaluates_model_text_in_process() -> None:
-    """Trap 18: no module of scoring calls eval, exec, compile or __import__ by name; re.compile is something else."""
+SANDBOXED = "code_guard.py"  # it is never imported: `run_code` starts it as a process of its own, in the sandbox
+
+
+def test_no_scorer_evaluates_model_text_in_process() -> None:
+    """No module of scoring calls eval, exec, compile or __import__ by name; re.compile is something else."""
     calls = [
         (path.name, node.func.id)
         for path in sorted(SCORING.rglob("*.py"))
+        if path.name != SANDBOXED
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
