@@ -54,7 +54,7 @@ def _show(items: list[Any], as_json: bool, printed: Any) -> None:
 def _print_rich(table: Any) -> None:
     from assaymark.cli.output import print_rich
 
-    print_rich(table)
+    print_rich(table, whole=True)
 
 
 def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import click
 
 from assaymark.report.plain_text import escape_unprintable, printable
 
+WHOLE = 10_000  # columns
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 details_option = click.option(
     "--details",
@@ -34,11 +35,15 @@ def print_json(value: Any) -> None:
     click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 
-def print_rich(*renderables: Any) -> None:
-    """Print tables and text, without styles if the output is no terminal."""
-    from assaymark.report.console import SafeConsole
+def print_rich(*renderables: Any, whole: bool = False) -> None:
+    """Print tables and text, without styles if the output is no terminal.
 
-    console = SafeConsole()
+    With `whole`, nothing is shortened where the output is a file or a pipe, unless COLUMNS is set.
+    """
+    from assaymark.report.console import SafeConsole
+    from assaymark.settings import read
+
+    console = SafeConsole(width=WHOLE if whole and not sys.stdout.isatty() and not read("COLUMNS") else None)
     for renderable in renderables:
         console.print(renderable)
 

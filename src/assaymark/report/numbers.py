@@ -4,7 +4,7 @@ In records, JSON and lm-eval's formats a proportion stays in [0, 1]; only what i
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from assaymark.records import Estimate
 
@@ -88,6 +88,34 @@ def significant(value: float, digits: int) -> str:
 def counted(n: int, singular: str, plural: str | None = None) -> str:
     """Return `1 tie`, `1,204 ties`."""
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def names_apart(names: Collection[str]) -> dict[str, str]:
+    """Return each model's name as a list shows it: its last part, and as many more as tell it from the others."""
+    shown: dict[str, str] = {}
+    for name in names:
+        parts = name.rstrip("/").split("/")
+        others = {other.rstrip("/") for other in names} - {name.rstrip("/")}
+        for length in range(1, len(parts) + 1):
+            tail = "/".join(parts[-length:])
+            if "+" in name or not any(other == tail or other.endswith(f"/{tail}") for other in others):
+                break
+        shown[name] = short_model_name(name) if "+" in name else tail or name
+    return shown
+
+
+def shortened_apart(names: Collection[str], longest: int) -> dict[str, str]:
+    """Return names of at most `longest` characters, cut where that leaves different names different, if it can.
+
+    Of the places where the cut (an ellipsis) may be, the end is tried first, then from two thirds of the name on.
+    """
+    cut: dict[str, str] = {}
+    for tail in (0, longest // 3, longest // 2, (2 * longest) // 3, longest - 2):
+        head = longest - 1 - tail
+        cut = {name: name if len(name) <= longest else f"{name[:head]}…{name[len(name) - tail :]}" for name in names}
+        if len(set(cut.values())) == len(cut):
+            break
+    return cut
 
 
 def short_model_name(name: str) -> str:

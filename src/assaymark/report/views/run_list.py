@@ -7,7 +7,7 @@ from rich.padding import Padding
 
 from assaymark.records import JsonValue
 from assaymark.report.console import Text
-from assaymark.report.numbers import short_model_name
+from assaymark.report.numbers import names_apart, shortened_apart
 from assaymark.report.views.cells import Sized, plain_table
 from assaymark.store.rows import RunRow
 
@@ -20,7 +20,8 @@ SHORTEST, GAP = 8, 2  # columns
 
 def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
     """Return the stored runs, one line each; names are shortened to the terminal's width."""
-    cells = [_cells(row) for row in rows]
+    models = names_apart({row.model for row in rows})
+    cells = [_cells(row, models[row.model]) for row in rows]
     headers = [header for header in HEADERS if header != "limit" or any(cell["limit"] for cell in cells)]
     widest = {header: max(len(header), *(len(cell[header]) for cell in cells)) for header in headers}
 
@@ -36,22 +37,23 @@ def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
             table.add_column(
                 header, justify="right" if header in COUNTS else "left", no_wrap=not folds, min_width=least
             )
+        short = {header: shortened_apart({cell[header] for cell in cells}, longest[header]) for header in longest}
         for row, cell in zip(rows, cells, strict=True):
             is_fine = row.status == "finished" and not row.n_failed
-            shown = [_shortened(cell[name], longest[name]) if name in longest else cell[name] for name in headers]
+            shown = [short[name][cell[name]] if name in short else cell[name] for name in headers]
             table.add_row(*(Text(text, style=_style(name, is_fine)) for name, text in zip(headers, shown, strict=True)))
         return Padding(table, (0, 1))
 
     return Sized(laid_out)
 
 
-def _cells(row: RunRow) -> dict[str, str]:
+def _cells(row: RunRow, model: str) -> dict[str, str]:
     failed = f" ({row.n_failed:,} failed)" if row.n_failed else ""
     shots = sorted({task.num_fewshot for task in row.plan.tasks})
     limit = row.plan.limit
     return {
         "run": row.short_id,
-        "model": short_model_name(row.model),
+        "model": model,
         "tasks": ", ".join(_outermost_names(row)),
         "n-shot": "–".join(str(each) for each in dict.fromkeys((*shots[:1], *shots[-1:]))),
         "n": f"{row.n_samples:,}",
@@ -63,10 +65,6 @@ def _cells(row: RunRow) -> dict[str, str]:
 
 def _style(header: str, is_fine: bool) -> str:
     return "yellow" if header == "status" and not is_fine else ""
-
-
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _state(row: RunRow) -> str:
