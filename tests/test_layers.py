@@ -81,6 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {
         "errors",
         "drafts",
+        "registry",
         "settings",
         "records",
         "options",

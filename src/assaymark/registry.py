@@ -21,6 +21,16 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     return [by_lower[m] for m in get_close_matches(name.lower(), by_lower, n=count, cutoff=0.5)]
 
 
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the name that a shortened one stands for, as tables show it: `anatomy` for `mmlu_anatomy`.
+
+    That is the only known name that ends with it, after `_`, `-` or `/`; `name` itself where there is none or several.
+    """
+    names = list(known)
+    ending = {each for each in names if each.endswith(tuple(f"{mark}{name}" for mark in "_-/"))} if name else set()
+    return ending.pop() if name not in names and len(ending) == 1 else name
+
+
 class Registry(Generic[T]):
     """The names of one kind with their locations, as `module:attribute`."""
 

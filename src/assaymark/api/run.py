@@ -257,7 +257,7 @@ class Run:
         """Return a task's samples; a sample has a record for each turn.
 
         Args:
-            task: of the run.
+            task: of the run; the end of its name, as tables show it (`anatomy`), where only one ends so.
             only_wrong: only those answered wrongly or not at all.
             limit: how many samples at most.
             search: only those in which all these words and "quoted phrases" occur (`Store.search_samples`).
@@ -266,7 +266,7 @@ class Run:
         """
         from assaymark.report.evidence.stored_samples import is_wrong, wrong_samples
 
-        self._check_task(task)
+        task = self._task_meant(task)
         found: list[SampleRecord] = []
         indices: set[int] = set()
         records = wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task)
@@ -308,13 +308,15 @@ class Run:
 
         return [sample_to_json(record) for record in records]
 
-    def _check_task(self, task: str) -> None:
+    def _task_meant(self, task: str) -> str:
+        """Return the task of this run that a name, or the end of one, stands for. Raises: UnknownName."""
         from assaymark.errors import UnknownName
-        from assaymark.registry import nearest
+        from assaymark.registry import meant, nearest
 
         names = self.row.tasks
-        if task not in names:
+        if (name := meant(task, names)) not in names:
             raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+        return name
 
     # ----------------------------------------------------------------------------------------- files
 

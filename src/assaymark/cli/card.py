@@ -14,7 +14,7 @@ from assaymark.errors import StoreError
 @click.option("--license", "--licence", "licence", default="", metavar="NAME", help="Licence to state: apache-2.0.")
 @store_option
 def card(model: str, output: str | None, licence: str, store: str | None) -> None:
-    """Write a model card for MODEL from its stored runs.
+    """Write a model card for MODEL, a name, the end of one, or `last`, from its stored runs.
 
     It has the front matter that the Hugging Face Hub reads (model-index), strengths and weaknesses with intervals,
     the set-up, what was not measured, and the commands that reproduce the results. A file that exists is replaced.

@@ -5,6 +5,7 @@ score. Strengths have an interval above the mean of the model's skills, weakness
 baseline.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate
-from assaymark.registry import nearest
+from assaymark.registry import meant, nearest
 from assaymark.report.evidence.baselines import highest_baseline
 from assaymark.report.numbers import NOTHING, counted, is_proportion, shown_count, shown_interval, shown_value
 from assaymark.report.plain_text import markdown_inline, printable
@@ -31,6 +32,7 @@ from assaymark.tasks.suites import Member
 
 __all__ = ["model_card", "runs_of_model"]
 
+_LAST = re.compile(r"last(~\d+)?")
 MOST_LISTED = 5  # strengths, and weaknesses above the baseline
 
 
@@ -69,6 +71,7 @@ def runs_of_model(runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
     Raises: UnknownName for a model without any, with the nearest names.
     """
     known = {label: run for run in runs if run.estimates for label in (run.model, run.plan.model.name)}
+    name = meant(name, {run.model for run in runs if run.estimates} if name not in known else ())
     found = [run for run in runs if run.estimates and name in {run.model, run.plan.model.name}]
     if not found:
         raise UnknownName("model", name[:100], nearest(name, known), f"{counted(len(known), 'name')} in the store")
@@ -80,12 +83,14 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
 
     Args:
         store: where its runs are.
-        name: the model's, as the runs have it or as pages show it.
+        name: the model's, as the runs have it, as pages show it, or its last part; or `last`, for that of the last run.
         licence: identifier on the Hub, such as apache-2.0; empty leaves it out, since runs do not know it.
 
     Raises: UnknownName.
     """
     every = StoredRuns(store).runs()
+    if _LAST.fullmatch(name):
+        name = store.run(name).model
     runs = runs_of_model(every, name)
     results = list(_results(runs))
     used = list({one.run.run_id: one.run for one in results}.values())

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from xml.etree import ElementTree as ET
 
 from assaymark.errors import UnknownName, UsageError
+from assaymark.registry import meant
 from assaymark.report.comparison.records import Comparison, Difference, PairComparison
 from assaymark.report.comparison.verdict import shown_bound, shown_gain
 
@@ -75,10 +76,11 @@ def _checked(pair: PairComparison, gate: Gate) -> GateResult:
     lines = {line.name: line for line in (*pair.tasks, *pair.groups)}
     if pair.overall is not None:
         lines.setdefault(pair.overall.name, pair.overall)
-    if gate.name not in lines:
+    name = meant(gate.name, lines)
+    if name not in lines:
         near = get_close_matches(gate.name, lines, n=3, cutoff=0.5)
         raise UnknownName("task in a gate", gate.name, near or list(lines)[:5], f"gate: '{gate.text}'")
-    line = lines[gate.name]
+    line = lines[name]
     if line.scale == "proportion" and abs(gate.bound) >= 1.0:
         outcome = "fail" if gate.bound < 0 else "pass"
         points = f"{abs(gate.bound):g} point{'' if abs(gate.bound) == 1 else 's'}"
