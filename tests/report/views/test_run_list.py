@@ -47,10 +47,13 @@ def test_models_stay_apart_at_80_columns(tmp_path: Path) -> None:
     assert [name[-2:] for name in shown[2:4]] == ["v1", "v2"]
 
 
-def test_a_piped_list_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_piped_list_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A name that does not fit into 80 columns is not cut where nobody reads it on a terminal."""
     from assaymark.cli.main import main
 
+    monkeypatch.delenv("COLUMNS", raising=False)  # set in some of the tests' environments
     place = str(tmp_path / "s.sqlite")
     assaymark.evaluate("fake", "demo_facts,demo_who,demo_truth,demo_yesno,demo_sums,demo_orders", limit=1, store=place)
     assert main(["ls", "runs", "--store", place]) == 0
