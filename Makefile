@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.assaymark-dev
 JOBS ?= 2
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-slow lint format bench bench-web bench-gpu docs clean
+.PHONY: help demo test test-slow lint format bench bench-web bench-gpu docs dist clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
 	@echo "make bench-web   time of the leaderboard's pages, filters and rank sets (QUICK=1: 10,000 simulated rows)"
+	@echo "make dist    build wheel and sdist, check them, and run the demo from the wheel in an environment of its own"
 	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
 $(BIN)/python:
@@ -45,8 +46,11 @@ demo: $(STAMP)
 test: $(DEV_STAMP)
 	$(PYTEST) -m "not slow"
 
+# other tools' own code, which ours is compared with; each in an environment of its own
+ORACLES := $(patsubst tests/applications/oracles/%.txt,$(VENV)/oracles/.%,$(wildcard tests/applications/oracles/*.txt))
+
 # tests of what cannot be had here (Ray, PostgreSQL, a browser, llama.cpp) are skipped with the reason
-test-slow: $(DEV_STAMP) $(VENV)/.ray $(VENV)/.llama
+test-slow: $(DEV_STAMP) $(VENV)/.ray $(VENV)/.llama $(VENV)/.axe $(ORACLES)
 	$(PYTEST) -m slow
 
 $(VENV)/.ray: $(DEV_STAMP)
@@ -58,6 +62,19 @@ $(VENV)/.ray: $(DEV_STAMP)
 $(VENV)/.llama: $(DEV_STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[gguf]" gguf "llama-cpp-python[server]" \
 	  || echo "llama.cpp could not be compiled: its tests are skipped"
+	@touch $@
+
+# axe-core reads the pages for what keeps people from using them
+$(VENV)/.axe: | $(BIN)/python
+	@npm install --silent --no-save --no-package-lock axe-core || echo "axe-core could not be installed: its tests are skipped"
+	@touch $@
+
+# other tools have environments of their own, with locked versions, since their dependencies are not ours
+$(VENV)/oracles/.%: tests/applications/oracles/%.txt | $(BIN)/python
+	@mkdir -p $(VENV)/oracles
+	@($(PYTHON) -m venv $(VENV)/oracles/$* \
+	  && $(VENV)/oracles/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<) \
+	  || { rm -rf $(VENV)/oracles/$*; echo "$* could not be installed: its tests are skipped"; }
 	@touch $@
 
 lint: $(DEV_STAMP)
@@ -87,6 +104,18 @@ docs: $(DEV_STAMP)
 	$(BIN)/python tools/write_cli_page.py
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
+
+# the wheel is installed alone in an environment without the source tree, as a user would install it
+DIST_ENV := build/dist-env
+dist: $(DEV_STAMP)
+	rm -rf dist $(DIST_ENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv $(DIST_ENV)
+	$(DIST_ENV)/bin/python tools/install_torch.py $(TORCH)
+	$(DIST_ENV)/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[hf]"
+	cd $(DIST_ENV) && HOME=$$PWD/home PYTHONPATH= bin/assaymark demo
 
 clean:
 	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache

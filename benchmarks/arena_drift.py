@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
-from assaymark.arena.vote_rows import published_row
+from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry

@@ -22,11 +22,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assaymark.arena.anomalies import flagged_voters
-from assaymark.arena.pairing import Pairing
+from assaymark.arena.battles import Pairing
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
-from assaymark.arena.vote_rows import published_row
+from assaymark.arena.voters import flagged_voters
+from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.randomness import generator_for
 from assaymark.statistics.battles import Battles

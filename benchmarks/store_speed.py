@@ -28,9 +28,9 @@ from sqlalchemy import insert, text
 from assaymark.records import Estimate, LoglikelihoodQuery, ModelIdentity, Request, RunPlan, TaskPlan, content_hash
 from assaymark.store import Store, migrate
 from assaymark.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
-from assaymark.store.plan_json import plan_to_json
 from assaymark.store.request_texts import Digests, hash_of, split_request
 from assaymark.store.run_facts import facts_row
+from assaymark.store.runs import plan_to_json
 from assaymark.store.schema import (
     attempts,
     checksum_of,

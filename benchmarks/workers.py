@@ -28,8 +28,8 @@ from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.spans import span_batch
 from assaymark.models.workers.ranges import ranges_of
 from assaymark.records import LoglikelihoodQuery, Request
-from assaymark.runner.plan import render_of
-from assaymark.runner.prepare import prepare_run
+from assaymark.runs.plan import render_of
+from assaymark.runs.prepare import prepare_run
 from benchmarks.bench import add_places, make_models
 
 TASKS = "mmlu_high_school_psychology,mmlu_anatomy,mmlu_virology"

@@ -2,10 +2,9 @@
 
 import re
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
-import assaymark.api
+import assaymark
 from assaymark.settings import VERSION
 
 project = "Assaymark"
@@ -35,11 +34,16 @@ CODE_OR_BAR = re.compile(r"(`[^`]*`)|\|")
 
 
 def complete_page(app: Any, name: str, source: list[str]) -> None:
-    """Append a section for each module of assaymark.api to the reference; list the guides that exist in the index."""
+    """Append a section for each public name to the reference; list the guides that exist in the index."""
     if name == "python_reference":
-        for module in sorted(each.name for each in iter_modules(assaymark.api.__path__)):
-            place = f"assaymark.api.{module}"
-            source[0] += f"\n## {place}\n\n```{{eval-rst}}\n.. automodule:: {place}\n   :members:\n```\n"
+        elsewhere = (Path(app.srcdir) / "python_api.md").read_text(encoding="utf-8")
+        for public in assaymark.__all__:
+            if public == "__version__" or f":: assaymark.{public}\n" in elsewhere:
+                continue
+            members = "\n   :members:" if isinstance(getattr(assaymark, public), type) else ""
+            kind = "class" if members else "function"
+            directive = f".. auto{kind}:: assaymark.{public}{members}"
+            source[0] += f"\n## {public}\n\n```{{eval-rst}}\n{directive}\n```\n"
     elif name == "index" and not (Path(app.srcdir) / "leaderboard.md").is_file():
         source[0] = source[0].replace("\nleaderboard\n", "\n")
 

@@ -76,4 +76,4 @@ def test_missing_data_without_a_network_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "the Hub cannot be reached" in done.stderr
-    assert "--data-dir" in done.stderr
+    assert "--data_dir DIR" in done.stderr

@@ -6,6 +6,7 @@ Imports inside functions count as well: hiding an import does not make it legal.
 
 import ast
 from collections.abc import Iterable, Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ PACKAGE = "assaymark"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 FACADE = {"__init__", "__main__"}  # may import anything; nothing may import them
 
+FOUNDATION = {"errors", "randomness", "settings", "records", "registry", "hub_access", "drafts", "limits", "stopping"}
 MAY_IMPORT: dict[str, set[str]] = {
     # foundation: no knowledge of benchmarks, models or storage
     "errors": set(),
@@ -27,153 +29,44 @@ MAY_IMPORT: dict[str, set[str]] = {
     "limits": {"errors"},
     "stopping": set(),
     # pure middle: each part takes records and gives records, and can be tested alone
-    "datasets": {"errors", "settings", "records", "hub_access", "limits"},
+    "datasets": {"errors", "settings", "records", "registry", "hub_access", "limits"},
     "prompts": {"errors", "records", "randomness", "limits"},
     "scoring": {"errors", "records", "settings", "registry", "limits"},
-    "statistics": {"errors", "randomness"},
+    "statistics": {"errors", "randomness", "registry"},
     "engine": {"errors", "settings"},
     "store": {"errors", "settings", "records"},
-    # assembly
-    "tasks": {
-        "errors",
-        "records",
-        "registry",
-        "randomness",
-        "settings",
-        "datasets",
-        "prompts",
-        "scoring",
-        "statistics",
-        "limits",
-    },
-    "models": {"errors", "stopping", "records", "registry", "settings", "randomness", "hub_access", "engine", "limits"},
-    "host": {"errors", "settings", "records", "registry", "prompts", "models", "engine", "scoring", "limits"},
-    "options": {"errors", "settings", "records", "registry", "prompts", "store", "tasks", "models"},
-    "runner": {
-        "errors",
-        "options",
-        "stopping",
-        "records",
-        "randomness",
-        "settings",
-        "registry",
-        "tasks",
-        "models",
-        "scoring",
-        "statistics",
-        "store",
-    },
-    "judges": {
-        "errors",
-        "limits",
-        "records",
-        "registry",
-        "randomness",
-        "settings",
-        "prompts",
-        "scoring",
-        "statistics",
-        "models",
-        "store",
-        "runner",
-        "report",
-    },
-    "report": {
-        "errors",
-        "drafts",
-        "registry",
-        "settings",
-        "records",
-        "options",
-        "prompts",
-        "scoring",
-        "statistics",
-        "store",
-        "tasks",
-    },
-    "interop": {
-        "errors",
-        "options",
-        "drafts",
-        "settings",
-        "records",
-        "store",
-        "models",
-        "tasks",
-        "scoring",
-        "statistics",
-        "report",
-    },
-    "arena": {
-        "errors",
-        "drafts",
-        "limits",
-        "settings",
-        "records",
-        "registry",
-        "randomness",
-        "datasets",
-        "models",
-        "tasks",
-        "scoring",
-        "statistics",
-        "judges",
-        "store",
-        "report",
-    },
-    "leaderboard": {
-        "arena",
-        "errors",
-        "drafts",
-        "limits",
-        "settings",
-        "records",
-        "registry",
-        "options",
-        "scoring",
-        "statistics",
-        "store",
-        "report",
-        "tasks",
-        "models",
-        "interop",
-    },
     "library": set(),  # task files and their functions: imported by name, they import nothing of ours
+    # assembly
+    "tasks": FOUNDATION - {"hub_access", "drafts", "stopping"} | {"datasets", "prompts", "scoring", "statistics"},
+    "models": FOUNDATION - {"drafts"} | {"engine"},
+    "options": {"errors", "settings", "records", "registry", "prompts", "store", "tasks", "models"},
+    "results": {
+        "errors",
+        "registry",
+        "drafts",
+        "settings",
+        "records",
+        "options",
+        "prompts",
+        "scoring",
+        "statistics",
+        "store",
+        "tasks",
+    },
 }
-MAY_IMPORT["audit"] = set(MAY_IMPORT) - {"interop", "arena", "leaderboard", "host"}
-MAY_IMPORT["api"] = set(MAY_IMPORT) - {"host"}
-MAY_IMPORT["worker"] = {
-    "errors",
-    "drafts",
-    "scoring",
-    "limits",
-    "settings",
-    "records",
-    "registry",
-    "tasks",
-    "models",
-    "runner",
-    "interop",
-    "leaderboard",
-    "store",
-    "api",
-}
-# faces
-MAY_IMPORT["web"] = {
-    "drafts",
-    "errors",
-    "limits",
-    "settings",
-    "records",
-    "registry",
-    "randomness",
-    "store",
-    "report",
-    "leaderboard",
-    "arena",
-    "tasks",
-}
-MAY_IMPORT["cli"] = set(MAY_IMPORT)
+# the shells: they know no feature; features register commands, pages and parts of the application with them
+MAY_IMPORT["cli"] = FOUNDATION | {"results"}
+MAY_IMPORT["web"] = FOUNDATION | {"results"}
+# features, each after those it may import
+BELOW = set(MAY_IMPORT) - {"engine", "web"}
+MAY_IMPORT["interop"] = BELOW - {"hub_access", "randomness", "stopping"}
+MAY_IMPORT["runs"] = BELOW | {"interop", "engine"}
+MAY_IMPORT["hosting"] = BELOW | {"engine", "web"}
+MAY_IMPORT["arena"] = BELOW | {"web", "runs", "hosting"}
+MAY_IMPORT["judges"] = BELOW | {"runs", "arena"}
+MAY_IMPORT["audit"] = BELOW | {"runs"}
+MAY_IMPORT["applications"] = BELOW | {"web", "runs", "hosting", "arena", "judges", "audit"}
+MAY_IMPORT["leaderboard"] = BELOW | {"web", "interop", "runs", "hosting", "arena"}
 
 
 # Inside the parts with packages: what each package may import of its own part. Modules beside the packages (protocols,
@@ -190,7 +83,7 @@ MAY_IMPORT_INSIDE: dict[str, dict[str, set[str]]] = {
         "gguf": {"checkpoint", "text", "local"},
         "cost": {"text", "server"},
     },
-    "report": {
+    "results": {
         "evidence": set(),
         "comparison": {"evidence"},
         "views": {"evidence", "comparison"},
@@ -205,10 +98,20 @@ def unit_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        return ast.parse(text)
+    except SystemError:  # CPython before 3.11.8, where another thread parses at the same time (gh-106905)
+        return ast.parse(text)
+
+
 def imported_units(path: Path) -> set[str]:
     """Return the parts of this package that `path` imports, at any depth of the file."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -237,7 +140,7 @@ def modules_of(part: str) -> dict[str, Path]:
 def imported_modules(path: Path, known: Iterable[str]) -> set[str]:
     """Return which of the known modules a file imports, at any depth and under TYPE_CHECKING too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -288,7 +191,7 @@ def test_imports_inside_a_part_follow_its_table(part: str) -> None:
 def imported_inside(path: Path, part: str) -> set[str]:
     """Return the packages and modules of a part that a file imports, by the first name below the part."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -306,7 +209,7 @@ DEFINED_ONCE = {
 def definitions(path: Path) -> set[str]:
     """Return the names that a file defines at its top: classes, functions and assigned names."""
     found: set[str] = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Assign):
@@ -342,22 +245,26 @@ def test_imports_follow_the_table() -> None:
 THIRD_PARTY_PLACES = {
     "torch": {"engine"},
     "transformers": {"engine", "models"},
-    "httpx": {"models", "web"},
+    "httpx": {"models", "hosting", "leaderboard", "applications"},
     "tokenizers": {"models"},
     "ray": {"models"},
     "sqlalchemy": {"store"},
     "alembic": {"store"},
-    "fastapi": {"web"},
-    "starlette": {"web", "host"},
-    "uvicorn": {"web", "host"},
+    "fastapi": {"web", "hosting", "arena", "leaderboard", "applications"},
+    "starlette": {"web", "hosting", "arena", "leaderboard", "applications"},
+    "uvicorn": {"web", "hosting"},
     "nh3": {"web"},
+    "opentelemetry": {"applications"},
+    "google": {"applications"},
+    "latex2mathml": {"web"},
+    "llguidance": {"hosting"},
 }
 
 
 def foreign_imports(path: Path) -> set[str]:
     """Return the top-level third-party packages that `path` imports, at any depth of the file."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -381,7 +288,7 @@ def test_no_assert_in_the_package() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in sorted(SOURCE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Assert)
     ]
     assert found == []

@@ -8,8 +8,57 @@ from tests.conftest import ROOT
 
 def test_public_names_are_pinned() -> None:
     """Adding or removing a public name is a decision, not an accident."""
-    names = ["EvaluationCallback", "LanguageModel", "Ranking", "Run", "__version__", "evaluate", "load_model"]
-    assert sorted(assaymark.__all__) == names
+    names = [
+        "EvaluationCallback",
+        "InitOptions",
+        "JudgeOptions",
+        "LanguageModel",
+        "Ranking",
+        "RescoreOptions",
+        "Run",
+        "VoteFileOptions",
+        "__version__",
+        "aggregation",
+        "ask_study",
+        "audit_calibration",
+        "audit_contamination",
+        "audit_prompts",
+        "check_task",
+        "compare_runs",
+        "demo_model",
+        "diff_prompts",
+        "draft_study",
+        "evaluate",
+        "evaluate_prompt_styles",
+        "experiment",
+        "explain_task",
+        "export_run",
+        "filter_step",
+        "gate",
+        "import_run",
+        "metric",
+        "init_task",
+        "judge_agreement",
+        "judge_injections",
+        "judge_panel",
+        "judge_runs",
+        "list_runs",
+        "load_model",
+        "open_run",
+        "plan_judging",
+        "plan_run",
+        "rate_votes",
+        "remove_run",
+        "reproduce",
+        "rescore_run",
+        "scorer",
+        "send_traces",
+        "span",
+        "trace",
+        "verify_store",
+        "write_report",
+    ]
+    assert assaymark.__all__ == sorted(names)
 
 
 def test_every_public_name_is_there() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from assaymark.api.comparison import comparison_views
-from assaymark.api.demo import run_demo
-from assaymark.report.evidence.from_store import run_view
-from assaymark.report.views.tables import run_table
+from assaymark.results.evidence.from_store import run_view
+from assaymark.results.views.tables import run_table
+from assaymark.runs.comparison import comparison_views
+from assaymark.runs.demo import run_demo
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
 WIDTH = 96

@@ -14,20 +14,135 @@ from typing import TYPE_CHECKING
 from assaymark.settings import VERSION as __version__  # noqa: N811 - the name every package has
 
 if TYPE_CHECKING:
-    from assaymark.api.evaluate import evaluate
-    from assaymark.api.run import Run
-    from assaymark.api.trainer_callback import EvaluationCallback
+    from assaymark.applications.binding import scorer
+    from assaymark.applications.experiments import experiment
+    from assaymark.applications.gate import gate
+    from assaymark.applications.traces.spans import send_traces, span, trace
+    from assaymark.arena.rate_votes import rate_votes
+    from assaymark.arena.studies.prompts import ask_study, draft_study
+    from assaymark.audit.auditing import audit_calibration, audit_contamination, audit_prompts
+    from assaymark.audit.task_check import check_task
+    from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
+    from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
+    from assaymark.judges.judge_checks import judge_injections, judge_panel
     from assaymark.models.language_model import LanguageModel, Ranking, load_model
+    from assaymark.runs.comparison import compare_runs
+    from assaymark.runs.demo import demo_model
+    from assaymark.runs.evaluate import evaluate
+    from assaymark.runs.explain import explain_task
+    from assaymark.runs.exporting import export_run, import_run
+    from assaymark.runs.planning import plan_run
+    from assaymark.runs.prompt_diff import diff_prompts
+    from assaymark.runs.prompt_styles import evaluate_prompt_styles
+    from assaymark.runs.reporting import write_report
+    from assaymark.runs.reproduce import reproduce
+    from assaymark.runs.rescoring import RescoreOptions, rescore_run
+    from assaymark.runs.run import Run
+    from assaymark.runs.stored import list_runs, open_run, remove_run, verify_store
+    from assaymark.runs.task_init import InitOptions, init_task
+    from assaymark.runs.trainer_callback import EvaluationCallback
+    from assaymark.scoring.metric import filter_step, metric
+    from assaymark.statistics.aggregate import aggregation
 
-__all__ = ["EvaluationCallback", "LanguageModel", "Ranking", "Run", "__version__", "evaluate", "load_model"]
+__all__ = [
+    "EvaluationCallback",
+    "InitOptions",
+    "JudgeOptions",
+    "LanguageModel",
+    "Ranking",
+    "RescoreOptions",
+    "Run",
+    "VoteFileOptions",
+    "__version__",
+    "aggregation",
+    "ask_study",
+    "audit_calibration",
+    "audit_contamination",
+    "audit_prompts",
+    "check_task",
+    "compare_runs",
+    "demo_model",
+    "diff_prompts",
+    "draft_study",
+    "evaluate",
+    "evaluate_prompt_styles",
+    "experiment",
+    "explain_task",
+    "export_run",
+    "filter_step",
+    "gate",
+    "import_run",
+    "init_task",
+    "judge_agreement",
+    "judge_injections",
+    "judge_panel",
+    "judge_runs",
+    "list_runs",
+    "load_model",
+    "metric",
+    "open_run",
+    "plan_judging",
+    "plan_run",
+    "rate_votes",
+    "remove_run",
+    "reproduce",
+    "rescore_run",
+    "scorer",
+    "send_traces",
+    "span",
+    "trace",
+    "verify_store",
+    "write_report",
+]
 
 _PLACES = {
-    "evaluate": "assaymark.api.evaluate",
-    "EvaluationCallback": "assaymark.api.trainer_callback",
-    "Run": "assaymark.api.run",
+    "evaluate": "assaymark.runs.evaluate",
+    "EvaluationCallback": "assaymark.runs.trainer_callback",
+    "Run": "assaymark.runs.run",
     "LanguageModel": "assaymark.models.language_model",
     "Ranking": "assaymark.models.language_model",
     "load_model": "assaymark.models.language_model",
+    "plan_run": "assaymark.runs.planning",
+    "evaluate_prompt_styles": "assaymark.runs.prompt_styles",
+    "demo_model": "assaymark.runs.demo",
+    "explain_task": "assaymark.runs.explain",
+    "init_task": "assaymark.runs.task_init",
+    "InitOptions": "assaymark.runs.task_init",
+    "metric": "assaymark.scoring.metric",
+    "scorer": "assaymark.applications.binding",
+    "gate": "assaymark.applications.gate",
+    "send_traces": "assaymark.applications.traces.spans",
+    "span": "assaymark.applications.traces.spans",
+    "trace": "assaymark.applications.traces.spans",
+    "experiment": "assaymark.applications.experiments",
+    "filter_step": "assaymark.scoring.metric",
+    "aggregation": "assaymark.statistics.aggregate",
+    "open_run": "assaymark.runs.stored",
+    "list_runs": "assaymark.runs.stored",
+    "remove_run": "assaymark.runs.stored",
+    "verify_store": "assaymark.runs.stored",
+    "rescore_run": "assaymark.runs.rescoring",
+    "RescoreOptions": "assaymark.runs.rescoring",
+    "reproduce": "assaymark.runs.reproduce",
+    "compare_runs": "assaymark.runs.comparison",
+    "diff_prompts": "assaymark.runs.prompt_diff",
+    "write_report": "assaymark.runs.reporting",
+    "export_run": "assaymark.runs.exporting",
+    "import_run": "assaymark.runs.exporting",
+    "audit_contamination": "assaymark.audit.auditing",
+    "audit_prompts": "assaymark.audit.auditing",
+    "audit_calibration": "assaymark.audit.auditing",
+    "check_task": "assaymark.audit.task_check",
+    "judge_runs": "assaymark.judges.judge",
+    "plan_judging": "assaymark.judges.judge",
+    "JudgeOptions": "assaymark.judges.judge",
+    "judge_agreement": "assaymark.judges.judge_agreement",
+    "VoteFileOptions": "assaymark.judges.judge_agreement",
+    "judge_panel": "assaymark.judges.judge_checks",
+    "judge_injections": "assaymark.judges.judge_checks",
+    "rate_votes": "assaymark.arena.rate_votes",
+    "draft_study": "assaymark.arena.studies.prompts",
+    "ask_study": "assaymark.arena.studies.prompts",
 }
 
 

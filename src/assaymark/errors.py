@@ -94,6 +94,10 @@ class RunBusy(StoreError):
     """Another process is writing the run."""
 
 
+class StoreBusy(StoreError):
+    """Another writer held the database longer than could be waited for."""
+
+
 class LeaseLost(StoreError):
     """Another process took over the run that this one was writing."""
 
@@ -164,3 +168,9 @@ def names_under(error: type[Exception]) -> frozenset[str]:
 def is_panic(error: BaseException) -> bool:
     """Return whether an exception is a panic of a library in Rust (tokenizers), whose class is no Exception."""
     return type(error).__name__ == "PanicException"
+
+
+def panic_line(error: BaseException) -> str:
+    """Return what is said about a panic: it is the tokenizer that has native code in Rust."""
+    text = " ".join(str(error).split())[:300]
+    return f"the model's tokenizer failed in its native code: {text}; use another one with tokenizer=FOLDER"

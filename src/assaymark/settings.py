@@ -20,6 +20,8 @@ VERSION = "0.1.0"  # also in pyproject.toml; a test compares the two
 FORMER_NAME = "evalstone"  # of this program: its stores are read, wherever they are
 STORE_FILE = "store.sqlite"
 _LOG = logging.getLogger("assaymark")
+_PASSWORD = re.compile(r"(://[^:/@]*:).*@", re.DOTALL)  # also with a slash or an at sign in it, which should be escaped
+_PASSWORD_FIELD = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "ASSAYMARK_SECRET", "secret of the web application, shared by its processes (default: <home>/server.secret)"
     ),
+    Variable("ASSAYMARK_PUBLIC_ONLY", "1: endpoints under evaluation must be at public addresses"),
     Variable("HF_TOKEN", "token for gated repositories on the Hub"),
     Variable("OPENAI_API_KEY", "key for models behind an OpenAI-compatible server; sent to that server only"),
     Variable("ASSAYMARK_TOKEN", "token with which `assaymark submit` sends to a leaderboard; sent to that server only"),
@@ -93,6 +96,13 @@ def store_location(explicit: str | None = None) -> str:
     return str(path.absolute())
 
 
+def without_password(location: str) -> str:
+    """Return a store's location as it may be shown: of a database URL without the password."""
+    if "://" not in location:
+        return location
+    return _PASSWORD_FIELD.sub(r"\1***", _PASSWORD.sub(r"\1***@", location))
+
+
 @cache
 def _say_former_store(former: Path, path: Path) -> None:
     """Say once in a process that a store in the former data folder is used."""
@@ -116,7 +126,7 @@ def data_folder(explicit: str | Path | None = None) -> Path | None:
         return None
     path = Path(value).expanduser()
     if not path.is_dir():
-        origin = "--data-dir" if explicit else "ASSAYMARK_DATA"
+        origin = "--data_dir" if explicit else "ASSAYMARK_DATA"
         raise UsageError(
             f"{origin} is '{path}', which is not a folder; expected <folder>/<hub path>/<config>/<split>.parquet"
         )
@@ -174,6 +184,7 @@ def environment_of_job(home: Path, *, network: bool) -> dict[str, str]:
     own = {"HOME": home, "ASSAYMARK_HOME": home / "assaymark", "HF_HOME": home / "hf", "TMPDIR": home / "tmp"}
     found |= {name: str(path) for name, path in own.items()}
     found |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "ASSAYMARK_LEASE_SECONDS": "10"}
+    found |= {"ASSAYMARK_PUBLIC_ONLY": "1"}
     if not network or read("HF_HUB_OFFLINE"):
         found |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     return found
@@ -184,6 +195,11 @@ def secrets_here() -> list[str]:
     return [value for name, value in os.environ.items() if value and _SECRET.search(name)]
 
 
+def public_only() -> bool:
+    """Return whether endpoints under evaluation must be at public addresses, as on a machine that works for others."""
+    return (read("ASSAYMARK_PUBLIC_ONLY") or "0") != "0"
+
+
 def process_of() -> tuple[int, int]:
     """Return (rank, world size) as set by torchrun or accelerate; (0, 1) for a single process."""
     return int(read("RANK") or 0), int(read("WORLD_SIZE") or 1)
@@ -192,7 +208,8 @@ def process_of() -> tuple[int, int]:
 def current() -> Mapping[str, str | None]:
     """Return every variable with its present value; secrets are hidden."""
     secret = {"HF_TOKEN", "ASSAYMARK_TOKEN", "OPENAI_API_KEY", "ASSAYMARK_SECRET"}
-    return {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
+    values = {v.name: ("(set)" if v.name in secret and read(v.name) else read(v.name)) for v in VARIABLES}
+    return {name: value and without_password(value) for name, value in values.items()}
 
 
 def environment() -> dict[str, str]:

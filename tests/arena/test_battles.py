@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from assaymark.arena.answers import Prompt, names_its_model, stored_answers
-from assaymark.arena.battles import Publishing, Refused, Voter
-from assaymark.arena.pairing import Pairing
+from assaymark.arena.battles import Pairing, Publishing, Refused, Voter
 from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.randomness import generator_for
-from assaymark.statistics.pair_choice import expected_reductions, penalised_strengths
+from assaymark.statistics.battles import expected_reductions, penalised_strengths
 from assaymark.store.arena_log import AlreadyVoted
 from tests.arena.stored_votes import arena_in, cast
 

@@ -10,8 +10,7 @@ import pytest
 
 from assaymark.arena.answers import Prompt, StoredAnswers
 from assaymark.arena.battles import Arena, Publishing
-from assaymark.arena.export import export_votes
-from assaymark.arena.prompt_clusters import RUN, SIMILARITY, cluster_prompts
+from assaymark.arena.export import RUN, SIMILARITY, cluster_prompts, export_votes
 from assaymark.arena.published import PROMPT_CAP
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.ratings import RatingSettings, rate

@@ -8,14 +8,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from assaymark.arena.anomalies import flagged_voters
 from assaymark.arena.battles import Publishing, Voter
 from assaymark.arena.export import export_votes, head_file, verify_export
-from assaymark.arena.published import publish_ratings, tier_ends
-from assaymark.arena.quality import quality_of
+from assaymark.arena.published import publish_ratings, quality_of, tier_ends
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
+from assaymark.arena.voters import flagged_voters
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.store.arena_rows import VoteRow

@@ -13,7 +13,7 @@ from assaymark.arena.rating_changes import changes_between
 from assaymark.arena.rating_tables import warnings
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes, votes_in
-from assaymark.arena.vote_rows import published_row
+from assaymark.arena.votes import published_row
 from assaymark.cli.main import main
 from assaymark.datasets.rows import Rows
 

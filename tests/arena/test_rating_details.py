@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assaymark.arena.rating_fits import Ties
+from assaymark.arena.rating_details import Ties
 from assaymark.arena.ratings import RatingSettings, rate
-from assaymark.arena.vote_files import read_votes
-from assaymark.arena.vote_parts import month_of
+from assaymark.arena.vote_files import month_of, read_votes
 from assaymark.errors import UsageError
 from tests.arena.test_ratings import random_votes, ratings_of, read, vote
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import assaymark
-from assaymark.api.auditing import audit_calibration
+from assaymark.audit.auditing import audit_calibration
 from assaymark.audit.calibration import ALL, calibration_of
 from assaymark.cli.main import cli, main
 from assaymark.errors import DataError, UnknownName

@@ -9,7 +9,7 @@ import pytest
 
 from assaymark.audit.items import Item
 from assaymark.audit.likelihoods import Likelihoods
-from assaymark.audit.order_test import JOINT, OrderSettings, order_test, sorted_by
+from assaymark.audit.option_orders import JOINT, OrderSettings, order_test, sorted_by
 from assaymark.audit.overlap import Corpus, overlap_with
 from assaymark.audit.perturbed import compare_twins, number_twins, option_twins
 from assaymark.errors import DataError, UsageError

@@ -5,9 +5,9 @@ from typing import Any
 
 import assaymark
 from assaymark.audit.items import Item, items_of, without_question
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 ROWS = [

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from assaymark.audit.min_k import membership_scores
+from assaymark.audit.contamination import membership_scores
 from assaymark.errors import UsageError
 from assaymark.models.fake import FakeModel
 
@@ -17,8 +17,8 @@ def test_scores_equal_those_of_the_full_distributions() -> None:
     """Min-K%, Min-K%++, the mean and the zlib ratio equal a plain computation from transformers' own logits."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from assaymark.api.demo import demo_model
     from assaymark.models.create import create_model
+    from assaymark.runs.demo import demo_model
 
     folder = str(demo_model("small"))
     ours = create_model("hf", {"pretrained": folder, "dtype": "float32"})

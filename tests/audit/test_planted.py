@@ -7,7 +7,7 @@ import pytest
 
 from assaymark.audit.items import Item
 from assaymark.audit.likelihoods import Likelihoods
-from assaymark.audit.order_test import OrderSettings, OrderTest, order_test
+from assaymark.audit.option_orders import OrderSettings, OrderTest, order_test
 from assaymark.models.local.local_model import LocalModel
 from assaymark.records import Request
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assaymark.api.auditing import audit_prompts
+from assaymark.audit.auditing import audit_prompts
 from assaymark.audit.option_orders import option_orders
-from assaymark.audit.prompt_variants import VARIANTS, apply_variant
-from assaymark.audit.prompts import OWN, rank_changes
+from assaymark.audit.prompts import OWN, VARIANTS, apply_variant, rank_changes
 from assaymark.errors import DataError
 from assaymark.models.fake import FakeModel
 from assaymark.models.model import OutputCache

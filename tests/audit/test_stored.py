@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import assaymark
-from assaymark.api.auditing import audit_contamination, audit_prompts
+from assaymark.audit.auditing import audit_contamination, audit_prompts
 from assaymark.audit.contamination import ContaminationSettings
-from assaymark.audit.order_test import OrderSettings
+from assaymark.audit.option_orders import OrderSettings
 from assaymark.audit.prompts import PromptAudit
 from assaymark.audit.stored import plain, restored
 from assaymark.cli.main import main
@@ -172,7 +172,7 @@ def test_more_shots_than_rows_are_refused_before_any_request(task: str) -> None:
 def test_min_k_of_workers_is_refused_before_any_request(task: str, tmp_path: Path) -> None:
     """Requested by name it is an error with the remedy; without a choice of tests it is the one that is not run."""
     pytest.importorskip("torch")
-    from assaymark.api.demo import demo_model
+    from assaymark.runs.demo import demo_model
 
     folder = str(demo_model("small"))
     store = tmp_path / "store.sqlite"

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.task_check import check_task
-from assaymark.audit.task_checks import Checked, check_requests, check_tokens
+from assaymark.audit.task_check import Checked, check_requests, check_task, check_tokens
 from assaymark.models.fake import FakeModel
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 Row = dict[str, Any]
@@ -144,10 +143,18 @@ def test_choices_that_share_their_first_token_are_reported(tmp_path: Path) -> No
 def test_a_real_tokenizer_is_used_for_token_checks(tmp_path: Path) -> None:
     """`task check --model_args` loads a real tokenizer; it finds no error in a sound task."""
     pytest.importorskip("transformers")
-    from assaymark.api.demo import demo_model
+    from assaymark.runs.demo import demo_model
 
     write_rows(tmp_path, rows(12), rows(8))
     path = write_task(tmp_path, task_spec("lamps"))
     found = check_task(str(path), model_args=f"pretrained={demo_model('small')}")
     assert "12 samples, 12 checked" in str(found.facts["lamps"])
     assert not [finding for finding in found.findings if finding.level == "error"]
+
+
+def test_a_text_under_two_letters_is_reported(tmp_path: Path) -> None:
+    """A row of a user's file that has one option twice is named, also where its answer is a letter."""
+    lines = "".join(f"Lamp {i}?,red{i},{'red' if i == 3 else 'blue'}{i},green{i},{'ABC'[i % 3]}\n" for i in range(6))
+    (tmp_path / "lamps.csv").write_text("question,A,B,C,answer\n" + lines)
+    found = [finding.text for finding in check_task(str(tmp_path / "lamps.csv")).findings]
+    assert "1 row(s) have the same option twice, first sample 3" in found

@@ -5,7 +5,7 @@ from dataclasses import replace
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.contamination_tables import contamination_json, contamination_table
 from assaymark.audit.verdicts import contamination_verdict
-from assaymark.report.console import as_text
+from assaymark.results.console import as_text
 
 ORDER = ContaminationTest("arc", "order", "t", 0.3, 50, 0.4, 0.4)
 OPTIONS = ContaminationTest("arc", "options", "t", 0.1, 50, 0.6, 0.6)

@@ -13,7 +13,7 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.errors import StoreError
-from assaymark.runner.prepare import split_names
+from assaymark.runs.prepare import split_names
 from assaymark.store import Store
 from tests.conftest import ROOT
 

@@ -6,8 +6,7 @@ import shlex
 import click
 import pytest
 
-from assaymark.cli.main import COMMANDS, cli
-from assaymark.cli.spelling import with_command
+from assaymark.cli.main import COMMANDS, cli, with_command
 
 
 def example_lines(command: str) -> list[str]:

@@ -16,21 +16,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assaymark.arena.vote_files import read_votes
-from assaymark.cli.run_options import read_config
 from assaymark.errors import AssaymarkError
 from assaymark.models.checkpoint.arguments import local_arguments
 from assaymark.models.checkpoint.identity import find_folders, identify
 from assaymark.options.texts import read_samples
 from assaymark.prompts.templates import compile_template
-from assaymark.tasks.bind import bind
+from assaymark.runs.run_options import read_config
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.dialect_keys import FEWSHOT_KEYS, KEYS
+from assaymark.tasks.dialect import FEWSHOT_KEYS, KEYS
 from assaymark.tasks.prompt_presets import find_preset
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.rescoring import read_item
-from assaymark.tasks.suite_files import read_suite
 from assaymark.tasks.suites import _KEYS as SUITE_KEYS
 from assaymark.tasks.suites import _MEMBER_KEYS
+from assaymark.tasks.yaml_files import read_suite
 from tests.tasks.folders import task_spec, write_rows
 
 N_EXAMPLES = 120

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.api.locations import check_writable
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
+from assaymark.runs.stored import check_writable
 
 FAKE = ["run", "--model", "fake", "--quiet", "--tasks", "demo_yesno", "--limit", "8"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assaymark.cli.spelling import normalise, with_command
+from assaymark.cli.main import main, normalise, with_command
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,17 @@ def test_no_command_means_run() -> None:
     assert with_command(["--help"], ["run"]) == ["--help"]
     assert with_command(["run", "--model", "hf"], ["run"]) == ["run", "--model", "hf"]
     assert with_command([], ["run"]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["show", "last", "--samples", "--help"], "show"),
+        (["show", "last", "--store", "x", "--samples", "-h"], "show"),
+        (["judge", "agreement", "--human", "--help"], "judge agreement"),
+    ],
+)
+def test_help_at_the_end_is_no_value(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` after an option that expects a value shows the help of the command."""
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: assaymark {usage} [OPTIONS]")

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from assaymark.cli import main as door
-from assaymark.cli.main import main
-from assaymark.cli.spelling import without_debug
+from assaymark import registry
+from assaymark.cli.main import main, without_debug
+from assaymark.registry import Place
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 
@@ -67,7 +67,7 @@ def test_an_unexpected_exception_is_one_line(
     def boom() -> None:
         raise ZeroDivisionError("a fault\nof ours")
 
-    monkeypatch.setitem(door.COMMANDS, "boom", ("tests.cli.test_streams:boom", "Fail."))
+    monkeypatch.setitem(registry._own_places("commands"), "boom", Place("tests.cli.test_streams:boom", "Fail."))
     monkeypatch.setattr(sys.modules[__name__], "boom", boom, raising=False)
     assert main(words) == 1
     said = capsys.readouterr().err

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.api.demo import demo_model
 from assaymark.cli.main import main
 from assaymark.cli.typed import typed_command
+from assaymark.runs.demo import demo_model
 from assaymark.store import Store
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assaymark import settings
-from assaymark.datasets import csv_files, csv_stream
+from assaymark.datasets import csv_files
 from assaymark.datasets.files import read_files
 
 KINDS = {
@@ -31,7 +31,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make any file a large one, read in many blocks."""
     monkeypatch.setattr(csv_files, "LARGE", 0)
     monkeypatch.setattr(csv_files, "LARGE_PACKED", 0)
-    monkeypatch.setattr(csv_stream, "BLOCK_BYTES", 600)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 600)
 
 
 def write(path: Path, columns: dict[str, list[str]]) -> Path:
@@ -112,7 +112,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 BIND = """
 import resource, sys
-from assaymark.tasks.bind import bind
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 task = Catalog.open(lm_eval=False).select([sys.argv[1]]).tasks[0]

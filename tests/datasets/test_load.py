@@ -13,9 +13,9 @@ import pytest
 
 from assaymark import settings
 from assaymark.datasets import DatasetSpec, load_dataset
-from assaymark.datasets.digests import file_digest
-from assaymark.datasets.files import read_files
-from assaymark.errors import DataError, MissingExtra
+from assaymark.datasets.files import file_digest, read_files
+from assaymark.errors import DataError, MissingExtra, UsageError
+from assaymark.settings import data_folder
 
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
 
@@ -205,7 +205,7 @@ def test_without_datasets_the_hub_needs_an_extra(tmp_path: Path, monkeypatch: py
 def test_the_hub_offline_is_an_error_with_the_remedy() -> None:
     """Without a network the error names the data folder as the remedy."""
     pytest.importorskip("datasets")
-    with pytest.raises(DataError, match=r"org/absent-set.*--data-dir"):
+    with pytest.raises(DataError, match=r"org/absent-set.*--data_dir DIR or ASSAYMARK_DATA"):
         load_dataset(DatasetSpec("org/absent-set"))
 
 
@@ -236,3 +236,9 @@ def test_a_gated_repository_names_the_token(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(DataError, match=r"org/gated is gated.*HF_TOKEN"):
         load_dataset(DatasetSpec("org/gated"))
+
+
+def test_a_folder_of_data_that_is_none_is_named_by_its_option() -> None:
+    """The error has the spelling of the option that was typed."""
+    with pytest.raises(UsageError, match=r"^--data_dir is '/nowhere', which is not a folder"):
+        data_folder("/nowhere")

@@ -10,8 +10,8 @@ pytest.importorskip("transformers")
 
 import json
 
-from assaymark.api.demo import demo_model
-from assaymark.api.evaluate import evaluate
+from assaymark.runs.demo import demo_model
+from assaymark.runs.evaluate import evaluate
 from demo import train_image_reader as training
 
 FILES = {

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from assaymark.cli.main import cli
-from assaymark.cli.spelling import with_underscores
+from assaymark.cli.main import cli, with_underscores
 from assaymark.errors import AssaymarkError
 from assaymark.models.checkpoint.arguments import local_arguments
 from assaymark.models.create import ELSEWHERE, MODELS

@@ -5,10 +5,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from assaymark.statistics.groups import compare_shares
 from assaymark.statistics.intervals import wilson
-from assaymark.statistics.mcnemar import mcnemar_exact
+from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import mde_paired_binary
-from assaymark.statistics.unpaired import compare_shares
 from tests.conftest import ROOT
 
 PAGE = " ".join((ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").split())

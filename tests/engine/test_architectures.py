@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
-from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanScore  # noqa: E402
 
 SHAPE: dict[str, Any] = {
@@ -33,10 +33,14 @@ OLD_SHAPE: dict[str, Any] = {"vocab_size": 101, "pad_token_id": 0, "bos_token_id
 OLD_SHAPE |= {"initializer_range": 0.2}
 SLIDING: dict[str, Any] = {"sliding_window": 9}
 GPT: dict[str, Any] = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128}
+GPTJ: dict[str, Any] = {**GPT, "rotary_dim": 8}
+# transformers 5.24 is the first whose GPT-J calls the attention that its configuration names
+GPTJ_ATTENDS_BY_INTERFACE = tuple(int(n) for n in transformers.__version__.split(".")[:2]) >= (5, 24)
 
 BY_TRIE: dict[str, dict[str, Any]] = {
     "llama": {},
     "gpt2": GPT,
+    **({"gptj": GPTJ} if GPTJ_ATTENDS_BY_INTERFACE else {}),
     "gpt_neox": {},
     "qwen2": {"use_sliding_window": True, "max_window_layers": 1, **SLIDING},
     "qwen3": {"head_dim": 8},
@@ -69,10 +73,10 @@ BY_TRIE: dict[str, dict[str, Any]] = {
     },
 }
 PLAINLY: dict[str, dict[str, Any]] = {
+    **({} if GPTJ_ATTENDS_BY_INTERFACE else {"gptj": GPTJ}),
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
     "falcon": {**SHAPE, "alibi": True},
     "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2},
-    "gptj": {**GPT, "rotary_dim": 8},
     "mamba": {"hidden_size": 32, "state_size": 8, "num_hidden_layers": 2},
     "lfm2": {**SHAPE, "layer_types": ["conv", "full_attention", "conv"]},
 }
@@ -117,7 +121,7 @@ def assert_equal_to_reference(engine: Engine, model: Any, spans: SpanBatch) -> N
 @pytest.mark.parametrize("kind", BY_TRIE)
 def test_the_trie_path_is_correct(kind: str) -> None:
     """The trie path is chosen and gives the reference's scores, also where windows of 32 tokens split branches."""
-    base = OLD_SHAPE if kind == "gpt2" else SHAPE
+    base = OLD_SHAPE if kind in {"gpt2", "gptj"} else SHAPE
     model = tiny_model(kind, base | BY_TRIE[kind])
     engine = Engine.load(model, settings=EngineSettings(window_tokens=32))
     assert engine.info.attention == "trie", engine.info.why

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from assaymark.engine import flex, forward  # noqa: E402
+from assaymark.engine import forward  # noqa: E402
 from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
-from assaymark.engine.flex import FlexWindowAttention, padded_size  # noqa: E402
+from assaymark.engine.forward import FlexWindowAttention, padded_size  # noqa: E402
 from assaymark.engine.spans import SpanScore  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
     BY_TRIE,
@@ -48,7 +48,7 @@ def test_the_compiled_kernel_gives_the_references_scores(kind: str, monkeypatch:
     from torch._inductor import metrics
 
     monkeypatch.setattr(forward, "attention_for", lambda _device: FlexWindowAttention)
-    monkeypatch.setattr(flex, "flex_attention", flex._compiled())
+    monkeypatch.setattr(forward, "flex_attention", forward._compiled())
     torch._dynamo.reset()
     metrics.reset()
     model = tiny_model(kind, SHAPE | BY_TRIE[kind])

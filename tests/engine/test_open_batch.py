@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from assaymark.engine.decode_pass import next_logits  # noqa: E402
 from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
+from assaymark.engine.generate import next_logits  # noqa: E402
 from assaymark.engine.generate_plain import generate_plain  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt, Sampling  # noqa: E402
 from assaymark.engine.open_batch import JoiningPrompt, OpenBatch, StepResult  # noqa: E402

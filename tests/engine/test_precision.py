@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from assaymark.engine import forward, plain  # noqa: E402
 from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
-from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport  # noqa: E402
 from assaymark.errors import NonFiniteLogits  # noqa: E402
 from tests.engine.test_architectures import OLD_SHAPE, PLAINLY, SHAPE, branching, tiny_model  # noqa: E402

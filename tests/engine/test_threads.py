@@ -12,13 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from assaymark.api.demo import demo_model  # noqa: E402
 from assaymark.engine import projections  # noqa: E402
 from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
-from assaymark.engine.reference import score_sequence  # noqa: E402
+from assaymark.engine.self_check import score_sequence  # noqa: E402
 from assaymark.engine.spans import SpanScore  # noqa: E402
 from assaymark.engine.steps import forward_pass  # noqa: E402
+from assaymark.runs.demo import demo_model  # noqa: E402
 from tests.engine.test_architectures import GPT, OLD_SHAPE, SHAPE, branching, tiny_model  # noqa: E402
 
 SPANS = branching()

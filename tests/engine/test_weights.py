@@ -1,7 +1,9 @@
 """Damaged weights give one clear line, and never a score."""
 
+import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,28 @@ def test_a_truncated_file_is_reported(folder: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:100_000])
     with pytest.raises(ModelUnavailable, match=r"cannot be loaded: .*a weights file is truncated or damaged"):
         load_model(str(folder), EngineSettings())
+
+
+@pytest.mark.parametrize("by_torch", [True, False])
+def test_a_pickle_with_code_is_reported_in_one_line(
+    folder: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder, by_torch: bool
+) -> None:
+    """A pickle that would run code is refused without running it, without torch's warning and its advice to load it."""
+
+    class Hostile:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "ran",))
+
+    (folder / "model.safetensors").unlink()
+    file = folder / "pytorch_model.bin"
+    torch.save({"a": Hostile()}, file) if by_torch else file.write_bytes(pickle.dumps(Hostile(), 4))
+    with pytest.raises(
+        ModelUnavailable, match=r"a pickle that contains more than tensors, .* save the state dict"
+    ) as e:
+        load_model(str(folder), EngineSettings())
+    assert "weights_only" not in str(e.value)
+    assert not (tmp_path / "ran").exists()
+    assert not [each for each in recwarn if "pickle protocol" in str(each.message)]
 
 
 def test_a_missing_weight_is_not_initialised_at_random(folder: Path) -> None:

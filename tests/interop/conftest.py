@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
-from assaymark.report.evidence.from_store import save_summary
+from assaymark.results.evidence.from_store import save_summary
 from assaymark.store import Store
 
 GROUP = """\
@@ -80,8 +80,8 @@ def run_lm_eval(shared_dir: Path, model: Path, folder: Path) -> None:
 def run_ours(shared_dir: Path, model: Path, folder: Path) -> None:
     """Run the same tasks with our own runner and write its files."""
     from assaymark.models.create import create_model
-    from assaymark.runner.execute import execute
-    from assaymark.runner.plan import RunOptions, prepare
+    from assaymark.runs.execute import execute
+    from assaymark.runs.plan import RunOptions, prepare
     from assaymark.tasks.bound import BindOptions
     from assaymark.tasks.catalog import Catalog
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import assaymark
-from assaymark.api.comparison import compare_runs, compare_stored
-from assaymark.api.importing import import_run
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.interop.read_imported import read_imported
+from assaymark.runs.comparison import compare_runs, compare_stored
+from assaymark.runs.exporting import import_run
 from tests.interop.test_other_tools import TOOLS
 from tests.tasks.folders import task_spec, write_rows, write_task
 

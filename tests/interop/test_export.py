@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import assaymark
-from assaymark.api.exporting import export_run
-from assaymark.api.importing import import_run
-from assaymark.api.run import Run
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
 from assaymark.interop.export_tables import COLUMNS, estimate_rows, to_latex, to_markdown
+from assaymark.leaderboard.pages.run import run_page
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.runs.exporting import export_run, import_run
+from assaymark.runs.run import Run
 from assaymark.store import Store
 
 TASKS = ["demo_who", "demo_truth"]
@@ -222,3 +224,21 @@ def test_wrong_samples_need_a_known_ending(run: Run, tmp_path: Path, capsys: pyt
     assert main(["export", "last", "--wrong", "-o", str(tmp_path / "x.md"), *store]) == 2
     assert main(["export", "last", "--by", "subject", "-o", str(tmp_path / "x.csv"), *store]) == 2
     assert "neither in .jsonl nor in .csv" in capsys.readouterr().err
+
+
+def test_an_import_of_a_stored_run_changes_nothing(run: Run, tmp_path: Path) -> None:
+    """A run that is stored keeps its date and attempts, and does not become the last run; a copy's page is readable."""
+    place = place_of(run)
+    (file,) = export_run(place, "last", tmp_path / "run.assaymark")
+    other = assaymark.evaluate("fake", TASKS, limit=2, store=place)
+    before = (run.store.run(run.id), run.attempts())
+    again = import_run(place, file)
+    assert not again.is_new
+    assert (again.run.store.run(run.id), again.run.attempts()) == before
+    assert again.run.store.run("last").run_id == other.id
+    copy = import_run(str(tmp_path / "elsewhere.sqlite"), file).run
+    first = import_run(str(tmp_path / "elsewhere.sqlite"), file).run
+    assert len(first.attempts()) == len(copy.attempts()) == 1
+    facts = run_page(Site([], StoredRuns(copy.store)), run.id).attempts[0].facts
+    begun = run.attempts()[0]["started_at"][:16].replace("T", " ")
+    assert facts["copied"] == f"imported; 1 attempt where it was evaluated, the last begun at {begun} UTC"

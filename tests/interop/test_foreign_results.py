@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.importing import Imported, import_run
 from assaymark.cli.main import main
+from assaymark.runs.exporting import Imported, import_run
 from assaymark.store import Store
 from tests.interop.test_other_tools import TOOLS, as_json_log, member
 
@@ -63,6 +63,15 @@ def refused(capsys: pytest.CaptureFixture[str], folder: Path, path: Path) -> str
 # ------------------------------------------------------------------------------------------- lm-eval before 0.4
 
 
+def test_groups_in_a_circle_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group that contains itself through another is one line that names the circle."""
+    entry = {"alias": "t", "acc,none": 0.5}
+    content = {"results": {"t": entry, "a": entry}, "group_subtasks": {"a": ["b", "t"], "b": ["a"]}, "versions": {},
+               "configs": {"t": {"task": "t"}}, "config": {"model": "hf"}, "model_name": "x"}  # fmt: skip
+    line = refused(capsys, tmp_path, written(tmp_path / "results_x.json", content))
+    assert "group_subtasks has a group that contains itself" in line
+
+
 def test_results_of_0_3_are_imported_without_samples(tmp_path: Path) -> None:
     """A file of results, versions and config has model, shots, values and errors, but no numbers of samples."""
     run = imported(tmp_path, written(tmp_path / "out.json", EARLY)).run
@@ -100,6 +109,25 @@ def test_an_invalid_number_of_0_3_is_refused(tmp_path: Path, capsys: pytest.Capt
     """Text instead of a number is refused with file, key and value."""
     file = written(tmp_path / "out.json", {**EARLY, "results": {"arc_challenge": {"acc": "high"}}})
     assert "results.arc_challenge.acc is 'high'; expected a number or null" in refused(capsys, tmp_path, file)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"num_fewshot": "five"}, "num_fewshot of arc_challenge is 'five'; expected an integer from 0 to 1,000,000"),
+        ({"results": {"arc_challenge": {"acc": 10**400}}}, "results.arc_challenge.acc is 1000"),
+    ],
+)
+def test_numbers_that_are_none_are_refused_in_early_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: dict[str, Any], message: str
+) -> None:
+    """A number of shots in words, and an integer beyond floats, are one line without Python's own error."""
+    content = {**EARLY, "results": {"arc_challenge": {"acc": 0.5}}, **part}
+    if "num_fewshot" in part:
+        content["config"] = {**content.get("config", {}), **part}
+    error = refused(capsys, tmp_path, written(tmp_path / "out.json", content))
+    assert message in error
+    assert "Error:" not in error
 
 
 # ---------------------------------------------------------------------------------------------------- Inspect

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.interop.lm_eval_table import lm_eval_table
+from assaymark.interop.lm_eval_files import lm_eval_table
 
 VALUES = (0.0, 1.0, 0.25, 0.1234567, 803049.79, 1612878000.418423, -0.5, float("nan"), float("inf"), 999, "N/A")
 ERRORS = (0.0, 0.5, 0.0123, 2.0, 12003440143100.234, "N/A", None)

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assaymark.api.comparison import compare_stored
-from assaymark.api.importing import import_run
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.interop.log_files import zip_member
 from assaymark.interop.read_imported import read_imported
-from assaymark.report.documents.blocks import Paragraph
-from assaymark.report.documents.contents import report_contents
-from assaymark.report.documents.document import document_blocks
+from assaymark.results.documents.blocks import Paragraph
+from assaymark.results.documents.contents import report_contents
+from assaymark.results.documents.document import document_blocks
+from assaymark.runs.comparison import compare_stored
+from assaymark.runs.exporting import import_run
 from assaymark.store import Store
 
 LOGS = Path(__file__).parent / "logs"

@@ -9,8 +9,8 @@ import pytest
 from assaymark.errors import DataError
 from assaymark.interop.read_lm_eval import read_lm_eval
 from assaymark.records import Estimate
-from assaymark.report.comparison.compare import compare_runs
-from assaymark.report.evidence.summarise import summarise
+from assaymark.results.comparison.compare import compare_runs
+from assaymark.results.evidence.summarise import summarise
 from tests.interop.test_lm_eval_files import results_in
 
 

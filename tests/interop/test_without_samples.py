@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.importing import import_run
-from assaymark.api.run import Run
 from assaymark.cli.main import main
+from assaymark.runs.exporting import import_run
+from assaymark.runs.run import Run
 
 PAIR: dict[str, Any] = {
     "results": {
@@ -41,6 +41,35 @@ def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     capsys.readouterr()
     assert main(["show", "last", "--store", str(folder / "store.sqlite")]) == 0
     return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n-shot": {"easy": "five"}}, "n-shot.easy is 'five'; expected an integer from 0 to 1,000,000"),
+        ({"n-shot": {"easy": 1e300}}, "n-shot.easy is 1e+300; expected an integer"),
+        ({"n-shot": {"easy": -1}}, "n-shot.easy is -1; expected an integer"),
+        ({"n-shot": [5]}, "n-shot is [5]; expected an object, or no such key"),
+        ({"results": {"easy": {"acc,none": 10**400}}}, "results.easy.'acc,none' is 1000"),
+        (
+            {"results": {"easy": {"acc,none": 0.5, "acc_stderr,none": 10**400}}},
+            "results.easy.'acc_stderr,none' is 1000",
+        ),
+        ({"n-samples": {"easy": {"original": 10**400}}}, "expected an integer from 0 to 1,000,000,000,000"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    """Shots in words and integers beyond floats are named with file, key and value, without Python's own error."""
+    file = tmp_path / "results_2024-06-01T10-00-00.json"
+    file.write_text(json.dumps({**PAIR, **changes}))
+    assert main(["import", str(file), "--store", str(tmp_path / "store.sqlite")]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {file}: ")
+    assert message in line
+    assert "Error:" not in line
+    assert len(line) < 400
 
 
 def test_the_number_of_samples_is_the_files(tmp_path: Path) -> None:

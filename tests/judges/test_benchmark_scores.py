@@ -8,12 +8,12 @@ import pytest
 from scipy.optimize import minimize
 
 import assaymark
-from assaymark.api.audits import ShownAudit
-from assaymark.api.judging import JudgeOptions, judge_runs
 from assaymark.cli.main import main
-from assaymark.judges.benchmark_scores import benchmark_scores
+from assaymark.judges.judge import JudgeOptions, judge_runs
 from assaymark.judges.pairwise import Pair, pair_of, summarise_pairs
+from assaymark.judges.results import benchmark_scores
 from assaymark.judges.verdicts import parse_verdict
+from assaymark.runs.stored import ShownAudit
 from assaymark.store import Store
 from tests.judges.answered import questions_task
 from tests.judges.judge_server import Reply, answers_shown, judging_server

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assaymark.api.evaluate import evaluate
-from assaymark.api.judge_agreement import VoteFileOptions, judge_agreement
-from assaymark.api.judge_grades import judge_grade_agreement
-from assaymark.api.judging import JudgeOptions, judge_runs
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.judges.grades import GivenGrade, JudgeGrades, grade_report
+from assaymark.judges.judge import JudgeOptions, judge_runs
+from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
+from assaymark.judges.judge_grades import judge_grade_agreement
+from assaymark.runs.evaluate import evaluate
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import judging_server
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.api.judging import JudgeOptions, judge_runs, plan_judging
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
+from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
 from assaymark.judges.pairwise import Pair
 from assaymark.judges.results import read_results
 from assaymark.judges.single import Grade
 from assaymark.models.cost.prices import Price, parse_price
+from assaymark.runs.demo import demo_model
 from assaymark.store import Store
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
@@ -234,7 +235,7 @@ def test_a_price_is_two_numbers() -> None:
 def test_the_demo_model_as_a_judge_knows_nothing(tmp_path: Path) -> None:
     """A small local model follows no prompt: everything is missing, nothing is concluded."""
     pytest.importorskip("torch")
-    from assaymark.api.demo import demo_model
+    from assaymark.runs.demo import demo_model
 
     task, store = questions_task(tmp_path), tmp_path / "s.sqlite"
     run = answered_run("ant", task, store, limit=2)
@@ -251,3 +252,33 @@ def test_a_limit_that_is_no_amount_is_refused(given: str, tmp_path: Path, capsys
     words = ["judge", "run", "last", "--judge", "fake", "--price", "2,8", f"--max_cost={given}"]
     assert main([*words, "--store", str(tmp_path / "none.sqlite")]) == 2
     assert f"max_cost is {given}; expected an amount of money from 0" in capsys.readouterr().err
+
+
+def test_a_judge_with_too_few_positions_is_explained(
+    stored: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary has the number of requests and pairs, the first reason and a limit that fits; a forecast has time."""
+    path, ant, bee = stored
+    words = ["judge", ant, bee, "--judge", "hf", "--quiet", "--limit", "2", "--store", str(path)]
+    words += ["--model_args", f"pretrained={demo_model('small')},max_length=256"]
+    assert main([*words, "--plan"]) == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "the judge runs on this machine" in shown
+    assert "--price" not in shown
+    main(words)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "4 requests failed, in 2 pairs" in shown
+    assert "first failure: 512 new tokens are allowed and the model has 256 positions" in shown
+    assert "let the judge write less (--max_tokens 64)" in shown
+
+
+def test_only_named_tasks_are_judged(stored: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--tasks` selects among the tasks of the runs, and an unknown one is refused with those that there are."""
+    path, ant, _ = stored
+    with Store.open_to_read(str(path)) as store:
+        (task,) = store.run(ant).tasks
+    words = ["judge", ant, "--judge", "fake", "--quiet", "--store", str(path), "--plan", "--tasks"]
+    assert main([*words, task]) == 0
+    assert "8 items to judge" in capsys.readouterr().out
+    assert main([*words, f"{task},nosuch"]) == 2
+    assert f"unknown task in the run 'nosuch'; known: {task}" in capsys.readouterr().err

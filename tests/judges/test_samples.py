@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.api.judging import JudgeOptions, judge_runs
 from assaymark.cli.main import main
+from assaymark.judges.judge import JudgeOptions, judge_runs
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server
 

@@ -1,14 +1,23 @@
 """What is said about a judge, from votes made so that the truth is known."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from assaymark.errors import UnknownName
 from assaymark.judges.agreement import PairVote, agreement_of
-from assaymark.judges.biases import first_share, length_slope, own_model, self_preference
 from assaymark.judges.corrected import corrected_rates
-from assaymark.judges.trust import trust_sentence
+from assaymark.judges.report import (
+    JudgeVotes,
+    first_share,
+    length_slope,
+    own_model,
+    report_on,
+    self_preference,
+    trust_sentence,
+)
 from assaymark.statistics.agreement import stratified_kappa
 
 VALUES = (1.0, 0.5, 0.0)
@@ -94,6 +103,42 @@ def test_a_judge_without_information_is_not_trusted() -> None:
     assert trust_sentence(found).startswith("This judge cannot be trusted here: it agrees with people in ")
     assert sentence(*leaning(400, "random")).startswith("This judge cannot be trusted here")
     assert sentence(*leaning(400, "good")).startswith("This judge can ")
+
+
+def by_position(judge: str, seed: int) -> tuple[list[PairVote], list[PairVote]]:
+    """Return votes on 300 pairs that models answer in random order, of which people prefer the first in 76%.
+
+    judge: `first` and `second` always name that position, `follower` does in 95%, `good` agrees with people in 90%.
+    """
+    rng = np.random.default_rng(seed)
+    people, given = [], []
+    for number in range(300):
+        key = (str(number), "", *(("ant", "bee") if rng.random() < 0.5 else ("bee", "ant")))
+        label = float(rng.random() < 0.76)
+        verdict = {
+            "first": 1.0,
+            "second": 0.0,
+            "follower": float(rng.random() < 0.95),
+            "good": label if rng.random() < 0.9 else 1.0 - label,
+        }[judge]
+        people.append(PairVote(*key, label, "ada"))
+        given.append(PairVote(*key, verdict, "j"))
+    return given, people
+
+
+def test_a_judge_that_names_a_position_is_not_trusted() -> None:
+    """Where people prefer the first answer in 76%, always naming it is no judgement, whichever model stands there."""
+    for judge in ("first", "second", "follower"):
+        for seed in range(20):
+            assert sentence(*by_position(judge, seed)).startswith("This judge cannot be trusted here"), (judge, seed)
+    found = agreement_of(*by_position("first", 0))
+    assert found.judge.kappa is not None
+    assert (found.judge.kappa.value or 0.0) > 0.4  # over models in random order kappa does not see it
+    assert found.beside_position is not None
+    assert found.beside_position.gain.value == pytest.approx(0.0, abs=1e-12)
+    assert "names the first answer, or always the second (7" in trust_sentence(found)
+    said = [sentence(*by_position("good", seed)) for seed in range(20)]
+    assert all(each.startswith("This judge can ") for each in said), said
 
 
 def test_chance_is_of_each_two_models() -> None:
@@ -226,3 +271,16 @@ def test_a_first_position_needs_both_orders() -> None:
     assert found is not None
     assert found.value == 1.0
     assert length_slope(both) is None
+
+
+def test_the_judge_among_the_judged_may_be_named_by_the_end_of_its_name() -> None:
+    """`judge_model` takes a judged model's whole name or its end; another name is refused with those there are."""
+    people = votes(100, 0.9, "ada", 1)
+    judged = [replace(vote, first="lab/small_ant", second="bee") for vote in votes(100, 0.9, "j", 2)]
+    people = [replace(vote, first="lab/small_ant", second="bee") for vote in people]
+    for name in ("lab/small_ant", "small_ant", "ant"):
+        report = report_on(JudgeVotes("j", judged), people, name)
+        assert report.own is not None
+        assert report.own.model == "lab/small_ant"
+    with pytest.raises(UnknownName, match="unknown judged model 'wasp'"):
+        report_on(JudgeVotes("j", judged), people, "wasp")

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from assaymark.cli.main import main
-from assaymark.leaderboard import related
-from assaymark.leaderboard.related import Relatives
-from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard import stored
+from assaymark.leaderboard.stored import Relatives, StoredRuns
 from assaymark.store import Store
 
 
@@ -50,7 +49,7 @@ def test_the_numbers_alone_are_those_of_the_whole_comparison(runs: StoredRuns) -
 def test_a_page_compares_up_to_a_number_of_samples(runs: StoredRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     """What exceeds the number is linked and not computed; the pair is named either way."""
     _, second, first = runs.runs()
-    monkeypatch.setattr(related, "SAMPLES_COMPARED", 200)
+    monkeypatch.setattr(stored, "SAMPLES_COMPARED", 200)
     relatives = Relatives(runs)
     one, other = relatives.compare([first], [second]), relatives.compare([first], [second])
     assert one is not None

@@ -21,10 +21,10 @@ from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.rows import Row
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
-from assaymark.report.evidence.stored_samples import choice_queries
+from assaymark.results.evidence.from_store import choice_queries
 from assaymark.store import Store
-from assaymark.tasks.first_board_names import PresentName, first_board_name, present_name
-from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.aliases import PresentName, first_board_name, present_name
+from assaymark.tasks.yaml_files import read_suite
 from tests.leaderboard.test_old_layout import rows
 
 FILE = Path(__file__).with_name("files") / "results_2024-01-06T09-45-44.755529.json"
@@ -207,7 +207,7 @@ def test_without_the_package_of_the_hashes_nothing_is_written(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The line names the extra that installs it."""
-    monkeypatch.setattr("assaymark.interop.lighteval_rows.find_spec", lambda _: None)
+    monkeypatch.setattr("assaymark.interop.lighteval_files.find_spec", lambda _: None)
     assert main(["board", "datasets", "own.yaml", "-o", "other", "--layout", "v1", "--store", "s.sqlite"]) == 2
     assert ".[hub]" in capsys.readouterr().err
     assert not (written / "other").exists()

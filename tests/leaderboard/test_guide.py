@@ -7,9 +7,9 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.guide import guide, guide_section
+from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.tasks.catalog import LIBRARY, Catalog
-from assaymark.web.pages.guide import guide_page
 
 NO_CAPABILITY = {"gauntlet", "wikitext"}  # a suite of everything, and perplexity of text
 

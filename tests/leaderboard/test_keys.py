@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assaymark.leaderboard.board import RESERVED, column_keys, slug
 from assaymark.leaderboard.board_files import library_suites, read_board
 from assaymark.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet, shown_json
-from assaymark.leaderboard.keys import RESERVED, column_keys, slug
 from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.view import View

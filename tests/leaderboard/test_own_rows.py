@@ -4,15 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import Row
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import Table
 from assaymark.store import Store
+from assaymark.web.app import create_app
+from tests.served import running
 
 SUITE = """
 name: pair
@@ -218,3 +222,45 @@ def test_the_average_of_one_column_is_the_columns_number(tmp_path: Path) -> None
     row = next(row for row in table.rows if not row.is_baseline)
     assert row.average is not None
     assert row.average.number == row.cells["law"].number
+
+
+def test_the_list_of_boards_orders_only_models_that_the_board_ranks(folder: Path) -> None:
+    """Two models on different columns and samples have no places; two ranked ones have, with the limit they share."""
+    run(folder, "--limit", "2", tasks="law.csv", seed=1)
+    run(folder, tasks="law.csv", seed=1)
+    run(folder, "--limit", "3", tasks="law.csv", seed=2)
+
+    def card() -> tuple[Any, str]:
+        runs = StoredRuns(Store.open_to_read(str(folder / "store.sqlite")))
+        site = Site([read_board(folder / "board.yaml"), read_board(folder / "board.yaml")], runs)
+        app = create_app([board_feature(site)])
+        with running(app) as url:
+            shown = httpx.get(f"{url}/boards").text + httpx.get(f"{url}/board/board/charts").text
+            return httpx.get(f"{url}/boards.json").json()["boards"][0], shown
+
+    unranked, page = card()
+    assert (unranked["models"], unranked["rows"], unranked["top"]) == (2, 5, [])  # two rows are baselines
+    assert "podium" not in page
+    assert "2 models" in page
+    assert "No ranks: fewer than two models have every benchmark in one setup." in page
+    assert "Fewer than two rows with a complete average and a known number of parameters." in page
+    run(folder, "--limit", "3", seed=1)
+    run(folder, "--limit", "3", seed=2)
+    ranked, page = card()
+    assert ranked["setup"].startswith("first 3 samples per task")
+    assert {one["model"] for one in ranked["top"]} == {"fake-random-1", "fake-random-2"}
+    assert all(one["ranks"] == [1, 2] for one in ranked["top"])  # six answers tell no two models apart
+    assert '<ol class="podium">' in page
+
+
+def test_a_suites_task_at_other_shots_is_on_the_board_of_all_tasks(folder: Path) -> None:
+    """Every task of the store is on a board: at the suite's shots on the suite's, at others on that of all tasks."""
+    write_task(folder, "boolq", 30)  # has the name of a task of the suite gpt4all
+    run(folder, tasks="boolq.csv")
+    run(folder, "--num_fewshot", "2", tasks="boolq.csv", seed=2)
+    site = Site([], StoredRuns(Store.open_to_read(str(folder / "store.sqlite"))))
+    assert set(site.boards) == {"gpt4all", "nous", "all-tasks"}
+    suite, rest = (site.table(site.boards[name]) for name in ("gpt4all", "all-tasks"))
+    assert [row.model for row in models(suite)] == ["fake-random-1"]
+    assert [column.title for column in rest.columns] == ["boolq, 2 shots"]
+    assert [row.model for row in models(rest)] == ["fake-random-2"]

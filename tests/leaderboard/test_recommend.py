@@ -11,11 +11,11 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.capabilities import FILE, capabilities, capabilities_of_task, find_capability
 from assaymark.leaderboard.evidence import OWN_RUNS, Source, sources_of
+from assaymark.leaderboard.published import board_of_table
 from assaymark.leaderboard.recommend import Ranking, Requested, probability_better, recommend
 from assaymark.leaderboard.rows import Number
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
-from assaymark.leaderboard.table_files import board_of_table
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.store import Store
 from assaymark.tasks.catalog import LIBRARY

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
 from assaymark.errors import DataError
 from assaymark.records import Output, Request, Sample, Score
-from assaymark.tasks.bind import bind
+from assaymark.runs.evaluate import evaluate
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.library.test_library import TASKS, module
 
 CALLS = {"simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200, "parallel": 200,

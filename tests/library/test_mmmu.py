@@ -14,8 +14,8 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 
-from assaymark.api.evaluate import evaluate
 from assaymark.errors import MalformedSample
+from assaymark.runs.evaluate import evaluate
 from assaymark.tasks.catalog import Catalog
 from tests.library.test_library import module
 

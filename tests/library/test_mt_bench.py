@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.records import GenerateQuery, Output
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.library.test_library import module
 
 

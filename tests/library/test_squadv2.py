@@ -10,10 +10,10 @@ from assaymark.datasets.load import load_dataset
 from assaymark.errors import DataError
 from assaymark.records import Output
 from assaymark.scoring.reading_rows import drop_results, drop_rows, squad_results
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.dialect import task_from_spec
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.reading_metrics import best_score
 from tests.conftest import ROOT
 from tests.tasks.golden import queries_of

@@ -10,10 +10,10 @@ import pytest
 
 from assaymark.records import LoglikelihoodQuery, Request
 from assaymark.scoring.run_code import find_sandbox
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.describe import made_up_outputs
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import Task
 from tests.conftest import ROOT
 from tests.library.test_library import module

@@ -15,8 +15,7 @@ import yaml
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.limits import regexes
-from assaymark.limits.regex_cost import cost_of
-from assaymark.limits.regexes import RegexTooSlow, findall, sub
+from assaymark.limits.regexes import RegexTooSlow, cost_of, findall, sub
 from tests.conftest import ROOT
 from tests.models.server.hostile_server import HostileServer, completion, hostile
 

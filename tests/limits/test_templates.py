@@ -7,7 +7,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
 from assaymark.errors import DataError, MalformedSample
-from assaymark.limits import budget
+from assaymark.limits import templates
 from assaymark.prompts.templates import compile_template
 
 ROW = {"text": "ab" * 1000, "rows": [1, 2, 3], "width": 4_000_000_000}
@@ -66,14 +66,14 @@ ROW = {"text": "ab" * 1000, "rows": [1, 2, 3], "width": 4_000_000_000}
 )
 def test_endless_templates_are_stopped(template: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops, macros and products beyond a limit are errors with the key, the template and the limit."""
-    monkeypatch.setattr(budget, "MAX_ROUNDS", 1000)
+    monkeypatch.setattr(templates, "MAX_ROUNDS", 1000)
     with pytest.raises(MalformedSample, match=f"(?s)doc_to_text.*: .* is stopped: .*{limit}"):
         compile_template(template, "doc_to_text")(ROW)
 
 
 def test_slow_rounds_are_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rounds that each take long end at the limit of processor time."""
-    monkeypatch.setattr(budget, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(templates, "MAX_SECONDS", 0.05)
     slow = "{% for i in range(99999) %}{% set x = range(20000) | list %}{% endfor %}"
     with pytest.raises(MalformedSample, match="is stopped: it took more than"):
         compile_template(slow)(ROW)

@@ -10,18 +10,17 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from assaymark.cli.plan import plan as plan_command
-from assaymark.cli.run import run as run_command
-from assaymark.cli.run_options import _click_option
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.fake import FakeModel
-from assaymark.options.checks import check_options, with_defaults
-from assaymark.options.option import InPlan, Option, declared_options
+from assaymark.options.option import InPlan, Option, check_options, declared_options, with_defaults
 from assaymark.options.plans import compared_settings, headings, options_of, plan_settings
 from assaymark.options.shared import SharedOptions
 from assaymark.records import ModelIdentity, RunPlan
-from assaymark.runner.evaluate_options import EvaluateOptions
-from assaymark.runner.prepare import prepare_run
+from assaymark.runs.commands.plan import plan as plan_command
+from assaymark.runs.commands.run import run as run_command
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.prepare import prepare_run
+from assaymark.runs.run_options import _click_option
 from tests.conftest import ROOT
 
 SOURCE = ROOT / "src" / "assaymark"
@@ -66,8 +65,8 @@ def test_no_command_that_evaluates_repeats_a_flag() -> None:
     """`run` and `plan` have every declared flag, and their sources repeat none of them."""
     declared = [one for one in declared_options(SharedOptions).values() if one.option.flags]
     flags = {flag for one in declared for flag in one.option.flags}
-    for name in ("run_options", "run", "plan"):
-        assert not flags & _flags(SOURCE / "cli" / f"{name}.py")
+    for path in ("run_options", "commands/run", "commands/plan"):
+        assert not flags & _flags(SOURCE / "runs" / f"{path}.py")
     of_plan = {one.parameter for one in declared if one.option.is_shared}
     assert {one.parameter for one in declared} <= {parameter.name for parameter in run_command.params}
     assert of_plan <= {parameter.name for parameter in plan_command.params}

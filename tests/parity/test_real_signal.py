@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import assaymark
-from assaymark.api.comparison import compare_runs
+from assaymark.runs.comparison import compare_runs
 
 pytest.importorskip("torch")
 

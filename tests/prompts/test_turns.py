@@ -3,7 +3,7 @@
 import pytest
 
 from assaymark.errors import MalformedSample
-from assaymark.prompts.turns import Piece, chat_messages, join, question_pieces, shot_pieces
+from assaymark.prompts.prompter import Piece, chat_messages, join, question_pieces, shot_pieces
 
 
 def plain(pieces: tuple[Piece, ...]) -> str:

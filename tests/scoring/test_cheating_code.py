@@ -19,6 +19,18 @@ def search(frame):
         frame = frame.f_back
 def f(x): return 0
 """
+# whatever bytes a frame has, and what a function of the guard's would write after them
+RELAYED = """
+def f(x): return 0
+def forge(frame):
+    import os
+    while frame is not None:
+        for value in list(getattr(frame, 'f_lo' + 'cals').values()):
+            if type(value) is bytes:
+                os.write(3, value)
+                os.close(3)
+        frame = getattr(frame, 'f_' + 'back')
+"""
 PROC = """
 import os
 for process in ("self", "1", str(os.getppid())):
@@ -63,6 +75,11 @@ CAUGHT = {  # row of the table -> programs, each of which passed or could pass w
         FORGE + "import sys\nsys.setprofile(lambda frame, *_: search(frame))\nf(1)",
         FORGE + "import logging\nsearch(logging.currentframe())",
         FORGE + "exec('import sys; search(sys._getframe())')",
+        RELAYED + "import heapq, traceback\nfor frame, _ in heapq.merge(traceback.walk_stack(None)):\n    forge(frame)",
+        RELAYED + "import heapq, traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError as error:\n"
+                  "    for frame, _ in heapq.merge(traceback.walk_tb(error.__traceback__)):\n        forge(frame)",
+        RELAYED + "import contextlib, logging\nclass Frame:\n    pass\n"
+                  "forge(contextlib.nullcontext(logging.currentframe()).__enter__())",
     ],
     "the garbage collector": [
         FORGE + "import gc\nfor each in gc.get_objects():\n    if hasattr(each, 'f_locals'):\n        search(each)",
@@ -72,6 +89,34 @@ CAUGHT = {  # row of the table -> programs, each of which passed or could pass w
         FORGE + "import ctypes\nctypes.string_at(id(f), 8)",
         FORGE + "import ctypes\nctypes.pythonapi.PyThreadState_Get()",
         FORGE + "import ctypes\nctypes.c_long.from_address(id(f))",
+        "import importlib\nimportlib.import_module('cty' + 'pes')\ndef f(x): return 4",
+        "import importlib\nimportlib.import_module('_cty' + 'pes')\ndef f(x): return 4",
+        "import importlib\nimportlib.import_module('_xxsub' + 'interpreters')\ndef f(x): return 4",
+        "open('/proc/self/mem', 'rb')\ndef f(x): return 4",
+        "import os\nos.open('mem', os.O_RDONLY, dir_fd=os.open('/proc/self', os.O_RDONLY))\ndef f(x): return 4",
+        "import os\nos.symlink('/proc/self/mem', '/tmp/link')\ndef f(x): return 4",
+        ("class Name(str):\n    def rpartition(self, _): return '', '', ''\n    rfind = __eq__ = __hash__ = None\n"
+        "open(Name('/proc/self/mem'), 'rb')\ndef f(x): return 4"),
+    ],
+    "other programs": [
+        "import subprocess\nsubprocess.run(['/bin/true'])\ndef f(x): return 4",
+        "import os\nassert os.system('true') == 0\ndef f(x): return 4",
+        "import os\nos.execv('/bin/true', ['true'])",
+    ],
+    "the verdict's channel": [
+        "import os\nos.close(3)\ndef f(x): return 4",
+        "import os\nos.write(3, b'passed\\n')\ndef f(x): return 4",
+        "import os\nos.dup2(os.open('/dev/null', os.O_WRONLY), 3)\ndef f(x): return 4",
+    ],
+    "the text of the tests": [
+        "# coding: utf-7\ndef f(x): return 0\n",
+        "# coding: hz\ndef f(x): return 0\n#~{",
+        "def f(x): return 0\n'''",
+        "def f(x): return 0\nif 0: \\",
+        "def f(x): return int(open(__file__).read().partition('== ')[2])",
+        ("import os\ndef f(x):\n    for name in os.listdir('/proc/self/fd'):\n        try:\n"
+        "            text = open('/proc/self/fd/' + name, 'rb').read()\n        except OSError:\n            continue\n"
+        "        if b'== ' in text:\n            return int(text.partition(b'== ')[2])"),
     ],
     "`/proc/*/fd`": [PROC],
     "`atexit`": ["import atexit, os\natexit.register(os.write, 3, b'passed')\ndef f(x): return 0"],
@@ -79,10 +124,47 @@ CAUGHT = {  # row of the table -> programs, each of which passed or could pass w
     "printed results": [PRINTED],
     "functions of the guard": [REPLACED],
 }  # fmt: skip
-FLAGGED = {
-    "objects equal to everything": (EQUAL, "equality"),
-    "patched `assert`": ("import builtins\nbuiltins.AssertionError = Warning\ndef f(x): return 4", "built-in names"),
-    "patched modules": ("import math\nmath.isclose = lambda *_: True\ndef f(x): return 4", "other modules"),
+CLOSE = "import math\nassert abs(f(2) - 4) < 1e-6\nassert math.isclose(f(2), 4)"
+FLAGGED = {  # row of the table -> answers, the tests they pass, and their flag
+    "objects equal to everything": (
+        [
+            EQUAL,
+            "kind = type('X', (), {'__e' + 'q__': lambda self, other: True})\ndef f(x): return kind()",
+            "def f(x): return type('X', (), {'__e' + 'q__': lambda self, other: True})()",
+            "from unittest.mock import ANY\ndef f(x): return ANY",
+            ("from unittest.mock import MagicMock\ndef f(x):\n    fake = MagicMock()\n"
+            "    setattr(fake, '__e' + 'q__', lambda *_: True)\n    return fake"),
+            ("class Meta(type):\n    def mro(cls): return [cls, int, object]\n"
+            "exec('class X(int, metaclass=Meta):\\n def __e' + 'q__(self, other): return True')\ndef f(x): return X()"),
+        ],
+        TESTS,
+        "equality",
+    ),
+    "patched `assert`": (
+        ["import builtins\nbuiltins.AssertionError = Warning\ndef f(x): return 4"],
+        TESTS,
+        "built-in names",
+    ),
+    "patched built-in functions": (
+        [
+            "def abs(x): return 0\ndef f(x): return 4",
+            "globals()['a' + 'bs'] = lambda x: 0\ndef f(x): return 4",
+            "globals()['__built' + 'ins__']['abs'] = lambda x: 0\ndef f(x): return 4",
+            "def f(x):\n    globals()['abs'] = lambda x: 0\n    return 4",
+        ],
+        CLOSE,
+        "built-in names",
+    ),
+    "patched modules": (
+        [
+            "import math\nmath.isclose = lambda *_: True\ndef f(x): return 4",
+            "import math as m\nm.isclose = lambda *_: True\ndef f(x): return 4",
+            "import math\nvars(math)['isclose'] = lambda *_: True\ndef f(x): return 4",
+            "import importlib\nvars(importlib.import_module('ma' + 'th')).update(isclose=max)\ndef f(x): return 4",
+        ],
+        CLOSE,
+        "other modules",
+    ),
 }  # fmt: skip
 
 
@@ -110,13 +192,15 @@ def test_tricks_that_are_caught(sandbox: Sandbox, row: str, number: int) -> None
         assert "it inspects its interpreter" in (outcome.reason or "")
 
 
-@pytest.mark.parametrize("row", FLAGGED)
-def test_tricks_that_are_flagged(sandbox: Sandbox, row: str) -> None:
+@pytest.mark.parametrize(
+    ("row", "number"), [(row, n) for row, (answers, *_) in FLAGGED.items() for n in range(len(answers))]
+)
+def test_tricks_that_are_flagged(sandbox: Sandbox, row: str, number: int) -> None:
     """What may be a part of an honest answer keeps its score, and is named beside it."""
-    answer, flag = FLAGGED[row]
-    outcome = ended(sandbox, answer)
-    assert outcome.passed
-    assert outcome.flags == (flag,)
+    answers, tests, flag = FLAGGED[row]
+    outcome = ended(sandbox, answers[number], tests)
+    assert outcome.passed, outcome.reason
+    assert outcome.flags == (flag,) or (row == "objects equal to everything" and flag in outcome.flags)
 
 
 def test_the_table_of_the_documentation_has_these_rows() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from assaymark.errors import MalformedSample
-from assaymark.scoring.choice_letter import extract_choice_letter
+from assaymark.scoring.filters import extract_choice_letter
 
 ANSWERS: list[tuple[str, str | None]] = [
     ("The answer is (B).", "B"),

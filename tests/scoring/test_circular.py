@@ -6,7 +6,7 @@ import random
 import pytest
 
 from assaymark.errors import NonFiniteLogits
-from assaymark.scoring.circular import CIRCULAR, OVER_ROTATIONS, score_rotations
+from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS, score_rotations
 
 
 def rows_of(preferred: list[int], n: int) -> list[list[float]]:

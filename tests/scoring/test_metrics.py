@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.scoring.call_scores import CallRules, score_calls
+from assaymark.scoring.call_match import CallRules, score_calls
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.generation import score_generation
-from assaymark.scoring.loglikelihood import score_loglikelihood
+from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
 from assaymark.scoring.metrics import (
     GENERATE,
     LOGLIKELIHOOD,
@@ -34,11 +34,10 @@ from assaymark.scoring.metrics import (
     needs_unconditional,
     preferred_names,
 )
-from assaymark.scoring.rolling import score_rolling
 from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.yaml_files import read_suite
 
 SOURCE = Path(__file__).parents[2] / "src" / "assaymark"
 TABLE = {SOURCE / "scoring" / f"{name}.py" for name in ("metric", "metric_table", "metrics")}

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
-from assaymark.scoring.rolling import count_bytes, count_words, score_rolling
+from assaymark.scoring.loglikelihood import count_bytes, count_words, score_rolling
 
 
 def test_words_are_counted_as_lm_eval_counts_them() -> None:

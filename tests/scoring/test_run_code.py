@@ -61,10 +61,21 @@ def strays(mark: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def marked_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mark this session's guards, to distinguish them from others on the machine."""
-    guard = tmp_path / "guard.py"
-    guard.write_text(run_code.GUARD.read_text(encoding="utf-8") + f"# {MARK}\n", encoding="utf-8")
-    monkeypatch.setattr(run_code, "GUARD", guard)
+    """Mark this session's guards and runners, to distinguish them from others on the machine."""
+    for name in ("GUARD", "RUNNER"):
+        marked = tmp_path / f"{name}.py"
+        marked.write_text(getattr(run_code, name).read_text(encoding="utf-8") + f"# {MARK}\n", encoding="utf-8")
+        monkeypatch.setattr(run_code, name, marked)
+
+
+@pytest.fixture
+def unwatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run programs without the audit hook, so that the kernel's refusals are seen."""
+    runner = tmp_path / "unwatched.py"
+    text = run_code.RUNNER.read_text(encoding="utf-8")
+    assert "    end_on_inspection(path)\n" in text
+    runner.write_text(text.replace("    end_on_inspection(path)\n", ""), encoding="utf-8")
+    monkeypatch.setattr(run_code, "RUNNER", runner)
 
 
 def guards() -> list[str]:
@@ -178,6 +189,7 @@ with open("/dev/zero", "r+b") as file:
 }
 
 
+@pytest.mark.usefixtures("unwatched")
 @pytest.mark.parametrize("kind", UNCOUNTED)
 def test_memory_outside_processes_is_refused(sandbox: Sandbox, kind: str) -> None:
     """Memory that is in no process's own size cannot be allocated, so the memory limit covers all of it."""
@@ -274,6 +286,29 @@ def test_killing_the_parent_ends_nothing(sandbox: Sandbox, target: str) -> None:
         bystander.kill()
 
 
+@pytest.mark.usefixtures("unwatched")
+@pytest.mark.parametrize("call", ["execv", "execve"])
+def test_no_other_program_is_started(sandbox: Sandbox, call: str) -> None:
+    """The kernel refuses every start of a program but the guard's own, through the interpreter and through libc."""
+    rest = ", {}" if call == "execve" else ""
+    assert "not permitted" in failed(sandbox, f"import os\nos.{call}('/bin/true', ['true']{rest})")
+    program = f"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+words = (ctypes.c_char_p * 2)(b"true", None)
+assert libc.{call}(b"/bin/true", words, words) == 0, os.strerror(ctypes.get_errno())
+"""
+    assert "not permitted" in failed(sandbox, program)
+
+
+@pytest.mark.usefixtures("unwatched")
+def test_the_runners_memory_is_closed(sandbox: Sandbox) -> None:
+    """Where programs get a user of their own, a program cannot open its own memory, hook or not."""
+    if os.getuid() != 0:
+        pytest.skip("programs share our user here; the audit hook alone refuses")
+    assert "denied" in failed(sandbox, "open('/proc/self/mem', 'rb')")
+
+
 def test_links_lead_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
     """Symbolic links, the guard's descriptors and parent folders lead to none of the machine's files."""
     secret = tmp_path / "secret.txt"
@@ -294,6 +329,7 @@ def test_files_have_limits(sandbox: Sandbox) -> None:
     assert "Read-only" in failed(sandbox, "open('/dev/shm/a', 'wb')")
 
 
+@pytest.mark.usefixtures("unwatched")
 def test_no_namespace_of_its_own(sandbox: Sandbox) -> None:
     """A program cannot become root of a new namespace, where limits on disk would not apply."""
     program = "import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000) == 0, 'refused'"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from assaymark.records import ScoreStatus
-from assaymark.scoring.call_match import ExpectedCall
-from assaymark.scoring.call_scores import CallRules, score_calls
+from assaymark.scoring.call_match import CallRules, ExpectedCall, score_calls
 from assaymark.scoring.call_values import java_text, java_value, javascript_text, javascript_value
 from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
 from assaymark.scoring.tool_calls import UnreadableAnswer, read_calls, text_of_tool_calls

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from assaymark.errors import DataError
-from assaymark.statistics.composites import estimate_win_rate, mean_win_rate, resample_composite
+from assaymark.statistics.board_scores import estimate_win_rate, mean_win_rate, resample_composite
 
 
 def mean_of_tasks(means: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assaymark.statistics.battles import Battles
-from assaymark.statistics.elo import online_elo
+from assaymark.statistics.bradley_terry import online_elo
 from tests.statistics.published_votes import golden, llmfao
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from assaymark.errors import DataError, UnknownName
-from assaymark.statistics.aggregate import aggregate
+from assaymark.statistics.aggregate import aggregate, estimate_label_metric
 from assaymark.statistics.intervals import bca
-from assaymark.statistics.label_metrics import estimate_label_metric
 
 
 def pairs_of(rng: np.random.Generator, n: int, right: float, classes: int = 2) -> list[tuple[int, int]]:

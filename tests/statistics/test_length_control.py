@@ -9,7 +9,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.statistics.baseline_rates import equal_length_rate, why_no_equal_length
-from assaymark.statistics.length_control import (
+from assaymark.statistics.logistic import (
     LengthWeights,
     item_difficulties,
     length_controlled_win_rate,

@@ -7,7 +7,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
-from assaymark.statistics.location_tests import mean_above_zero, sign_test_above_zero
+from assaymark.statistics.paired import mean_above_zero, sign_test_above_zero
 
 SLEEP = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]  # hours gained by laevohyoscyamine
 

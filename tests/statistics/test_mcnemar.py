@@ -8,7 +8,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.statistics.distributions import binomial_pmf
-from assaymark.statistics.mcnemar import (
+from assaymark.statistics.paired import (
     mcnemar_exact,
     mcnemar_mid_p,
     score_statistic,

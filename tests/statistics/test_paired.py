@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from assaymark.errors import DataError
-from assaymark.statistics.mcnemar import mcnemar_exact, tango_interval
-from assaymark.statistics.paired import compare_paired, equivalence, non_inferiority, paired_cluster_bootstrap
+from assaymark.statistics.paired import (
+    compare_paired,
+    equivalence,
+    mcnemar_exact,
+    non_inferiority,
+    paired_cluster_bootstrap,
+    tango_interval,
+)
 
 
 def binary_pair(n: int, b_only: int, a_only: int) -> tuple[list[float], list[float]]:

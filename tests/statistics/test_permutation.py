@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from assaymark.statistics.mcnemar import mcnemar_exact
-from assaymark.statistics.permutation import sign_flip_p
+from assaymark.statistics.paired import mcnemar_exact, sign_flip_p
 
 
 def test_few_differences_are_enumerated() -> None:

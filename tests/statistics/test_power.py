@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from assaymark.errors import DataError
-from assaymark.statistics.mcnemar import mcnemar_exact
+from assaymark.statistics.intervals import wilson
+from assaymark.statistics.paired import mcnemar_exact
 from assaymark.statistics.power import (
     difference_variance,
     mde,
@@ -13,6 +14,7 @@ from assaymark.statistics.power import (
     mde_unpaired_binary,
     power_mcnemar,
     power_paired,
+    samples_for_bound,
     samples_needed,
     samples_paired_binary,
 )
@@ -83,3 +85,22 @@ def test_impossible_input_is_refused() -> None:
         mde(0.2, 0)
     with pytest.raises(DataError, match="between 0 and 1"):
         mde(0.2, 10, power=80)
+
+
+def test_samples_for_a_one_sided_bound() -> None:
+    """By hand: (1.645 * .3 + .842 * .218)^2 / .05^2 for .95 against .9; without spread the limit counts."""
+    assert samples_for_bound(0.05, 0.95 * 0.05, 0.9 * 0.1) == 184
+    assert samples_for_bound(0.1, 0.0, 0.9 * 0.1) == 25
+    assert samples_for_bound(-0.05, 0.95 * 0.05, 0.9 * 0.1) == 184
+    assert samples_for_bound(0.0, 0.2, 0.2) is None
+    with pytest.raises(DataError, match=r"confidence is 0\.3"):
+        samples_for_bound(0.1, 0.2, 0.2, confidence=0.3)
+
+
+def test_a_one_sided_bound_has_the_power_it_promises() -> None:
+    """With that n, 80% of simulated samples have Wilson's one-sided bound above the limit."""
+    n = samples_for_bound(0.05, 0.95 * 0.05, 0.9 * 0.1)
+    assert n is not None
+    right = np.random.default_rng(0).binomial(n, 0.95, 4000)
+    shown = np.mean([wilson(float(count), n, 0.9).low >= 0.9 for count in right])
+    assert 0.75 < shown < 0.87

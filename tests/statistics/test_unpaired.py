@@ -6,7 +6,7 @@ import pytest
 from assaymark.errors import DataError
 from assaymark.statistics.distributions import binomial_pmf
 from assaymark.statistics.estimate import estimate_mean
-from assaymark.statistics.unpaired import compare_means, compare_shares, compare_with_claim
+from assaymark.statistics.groups import compare_means, compare_shares, compare_with_claim
 
 NEWCOMBE = [
     ((56, 70, 48, 80), (0.0524, 0.3339)),

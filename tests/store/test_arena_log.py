@@ -10,11 +10,10 @@ from sqlalchemy import select, text, update
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
-from assaymark.store.arena_log import AlreadyVoted
+from assaymark.store.arena_log import FIRST, AlreadyVoted, commitment, first_break, vote_hash
 from assaymark.store.arena_rows import Activity, NewBattle, NewVote
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.study_log import NewAssignment
-from assaymark.store.vote_chain import FIRST, commitment, first_break, vote_hash
 
 BATTLE = NewBattle(
     token="t0", opened_at=1000.5, voter="v", origin="o", mode="anonymous", source="s", prompt_id="p", category=None,
@@ -155,14 +154,17 @@ def test_a_batch_ends_at_a_stored_vote(store: Store) -> None:
 
 
 def test_the_voters_open_battle_is_found_again(store: Store) -> None:
-    """A voter who comes back gets the battle without a vote, so that reloading does not choose another pair."""
-    one, other = opened(store, 2)
-    store.arena.append(vote(other))
+    """A voter who comes back gets his latest battle while it has no vote; one before it was skipped, and is counted."""
+    _, other = opened(store, 2)
     found = store.arena.open_battle_of("v", 0.0)
     assert found is not None
-    assert found.token == one
-    assert store.arena.open_battle_of("v", 1000.5) is None
+    assert found.token == other
+    assert store.arena.open_battle_of("v", 1005.0) is None
     assert store.arena.open_battle_of("another", 0.0) is None
+    assert store.arena.n_skipped() == 1
+    store.arena.append(vote(other))
+    assert store.arena.open_battle_of("v", 0.0) is None
+    assert store.arena.n_skipped() == 1
     assert store.arena.activity("v", "o", 0.0) == Activity(1, 1, 2, 1010.25, 1010.25)
 
 

@@ -12,8 +12,7 @@ from sqlalchemy.exc import OperationalError
 from assaymark import settings
 from assaymark.errors import MissingExtra, SchemaTooNew, StoreError
 from assaymark.store import Store
-from assaymark.store.connection import NETWORK_FILE_SYSTEMS, file_system_of
-from assaymark.store.database_errors import is_locked
+from assaymark.store.connection import NETWORK_FILE_SYSTEMS, file_system_of, is_locked
 from tests.store import examples
 
 
@@ -186,10 +185,53 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
     """An unreachable server is a StoreError that shows no secret."""
     pytest.importorskip("psycopg")
     url = f"postgresql://user:secret@/runs?host={tmp_path}"
-    assert not Store.exists(url)
-    with pytest.raises(StoreError, match="check that the database is running") as caught:
-        Store.open(url)
-    assert "secret" not in str(caught.value)
+    for look in (Store.exists, Store.open):  # a server that is away is no server without a store
+        with pytest.raises(StoreError, match="check that the database is running") as caught:
+            look(url)
+        assert "secret" not in str(caught.value)
+
+
+COMMANDS = (
+    ["ls", "runs"], ["ls", "audits"], ["show", "abc"], ["verify"], ["rm", "abc"], ["compare", "abc", "abd"],
+    ["export", "abc", "--output", "x.json"], ["report", "abc", "--output", "x.html"], ["rescore", "abc"],
+    ["diff-prompts", "abc", "abd"], ["doctor"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_shows_a_password_or_calls_an_unreachable_store_empty(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A refused connection is one line with exit code 4, wherever the store is named."""
+    from assaymark.cli.main import main
+
+    pytest.importorskip("psycopg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAYMARK_STORE", "postgresql://u:secretpw@127.0.0.1:1/x")
+    status = main(command)
+    shown = "".join(capsys.readouterr())
+    assert "secretpw" not in shown
+    if command != ["doctor"]:
+        assert status == 4, shown
+        assert "u:***@127.0.0.1:1/x" in shown
+        assert "check that the database is running" in shown
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("postgresql://u:p@h/x", "postgresql://u:***@h/x"),
+        ("postgresql://u:p/q@r@h/x", "postgresql://u:***@h/x"),
+        ("postgresql://u@h/x?password=p&a=b", "postgresql://u@h/x?password=***&a=b"),
+        ("postgresql://h:5432/x", "postgresql://h:5432/x"),
+        ("/home/me:x@y/store.sqlite", "/home/me:x@y/store.sqlite"),
+    ],
+)
+def test_passwords_are_masked(location: str, shown: str) -> None:
+    """What stands for a password in a URL is hidden, with signs that should have been escaped; paths stay."""
+    from assaymark.settings import without_password
+
+    assert without_password(location) == shown
 
 
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

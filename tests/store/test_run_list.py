@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from assaymark.errors import UnknownName
-from assaymark.report.console import as_text
-from assaymark.report.views.run_list import run_list_table
+from assaymark.errors import UnknownName, UsageError
+from assaymark.results.console import as_text
+from assaymark.results.views.run_list import run_list_table
 from assaymark.store import Store
 from assaymark.store.run_list import _find
 from tests.store import examples
@@ -73,9 +73,22 @@ def test_a_run_is_named_by_its_model(store: Store) -> None:
     run_id = examples.fill(store, examples.plan())
     assert store.run("models/small").run_id == store.run("small").run_id == store.run("models/small/").run_id == run_id
     other = examples.fill(store, examples.plan(("words",)))
-    with pytest.raises(UnknownName, match="2 runs are of this model; name one by its id") as caught:
+    with pytest.raises(UsageError, match=r"^2 runs are of model small; name one by its id:\n") as caught:
         store.run("small")
-    assert set(caught.value.nearest) == {run_id[:8], other[:8]}
+    listed = [line.split() for line in str(caught.value).splitlines()[1:]]
+    assert {line[0] for line in listed} == {run_id[:8], other[:8]}
+    tasks = [[task.name for task in run.plan.tasks] for run in store.runs()]
+    assert [(line[1], line[2]) for line in listed] == [(names[0], "finished") for names in tasks]
+
+
+def test_a_run_is_named_by_its_models_name_with_an_ellipsis(store: Store) -> None:
+    """What a narrow table shows of a name can be typed where it fits one model only."""
+    run_id = examples.fill(store, examples.plan())
+    assert {store.run(name).run_id for name in ("sm…l", "s...all", "…all", "models/s…")} == {run_id}
+    with pytest.raises(UnknownName):
+        store.run("…")
+    with pytest.raises(UnknownName):
+        store.run("x…l")
 
 
 def test_the_last_run_is_the_latest_with_an_output(store: Store) -> None:

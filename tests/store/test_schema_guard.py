@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.api.importing import import_run
 from assaymark.errors import DataError, StoreError
 from assaymark.interop.one_file import write_run_file
+from assaymark.runs.exporting import import_run
 from assaymark.store import Store
 from tests.store import examples
 

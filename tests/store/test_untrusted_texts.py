@@ -12,7 +12,7 @@ import pytest
 
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.interop.one_file import write_run_file
-from assaymark.store import Store, packing, text_table
+from assaymark.store import Store, packing, request_texts
 from assaymark.store.packing import pack_text, unpack_json, unpack_text
 from assaymark.store.schema import metadata, row_checksum
 from tests.store import examples
@@ -46,7 +46,9 @@ def plant(path: Path, table: str, column: str, value: bytes) -> None:
         where = " AND ".join(f"{key} = ?" for key in keys)
         row[column] = value
         if "checksum" in row:
-            row["checksum"] = row_checksum(metadata.tables[table], list(row.values()))
+            row["checksum"] = row_checksum(
+                metadata.tables[table], [row[each.name] for each in metadata.tables[table].columns]
+            )
             connection.execute(f"UPDATE {table} SET checksum = ? WHERE {where}",
                                (row["checksum"], *(row[key] for key in keys)))  # fmt: skip
         connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value, *(row[key] for key in keys)))
@@ -87,7 +89,7 @@ def test_many_texts_that_are_suspiciously_small_are_refused(store: Store, monkey
         connection.exec_driver_sql(
             "UPDATE texts SET content = ?" if store._database.is_sqlite else "UPDATE texts SET content = %s", (content,)
         )
-    monkeypatch.setattr(text_table, "UNPACKED_AT_ONCE", 50_000)
+    monkeypatch.setattr(request_texts, "UNPACKED_AT_ONCE", 50_000)
     with pytest.raises(HashMismatch, match="unpack to more than 50,000 characters"):
         list(store.samples(run_id, "letters"))
 

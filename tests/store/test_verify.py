@@ -17,13 +17,14 @@ from assaymark.records import Estimate, Output, Sample, content_hash
 from assaymark.store import Store
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.packing import to_json
-from assaymark.store.plan_json import plan_from_json
 from assaymark.store.queue_schema import QUEUE_TABLES
+from assaymark.store.runs import plan_from_json
 from assaymark.store.schema import metadata
+from assaymark.store.trace_schema import TRACE_TABLES
 from tests.store import examples
 
 # those of the arena are in test_arena_log; the queue's change while it works and have no checksums
-TABLES = [table for table in metadata.sorted_tables if table not in {*ARENA_TABLES, *QUEUE_TABLES}]
+TABLES = [table for table in metadata.sorted_tables if table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}]
 COLUMNS = [
     # the last column of each table in `make test`, the others in `make test-slow`
     pytest.param(table.name, column.name, marks=() if column is [*table.columns][-1] else pytest.mark.slow)
@@ -56,7 +57,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         asked = [replace(one, sample_sha256=row.sha256) for one, row in zip(asked, rows, strict=True)]
         store.add_requests(run.run_id, asked, rows)
         answers = [output for request in asked for output in examples.outputs_for(request)]
-        answers[0] = replace(answers[0], reasoning="I think", tool_calls="[]", finish_reason="stop")
+        answers[0] = replace(
+            answers[0], reasoning="I think", tool_calls="[]", finish_reason="stop", call='{"latency": 0.5}'
+        )
         answers[-1] = Output(asked[2].id, 2, error="too long: cut it", error_kind="PromptTooLong", n_cut_tokens=3)
         store.add(run.run_id, 1, answers)
         for request in asked:

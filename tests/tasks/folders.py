@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 
 ROWS = [
     {"question": f"What is {i} plus {i}?", "choices": [str(2 * i), str(2 * i + 1)], "answer": 0, "text": f"{2 * i}"}

@@ -14,11 +14,11 @@ import pytest
 import xxhash
 
 from assaymark.records import LoglikelihoodQuery
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.profiles import find_profile
-from assaymark.tasks.suite_files import read_suite
+from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.yaml_files import read_suite
 from tests.library.test_with_own_reader import NOUS
 from tests.tasks import golden
 from tests.tasks.test_golden_prompts import FIXTURES, rows_of

@@ -7,10 +7,10 @@ import pytest
 
 from assaymark.prompts.rotations import rotated
 from assaymark.records import LoglikelihoodQuery, Request, Sample, rotations_of
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.prompt_styles import styled_task
+from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.rescoring import styled_task
 
 
 def bound(name: str, data: Path, *, shots: int = 0, style: bool = False, circular: bool = True) -> BoundTask:

@@ -14,11 +14,10 @@ import pytest
 
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.records import LoglikelihoodQuery
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.dataset_tasks import dataset_name
-from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.own_rows import OwnData, dataset_name
+from assaymark.tasks.python_tasks import bind
 
 MUSIC = [
     {
@@ -237,7 +236,7 @@ def test_a_data_set_of_the_hub_is_evaluated(hub: tuple[str, Path], tmp_path: Pat
 def test_a_run_of_a_data_set_is_reproduced(music: Path) -> None:
     """The name of a data set is stored as the file of a task is, so the run can be repeated from the store alone."""
     import assaymark
-    from assaymark.api.reproduce import reproduce
+    from assaymark.runs.reproduce import reproduce
 
     run = assaymark.evaluate("fake", f"{music}::dev")
     assert run.estimates[0].n == 1

@@ -7,10 +7,10 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.records import RollingQuery
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.describe import made_up_outputs, outline_task, work_sample
+from assaymark.tasks.python_tasks import bind
 from tests.tasks.folders import task_spec, write_task
 
 

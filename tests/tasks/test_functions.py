@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from assaymark.errors import DataError, MissingExtra, PlanError, UsageError
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.tasks.folders import ROWS, bound, task_spec, write_task
 
 

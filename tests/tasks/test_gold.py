@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from assaymark.scoring.metrics import accuracies_over_choices
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.gold import gold_choices
+from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.rescoring import gold_choices
 from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from assaymark.records import Message, Render
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import Task
 from tests.tasks import golden
 

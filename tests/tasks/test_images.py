@@ -15,22 +15,22 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
-from assaymark.api.auditing import audit_contamination, audit_prompts
-from assaymark.api.evaluate import evaluate
-from assaymark.api.rescoring import RescoreOptions, rescore_run
+from assaymark.audit.auditing import audit_contamination, audit_prompts
 from assaymark.cli.main import main
 from assaymark.errors import DataError, HashMismatch, MalformedSample, PlanError
-from assaymark.interop.export_samples import wrong_rows
+from assaymark.interop.export_tables import wrong_rows
 from assaymark.records import ImagePart, Message, Request
-from assaymark.report.console import as_text
-from assaymark.report.views.samples import sample_to_json, sample_view
+from assaymark.results.console import as_text
+from assaymark.results.views.samples import sample_to_json, sample_view
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.rescoring import RescoreOptions, rescore_run
 from assaymark.store import Store
 from assaymark.store.packing import pack_text, unpack_text
 from assaymark.store.request_texts import join_request, split_request
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.own_rows import task_from_rows
+from assaymark.tasks.python_tasks import bind
 from tests.pictures import data_url, digit, write_digits
 
 DEMO = Path(__file__).parents[2] / "src" / "assaymark" / "library" / "demo_models" / "small"

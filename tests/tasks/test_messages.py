@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.task_check import check_task
+from assaymark.audit.task_check import check_task
 from assaymark.errors import DataError
 from assaymark.records import GenerateQuery, Message, Request
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.python_tasks import bind
 
 QUESTION = {"role": "user", "content": "What is 2+2?"}
 ANSWER = {"role": "assistant", "content": "4"}
@@ -186,3 +186,10 @@ def test_the_check_names_what_it_saw(tmp_path: Path) -> None:
     checked = check_task(str(write(tmp_path, {"conversations": SHARED})))
     assert any("'conversations' is a chat in ShareGPT's form" in finding.text for finding in checked.findings)
     assert all(finding.level == "note" for finding in checked.findings)
+
+
+def test_a_row_of_another_layout_is_explained(tmp_path: Path) -> None:
+    """A file whose rows have several layouts is refused with the row and what is wrong with it."""
+    path = write(tmp_path, {"conversations": SHARED}, {"messages": [QUESTION, ANSWER]})
+    with pytest.raises(DataError, match="line 1: this row has no messages, as rows of another layout have none"):
+        Catalog.open(lm_eval=False).select([str(path)])

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import assaymark
-from assaymark.api.task_init import InitOptions, init_task
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.records import LoglikelihoodQuery, Request
-from assaymark.tasks.bind import bind
+from assaymark.runs.task_init import InitOptions, init_task
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.tasks.folders import task_spec, write_rows, write_task
 
 CAPITALS = [

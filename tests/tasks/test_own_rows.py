@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.errors import DataError
+from assaymark.errors import DataError, UsageError
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.python_tasks import bind
 
 
 def opened(folder: Path, name: str, text: str) -> tuple[BoundTask, str]:
@@ -317,3 +317,49 @@ def test_faults_of_tools_are_listed_with_their_rows(tmp_path: Path, line: str, m
     """They are found before a model is loaded."""
     with pytest.raises(DataError, match=message):
         opened(tmp_path, "my.jsonl", with_tools() + line)
+
+
+def test_two_files_of_one_name_are_two_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of one name in different folders are all evaluated, named by the paths that tell them apart."""
+    for folder in ("sub", "other/sub"):
+        (tmp_path / folder).mkdir(parents=True)
+    for n_rows, name in enumerate(("nums.csv", "sub/nums.csv", "other/sub/nums.csv"), 1):
+        (tmp_path / name).write_text("question,answer\n" + "".join(f"{i}?,{i}\n" for i in range(n_rows)))
+    monkeypatch.chdir(tmp_path)
+    names = ["nums.csv", "sub/nums.csv", "other/sub/nums.csv"]
+    selection = Catalog.open(lm_eval=False).select(names)
+    assert [task.name for task in selection.tasks] == ["nums", "sub/nums", "other/sub/nums"]
+    assert [bind(task, BindOptions()).plan.n_samples for task in selection.tasks] == [1, 2, 3]
+    assert [note.partition(":")[0] for note in selection.notes] == names
+    alone = Catalog.open(lm_eval=False).select([names[0]])
+    assert selection.tasks[0].spec_hash == alone.tasks[0].spec_hash
+    joined = Catalog.open(lm_eval=False).select([*names[1:], names[1]])
+    assert [task.name for task in joined.tasks] == ["sub/nums", "other/sub/nums"]
+
+
+def test_equal_task_files_beside_different_data_are_refused(tmp_path: Path) -> None:
+    """Of two equal task files whose data lie beside them, none is dropped without a word."""
+    for n_rows, folder in enumerate(("a", "b"), 1):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "nums.csv").write_text("question,answer\n" + "1?,1\n" * n_rows)
+        (tmp_path / folder / "nums.yaml").write_text(
+            "task: nums\ndataset_path: csv\ndataset_kwargs: {data_files: {test: nums.csv}}\ntest_split: test\n"
+            "output_type: generate_until\ndoc_to_text: '{{question}}'\ndoc_to_target: '{{answer}}'\n"
+        )
+    with pytest.raises(UsageError, match=r"two different tasks are called 'nums'.*evaluate them in separate runs"):
+        Catalog.open(lm_eval=False).select([str(tmp_path / "a/nums.yaml"), str(tmp_path / "b/nums.yaml")])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("question,A,B,C,answer\nWhich?,x,x,y,x\nWhich?,x,w,y,w\n",
+         "line 2: 'x' in column 'answer' is the text of 2 options"),
+        ("question,A,B,answer\nWhich?,Seine,Rhine,Seine\nAnd?,Elbe,Oder,Elb\n",
+         "line 3: 'Elb' in column 'answer' is none of the options 'Elbe', 'Oder'; nearest: 'Elbe'"),
+    ],
+)  # fmt: skip
+def test_answers_that_name_no_one_option_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    """An answer that is the text of two options, or of none, is refused with its line, and the options listed."""
+    with pytest.raises(DataError, match=said):
+        opened(tmp_path, "my.csv", text)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import assaymark
-from assaymark.api.comparison import compare_runs
-from assaymark.api.reproduce import reproduce
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.models.fake import FakeModel
 from assaymark.records import PresetPlan
+from assaymark.runs.comparison import compare_runs
+from assaymark.runs.reproduce import reproduce
 from assaymark.tasks.prompt_presets import (
     find_preset,
     find_system_prompt,

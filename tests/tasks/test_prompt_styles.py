@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from assaymark.prompts.prompt_styles import PROMPT_STYLES, PromptStyle
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.prompt_styles import styled_selection, styled_task
+from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.rescoring import styled_selection, styled_task
 from assaymark.tasks.task import Task
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from assaymark.errors import DataError, MissingExtra, PlanError
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, Output, ScoreStatus
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.task import Task
 
 CODE = """

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assaymark.records import GenerateQuery, Output, Request, Score
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.tasks import oracle
 
 pytestmark = pytest.mark.slow  # lm-eval itself scores real rows beside ours

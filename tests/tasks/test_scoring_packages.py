@@ -7,10 +7,10 @@ import pytest
 
 from assaymark.errors import MissingExtra
 from assaymark.models.fake import FakeModel
-from assaymark.runner.plan import RunOptions, prepare
+from assaymark.runs.plan import RunOptions, prepare
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.scoring_packages import refuse_missing_packages
+from assaymark.tasks.task import refuse_missing_packages
 from tests.tasks.folders import task_spec, write_task
 
 

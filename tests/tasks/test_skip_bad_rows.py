@@ -9,10 +9,10 @@ import pytest
 import assaymark
 from assaymark.errors import DataError
 from assaymark.options.plans import options_of
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.python_tasks import bind
 from tests.tasks.folders import ROWS, task_spec, write_rows, write_task
 
 HEADER = "question,A,B,C,answer"
@@ -140,8 +140,8 @@ def test_without_bad_rows_nothing_is_shown(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_such_a_run_is_scored_again_and_compared(tmp_path: Path) -> None:
     """`rescore` reads the same file with the option of the run; a comparison notes the skipped rows."""
-    from assaymark.api.comparison import compare_runs
-    from assaymark.api.rescoring import RescoreOptions, rescore_run
+    from assaymark.runs.comparison import compare_runs
+    from assaymark.runs.rescoring import RescoreOptions, rescore_run
 
     path = write(tmp_path / "my.csv", faulty())
     run, other = run_of(path, skip_bad_rows=True), run_of(path, skip_bad_rows=True, num_fewshot=1)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from tests.tasks import oracle
 
 

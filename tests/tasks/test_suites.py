@@ -12,9 +12,9 @@ import yaml
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
 from assaymark.statistics.board_scores import Part
 from assaymark.tasks.catalog import LIBRARY, Catalog
-from assaymark.tasks.suite_files import read_suite
 from assaymark.tasks.suite_scores import MemberScore, column_parts, combine_columns, score_suite
 from assaymark.tasks.suites import Suite, suite_from
+from assaymark.tasks.yaml_files import read_suite
 from tests.tasks.folders import task_spec, write_task
 
 

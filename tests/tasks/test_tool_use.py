@@ -11,12 +11,12 @@ from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.models.fake import FakeModel
 from assaymark.prompts.tools import tools_prompt
 from assaymark.records import Output, Request, Score
-from assaymark.runner.plan import render_of
+from assaymark.runs.plan import render_of
 from assaymark.scoring.call_match import ExpectedCall
 from assaymark.store.request_texts import join_request, split_request
-from assaymark.tasks.bind import bind
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.tool_use import expected_calls
 
 ADD = {

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.web.conftest import Served
+from tests.served import Served
 
 pytestmark = pytest.mark.slow
-FINDINGS = """axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact))
+FINDINGS = """axe.run({rules: {'target-size': {enabled: true}}}).then(r => r.violations
     .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' ').slice(0, 300)))"""
-PAGES = ("/boards", "/board/exam", "/board/exam/about", "/board/wide/charts", "/run/{0}", "/run/{0}/samples/plain/3",
-         "/recommend", "/model/fake-random-1")  # fmt: skip
+PAGES = ("/boards", "/board/exam", "/board/exam?q=((", "/board/wide", "/board/exam/about", "/board/wide/charts",
+         "/run/{0}", "/run/{0}/samples/plain", "/run/{0}/samples/plain/3", "/compare", "/compare?runs={1},{2}",
+         "/task/plain", "/guide", "/recommend", "/model/fake-random-1", "/no-such-page")  # fmt: skip
+SMALL_TARGETS = """() => [...document.querySelectorAll("a.pin, button, nav a, thead a, summary, .chip")]
+    .filter(e => e.checkVisibility()).filter(e => { const r = e.getBoundingClientRect(); return r.height < 23.9; })
+    .map(e => e.outerHTML.slice(0, 160))"""
 AXE = Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 
 
@@ -115,6 +119,45 @@ def test_with_the_keyboard_alone(open_page: Any) -> None:
     page.wait_for_url("**/model/**")
 
 
+def test_samples_are_read_with_j_and_k_inside_a_filter(open_page: Any, served: Served) -> None:
+    """A row has answer and target; j and k move among rows, and on a sample among those that the filter leaves."""
+    page = open_page(f"/run/{served.run_ids[0]}/samples/plain?wrong=1")
+    numbers = page.locator("table.samples tbody th").all_inner_texts()
+    assert len(numbers) > 3
+    assert page.locator("table.samples thead th").all_inner_texts()[-2:] == ["Answer", "Target"]
+    assert all(answer != target for answer, target in (
+        row.locator("td.reply").all_inner_texts() for row in page.locator("table.samples tbody tr").all()))  # fmt: skip
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.textContent") == numbers[0]
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=f"plain, sample {numbers[0]}").wait_for()
+    page.keyboard.press("j")
+    page.get_by_role("heading", name=f"plain, sample {numbers[1]}").wait_for()
+    assert "wrong=1" in page.url
+    page.keyboard.press("k")
+    page.get_by_role("heading", name=f"plain, sample {numbers[0]}").wait_for()
+    assert page.locator("nav.pager a[rel=prev]").count() == 0
+
+
+def test_a_chart_names_its_nearest_point_and_leads_to_its_model(open_page: Any) -> None:
+    """The chart is as wide as its frame, its axes have titles, and the point below the pointer is a link."""
+    page = open_page("/board/wide/charts")
+    frame = page.locator(".plot").last
+    svg = frame.locator("svg")
+    assert svg.bounding_box()["width"] > frame.bounding_box()["width"] - 4
+    assert {"Parameters", "Average"} <= set(svg.locator("text").all_text_contents())
+    points = svg.locator("a")
+    assert points.count() == 129
+    box = points.nth(2).bounding_box()
+    title = points.nth(2).locator("title").text_content()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_function("t => document.querySelector('.nearest').textContent === t", arg=title)
+    points.nth(2).click()
+    page.wait_for_url("**/model/**")
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -145,8 +188,8 @@ def test_dark_follows_the_system_and_can_be_chosen(open_page: Any) -> None:
     assert page.evaluate(luminance) > 600
 
 
-def test_no_serious_finding_of_axe(open_page: Any, served: Served) -> None:
-    """axe-core finds nothing serious or critical on any family of pages, in light and dark."""
+def test_no_finding_of_axe(open_page: Any, served: Served, complaints: list[str]) -> None:
+    """axe-core finds nothing at all on any family of pages, in light and dark; what is pressed is 24 pixels high."""
     if not AXE.is_file():
         pytest.skip(f"no {AXE}; install it with: npm install --no-save axe-core")
     for scheme in ("light", "dark"):
@@ -155,3 +198,31 @@ def test_no_serious_finding_of_axe(open_page: Any, served: Served) -> None:
             page.add_script_tag(path=str(AXE))
             found = page.evaluate(FINDINGS)
             assert found == [], (path, scheme)
+            assert page.evaluate(SMALL_TARGETS) == [], path
+    assert {line for line in complaints if "404" in line or "400" in line} == set(complaints)
+    complaints.clear()  # of the address that there is not
+
+
+def test_the_pin_stays_where_the_mouse_is_and_keeps_the_focus(open_page: Any) -> None:
+    """Pointing at a row's pin does not move it; pressing it pins the row, and the focus stays on it."""
+    page = open_page("/board/wide")
+    pin = page.locator("a.pin").nth(2)
+    before = pin.bounding_box()
+    pin.hover()
+    assert pin.bounding_box() == before
+    assert pin.evaluate("e => getComputedStyle(e).opacity") == "1"
+    identity = pin.get_attribute("id")
+    pin.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**pin=*")
+    page.wait_for_function("document.querySelectorAll('tr.pinned').length === 1")
+    assert page.evaluate("document.activeElement.id") == identity
+    assert page.locator("tr.pinned a.pin").get_attribute("id") == identity
+
+
+def test_the_head_of_the_choices_stands_above_its_body(open_page: Any, served: Served) -> None:
+    """The columns of a sample's choices begin where their titles do."""
+    page = open_page(f"/run/{served.run_ids[0]}/samples/plain/3")
+    head, body = (page.locator(f"table.choices {part}").bounding_box() for part in ("thead", "tbody"))
+    assert head["x"] == body["x"]
+    assert head["y"] + head["height"] <= body["y"] + 1

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assaymark.web.axes import date_axis, log_axis, number_axis
 from assaymark.web.plots import LEFT, TOP, WIDTH, PlotPoint, series_plot, size_plot, time_plot
+from assaymark.web.svg import date_axis, log_axis, number_axis
 
 YEARS = (date(1900, 1, 1), date(2099, 12, 31))
 NUMBERS = st.floats(-1e6, 1e6).map(lambda value: round(value, 6))

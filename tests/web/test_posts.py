@@ -8,17 +8,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from assaymark.errors import UsageError
-from assaymark.leaderboard.site import Site
-from assaymark.web.app import Part, create_app
-from assaymark.web.clients import network_of
-from assaymark.web.posts import Form
-from assaymark.web.rates import Rate
+from assaymark.web.app import Feature, create_app
+from assaymark.web.clients import Clients, Rate, network_of
+from assaymark.web.posts import Form, Posted, Posts
 from assaymark.web.secret import Signer, server_secret
-from tests.web.conftest import running
+from tests.served import running
 
 
 def add_notes(app: FastAPI) -> None:
@@ -27,9 +25,7 @@ def add_notes(app: FastAPI) -> None:
 
     @app.get("/note")
     def page(request: Request) -> Response:
-        response = PlainTextResponse(app.state.posts.token(request))
-        app.state.clients.remember(request, response)
-        return response
+        return PlainTextResponse(app.state.posts.token(request))
 
     @app.post("/note")
     def note(request: Request, form: Form) -> Response:
@@ -46,7 +42,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with that part."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASSAYMARK_HOME", str(tmp_path_factory.mktemp("home")))
-        app = create_app(Site([]), parts=[Part(add_notes, [("/note", "Notes")], {"/large": 1 << 20})])
+        app = create_app([Feature(add_notes, [("/note", "Notes")], {"/large": 1 << 20})])
     with running(app) as found:
         yield found
 
@@ -78,6 +74,8 @@ def test_other_sites_change_nothing(url: str, headers: dict[str, str], status: i
 def test_a_token_belongs_to_its_cookie(url: str) -> None:
     """Neither another visitor's token, nor a cookie of one's own making, nor none at all is enough."""
     with httpx.Client(base_url=url) as one, httpx.Client(base_url=url) as two:
+        for each in (one, two):
+            assert each.post("/note", data={"token": each.get("/note").text}).status_code == 200
         token = one.get("/note").text
         own = two.get("/note").text
         assert token != own
@@ -87,6 +85,45 @@ def test_a_token_belongs_to_its_cookie(url: str) -> None:
         forged = {"visitor": "0" * 32 + "." + "0" * 64}
         assert httpx.post(f"{url}/note", data={"token": token}, cookies=forged).status_code == 403
         assert one.post("/note", data={"token": token}).status_code == 200
+
+
+def test_no_cookie_before_something_is_sent(url: str) -> None:
+    """Reading sets none; the answer to the first form does, and its token goes on being good with it."""
+    with httpx.Client(base_url=url) as client, httpx.Client(base_url=url) as other:
+        page = client.get("/note")
+        assert "set-cookie" not in page.headers
+        first = client.post("/note", data={"token": page.text})
+        assert re.fullmatch(
+            r"visitor=[0-9a-f]{32}\.[0-9a-f]{64}; HttpOnly; Max-Age=\d+; Path=/; SameSite=lax",
+            first.headers["set-cookie"],
+        )
+        assert first.headers["set-cookie"].startswith(f"visitor={page.text[:32]}.")
+        again = client.post("/note", data={"token": page.text})
+        assert (again.status_code, "set-cookie" in again.headers) == (200, False)
+        assert client.get("/note").text != page.text
+        assert other.post("/note", data={"token": other.get("/note").text}).status_code == 200
+        assert other.post("/note", data={"token": page.text}).status_code == 403  # another visitor's
+
+
+def test_a_first_token_is_of_its_network_and_of_half_a_day() -> None:
+    """One that was made for another network, is older, or was changed names nobody."""
+    clients = Clients(b"s" * 32)
+    posts = Posts(b"s" * 32, clients)
+
+    def request(address: str) -> Request:
+        return Request({"type": "http", "method": "POST", "headers": [], "client": (address, 1), "state": {}})
+
+    token = posts.token(request("192.0.2.1"))
+    here = request("192.0.2.1")
+    posts.check(here, Posted({"token": [token]}, is_json=False))
+    assert clients.visitor(here).id == token[:32]
+    hour = int(token[32:40], 16)
+    for wrong, address in (
+        (token, "192.0.2.9"), (f"{token[:32]}{hour - 13:08x}{token[40:]}", "192.0.2.1"),
+        ("0" * 32 + token[32:], "192.0.2.1"), (token[:-1] + "g", "192.0.2.1"), (token + "0", "192.0.2.1"),
+    ):  # fmt: skip
+        with pytest.raises(HTTPException):
+            posts.check(request(address), Posted({"token": [wrong]}, is_json=False))
 
 
 def test_bodies_are_bounded_and_read_strictly(url: str) -> None:
@@ -106,6 +143,11 @@ def test_bodies_are_bounded_and_read_strictly(url: str) -> None:
         for body in (b"{", b"[1]", b"[" * 60_000, b'"x"'):
             assert status(body, {"content-type": "application/json"}) == 400
         assert status(b'{"text": 3}', {"content-type": "application/json"}) == 400
+        for text in (rb"\ud800", rb"a\u0000", rb"\udc00\ud800"):  # JSON's escapes make what no database takes
+            for body in (b'{"text": "%s"}', b'{"%s": "x"}', b'{"text": "x", "more": [{"a": ["%s"]}]}'):
+                assert status(body.replace(b"%s", text), {"content-type": "application/json"}) == 400
+        assert status(rb'{"text": "\ud83d\ude00"}', {"content-type": "application/json"}) == 200
+        assert status(b"text=a%00") == 400
 
 
 def test_a_body_without_a_length_is_bounded(url: str) -> None:
@@ -172,8 +214,10 @@ def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_every_block_of_a_page_is_one_of_the_base_page() -> None:
     """A block that the base page lacks, or has twice, would drop a page's scripts or break every page."""
-    folder = Path(create_app.__code__.co_filename).parent / "templates"
-    named = {path.name: re.findall(r"{%-? block (\w+)", path.read_text()) for path in folder.glob("*.html")}
+    package = Path(create_app.__code__.co_filename).parents[1]
+    named = {
+        path.name: re.findall(r"{%-? block (\w+)", path.read_text()) for path in package.glob("*/templates/*.html")
+    }
     base = named.pop("base.html")
     assert len(set(base)) == len(base)
     assert {name for blocks in named.values() for name in blocks} <= set(base)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from assaymark.errors import StoreError, UsageError
+from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.limits.shown_paths import without_folders
@@ -19,22 +20,22 @@ from assaymark.web.app import create_app
 from assaymark.web.security import markdown
 from assaymark.web.serve import hosts_for
 from tests.cli.test_hostile_text import CORPUS, NOT_PRINTABLE
-from tests.web.conftest import Served, running
-from tests.web.test_pages import Page
+from tests.leaderboard.pages.test_pages import Page
+from tests.served import Served, running
 
 PAGES = ("/board/exam", "/board/exam/about", "/run/{0}", "/run/{0}/samples/hostile", "/compare?runs={1},{2}",
          "/task/hostile", *(f"/run/{{0}}/samples/hostile/{n}" for n in range(len(CORPUS))))  # fmt: skip
 
 
 def test_no_page_holds_foreign_markup_or_steering_characters(client: httpx.Client, served: Served) -> None:
-    """Questions, choices, board texts and names are text: one script of ours, no handlers, no foreign images."""
+    """Questions, choices, board texts and names are text: no scripts but ours, no handlers, no foreign images."""
     for path in PAGES:
         response = client.get(path.format(*served.run_ids))
         if response.status_code == 404:
             continue  # the latest run has the first ten samples only
         assert response.status_code == 200, path
         page = Page(response.text)
-        assert [script["src"] for script in page.scripts if str(script.get("src")).startswith("/static/htmx")] == [
+        assert [script["src"] for script in page.scripts if str(script.get("src")).startswith("/static/")] == [
             script.get("src") for script in page.scripts
         ]
         assert not page.tags & {"iframe", "object", "embed", "img"}
@@ -142,7 +143,7 @@ def test_a_failing_store_does_not_say_where_it_is() -> None:
             raise StoreError("cannot connect to postgresql://board@db.internal:5432/runs: timeout from 10.0.0.5")
 
     site = Losing([])
-    with running(create_app(site)) as url:
+    with running(create_app([board_feature(site)])) as url:
         site.is_lost = True
         for path in ("/boards", "/boards.json", "/model/x", "/recommend"):
             answer = httpx.get(url + path, timeout=20)

@@ -1,13 +1,15 @@
 """Stored answers for battles: from files, in AlpacaEval's format, or from stored runs of a generation task."""
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from assaymark.arena.answers import Prompt, StoredAnswers, stored_answers
 from assaymark.datasets.files import READABLE, read_files
-from assaymark.errors import DataError, UsageError
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, Store
 
 __all__ = ["answers_of_files", "answers_of_runs", "open_answers"]
@@ -16,17 +18,21 @@ PROMPTS = ("instruction", "prompt", "question")
 OUTPUTS = ("output", "answer", "response")
 MODELS = ("generator", "model")
 CATEGORIES = ("category", "dataset")
+LISTED = 5  # models that a line names
 
 Answers = dict[str, dict[str, str]]
 
 
-def open_answers(given: Sequence[str], store: Store, task: str | None = None) -> tuple[StoredAnswers, int]:
+def open_answers(
+    given: Sequence[str], store: Store, task: str | None = None, tell: Callable[[str], None] = lambda _: None
+) -> tuple[StoredAnswers, int]:
     """Return the answers of files and folders, or of runs, and the number left out because they name a model.
 
     Args:
-        given: paths, or names of runs; nothing: the latest run of each model, of a task that they share.
+        given: paths, or names of runs; nothing: the latest runs of the models that share a task.
         store: the store of the runs.
-        task: the generation task whose answers are used; None: the one with the most requests.
+        task: the generation task whose answers are used; None: the one that most models have.
+        tell: receives a line about models that are left out.
 
     Raises: DataError, UsageError, UnknownName for what does not have answers of two models.
     """
@@ -37,7 +43,7 @@ def open_answers(given: Sequence[str], store: Store, task: str | None = None) ->
     lost = next((one for one in given if not paths and ("/" in one or one.endswith(tuple(READABLE)))), None)
     if lost is not None:
         raise UsageError(f"--answers '{lost}': there is no such file or folder; expected one, or runs of the store")
-    return answers_of_files(paths) if paths else answers_of_runs(store, given, task)
+    return answers_of_files(paths) if paths else answers_of_runs(store, given, task, tell)
 
 
 def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
@@ -67,19 +73,44 @@ def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
     return stored_answers(paths[0].name if len(paths) == 1 else f"{len(files)} files", prompts, answers)
 
 
-def answers_of_runs(store: Store, names: Sequence[str], task: str | None = None) -> tuple[StoredAnswers, int]:
+def answers_of_runs(
+    store: Store, names: Sequence[str], task: str | None = None, tell: Callable[[str], None] = lambda _: None
+) -> tuple[StoredAnswers, int]:
     """Return the generated answers of runs to one task's prompts.
+
+    Args:
+        store: the store of the runs.
+        names: names of runs, of which each has the task; nothing: of each model with the task its latest run.
+        task: the generation task; None: the one that most models have, of those the one with the longest texts.
+        tell: receives the line about models without the task.
 
     Raises: UnknownName for a run; UsageError if the runs share no generation task, or two are of one model.
     """
-    runs = [store.run(name) for name in names] if names else _latest_of_each_model(store)
+    finished = [store.run(name) for name in names] or [run for run in store.runs() if run.status == "finished"]
+    by_model: dict[str, list[RunRow]] = {}
+    for run in finished:
+        key = run.run_id if names else str(run.plan.model.content_hash or run.plan.model.name)
+        by_model.setdefault(key, []).append(run)
+    if len(by_model) < 2 and not names:
+        raise UsageError(
+            f"the store has finished runs of {len(by_model)} models; a battle needs two: `assaymark demo` makes them, "
+            "or name a file of answers with --answers FILE"
+        )
+    chosen, runs = _shared_task(store, by_model, task, of_all=bool(names))
+    if len(runs) < len(by_model):
+        used = {run.run_id for run in runs}
+        others = [of[0] for of in by_model.values() if not any(run.run_id in used for run in of)]
+        listed = ", ".join(f"{Path(run.plan.model.name).name} (run {run.short_id})" for run in others[:LISTED])
+        more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+        tell(
+            f"left out, without generated answers to {chosen}: {listed}{more}; to choose others name runs that share "
+            "a task with --answers RUN, repeated"
+        )
     twice = [run.plan.model.name for run in runs]
-    labels = {run.run_id: _label(run, twice) for run in runs}
-    chosen = task or _largest_shared(store, runs)
     prompts: dict[str, Prompt] = {}
     answers: Answers = {}
     for run in runs:
-        of_model = answers.setdefault(labels[run.run_id], {})
+        of_model = answers.setdefault(_label(run, twice), {})
         for record in store.samples(run.run_id, chosen):
             texts = [output.text for output in record.outputs if output.text is not None]
             if record.request.turn == 0 and texts and record.sample is not None:
@@ -90,41 +121,46 @@ def answers_of_runs(store: Store, names: Sequence[str], task: str | None = None)
     return stored_answers(chosen, prompts, answers)
 
 
-def _latest_of_each_model(store: Store) -> list[RunRow]:
-    found: dict[str, RunRow] = {}
-    for run in store.runs():
-        if run.status == "finished":
-            found.setdefault(str(run.plan.model.content_hash or run.plan.model.name), run)
-    if len(found) < 2:
-        raise UsageError(
-            f"the store has finished runs of {len(found)} models; a battle needs two: `assaymark demo` makes them, or "
-            "name a file of answers with --answers FILE"
-        )
-    return list(found.values())
-
-
 def _label(run: RunRow, all_names: Sequence[str]) -> str:
     name = Path(run.plan.model.name).name
     return name if [Path(one).name for one in all_names].count(name) == 1 else f"{name} ({run.short_id})"
 
 
-def _largest_shared(store: Store, runs: Sequence[RunRow]) -> str:
-    """Return the generation task that all runs have, with the longest generated texts."""
-    n_tokens: dict[str, int] = {}
-    shared: set[str] | None = None
-    for run in runs:
-        of_run: dict[str, int] = {}
-        for row in store.generated(run.run_id):
-            of_run[row.task] = of_run.get(row.task, 0) + row.n_tokens
-        shared = set(of_run) if shared is None else shared & set(of_run)
-        for name, tokens in of_run.items():
-            n_tokens[name] = n_tokens.get(name, 0) + tokens
-    if not shared:
-        raise UsageError(
-            "these runs share no task with generated answers; battles need one: run a task with generate_until on "
-            "each model, or name a file of answers with --answers FILE"
+def _shared_task(
+    store: Store, by_model: Mapping[str, Sequence[RunRow]], task: str | None, *, of_all: bool
+) -> tuple[str, list[RunRow]]:
+    """Return the generation task that most models have, or the named one, and the latest run of each with it.
+
+    Of tasks that equally many models have it is the one with the longest texts. With `of_all` every model has it.
+    """
+    with_task: dict[str, dict[str, RunRow]] = {}
+    n_tokens: Counter[str] = Counter()
+    for model, runs in by_model.items():
+        for run in runs:  # the latest first
+            for row in store.generated(run.run_id):
+                if with_task.setdefault(row.task, {}).setdefault(model, run) is run:
+                    n_tokens[row.task] += row.n_tokens
+    if task is not None:
+        known = {name for runs in by_model.values() for run in runs for name in run.tasks}
+        task = meant(task, known)
+        if task not in known:
+            listed = ", ".join(sorted(known)[:10])
+            raise UnknownName("task of these runs", task, nearest(task, known), f"known: {listed}")
+        with_task = {task: with_task.get(task, {})}
+    best = max(sorted(with_task), key=lambda name: (len(with_task[name]), n_tokens[name]), default="")
+    runs = list(with_task.get(best, {}).values())
+    if len(runs) < (len(by_model) if of_all else 2):
+        wanted = "task with generated answers" if task is None else f"generated answers to {task}"
+        whose = (
+            f"these {len(by_model)} runs share no {wanted}"
+            if of_all
+            else f"no two of the {len(by_model)} models share {'a ' if task is None else ''}{wanted}"
         )
-    return max(sorted(shared), key=lambda name: n_tokens[name])
+        raise UsageError(
+            f"{whose}; battles need one: run a task with generate_until on each "
+            "model, name runs that share one with --answers RUN, or a file of answers with --answers FILE"
+        )
+    return best, runs
 
 
 def _prompt_text(record: Any) -> str:

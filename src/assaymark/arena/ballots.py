@@ -116,15 +116,15 @@ class Ballots:
             log.publish(head, now)
 
     def _own(self, voter: Voter, token: str) -> BattleRow:
-        found = self.store.arena.battle(token)
-        if found is None or found.voter != voter.voter:
+        battle_row = self.store.arena.battle(token)
+        if battle_row is None or battle_row.voter != voter.voter:
             raise UnknownName(
                 "battle",
                 token[:20],
                 remedy="a battle can be seen by its voter only, and a live "
                 "one without a vote ends when the server restarts; begin a new one",
             )
-        return found
+        return battle_row
 
 
 def check_vote(choice: str, key: str, marks: tuple[str | None, str | None]) -> None:

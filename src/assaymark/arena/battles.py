@@ -1,26 +1,116 @@
 """Battles over stored answers: from a drawn pair to a vote.
 
 A battle is `open` until its voter votes, and `voted` afterwards. What is shown of an open battle (`Shown`) has no
-model, no source and no order of the pair; the names come with the vote. Reloading an open battle shows the same one, so
-that voters cannot skip the pairs that they recognise.
+model, no source and no order of the pair; the names come with the vote. Reloading an open battle shows the same one;
+those that voters skip are counted.
+
+Which two models meet next, and on which sides.
+
+A pair is drawn with probability proportional to the variance that its battle is expected to remove, so that a voter
+cannot tell from the pair which models it is, and every pair keeps a chance. A fair coin decides the sides, and is
+stored.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from secrets import token_urlsafe
 
+import numpy as np
+
 from assaymark.arena.answers import AnswerSource
 from assaymark.arena.ballots import CHOICES, MARKS, Ballots, Publishing, Refused, Shown, Voter, shown_battle
-from assaymark.arena.pairing import VotedPairs
 from assaymark.arena.voters import DAY, VoteLimits
-from assaymark.errors import DataError
+from assaymark.errors import DataError, UsageError
 from assaymark.randomness import generator_for
+from assaymark.statistics.arrays import Floats
+from assaymark.statistics.battles import expected_reductions, penalised_strengths
 from assaymark.store import Store
-from assaymark.store.arena_rows import NewBattle
+from assaymark.store.arena_rows import NewBattle, VoteRow
 
-__all__ = ["CHOICES", "MARKS", "Arena", "Publishing", "Refused", "Shown", "Voter"]
+__all__ = ["CHOICES", "MARKS", "Arena", "Pair", "Pairing", "Publishing", "Refused", "Shown", "VotedPairs", "Voter"]
+
+
+UNIFORM_SHARE = 0.1  # of the probability, which all pairs share equally
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two models: the one on side A is `first`, unless the coin swapped the sides."""
+
+    first: str
+    second: str
+    is_swapped: bool
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The models on side A and side B."""
+        return (self.second, self.first) if self.is_swapped else (self.first, self.second)
+
+
+class Pairing:
+    """Draws pairs from the counts of wins so far; `count` adds votes."""
+
+    def __init__(self, models: Sequence[str]) -> None:
+        """Raises: DataError for fewer than two models."""
+        if len(models) < 2:
+            raise DataError(f"a battle needs two models; there are {len(models)} that are not withdrawn")
+        self._models = tuple(models)
+        self._number = {name: number for number, name in enumerate(models)}
+        self._wins: Floats = np.zeros((len(models), len(models)))
+        self._probabilities: Floats | None = None
+
+    def count(self, votes: Iterable[VoteRow]) -> None:
+        """Add votes; those of models that are not drawn are left out."""
+        for vote in votes:
+            a, b = self._number.get(vote.model_a), self._number.get(vote.model_b)
+            if a is None or b is None or not vote.is_counted:
+                continue
+            won = {"a": 1.0, "b": 0.0}.get(vote.choice, 0.5)
+            self._wins[a, b] += won
+            self._wins[b, a] += 1.0 - won
+            self._probabilities = None
+
+    def probabilities(self) -> Floats:
+        """Return the probability of each pair. Shapes: [models, models], 0 on and below the diagonal; the sum is 1."""
+        if self._probabilities is None:
+            removed = np.triu(expected_reductions(penalised_strengths(self._wins)), 1)
+            equal = np.triu(np.ones_like(removed), 1)
+            mixed = (1.0 - UNIFORM_SHARE) * removed / removed.sum() + UNIFORM_SHARE * equal / equal.sum()
+            self._probabilities = mixed / mixed.sum()
+        return self._probabilities
+
+    def draw(self, generator: np.random.Generator) -> Pair:
+        """Return a pair and its sides."""
+        chosen = int(generator.choice(self._wins.size, p=self.probabilities().ravel()))
+        first, second = divmod(chosen, len(self._models))
+        return Pair(self._models[first], self._models[second], bool(generator.integers(2)))
+
+
+class VotedPairs:
+    """Draws pairs of a store's models that are not withdrawn, from all votes up to each draw. Safe in threads."""
+
+    def __init__(self, store: Store, models: Sequence[str], generator: np.random.Generator) -> None:
+        """Register the models.
+
+        Raises: DataError for fewer than two that are not withdrawn.
+        """
+        store.arena.register(models)
+        withdrawn = {model.name for model in store.arena.models() if model.withdrawn_at}
+        self._store, self._generator = store, generator
+        self._pairing = Pairing([name for name in models if name not in withdrawn])
+        self._lock = threading.Lock()
+        self._seen = 0  # votes that are counted
+
+    def draw(self) -> Pair:
+        """Return a pair and its sides."""
+        with self._lock:
+            some = list(self._store.arena.votes(after=self._seen))
+            self._pairing.count(some)
+            self._seen = some[-1].sequence if some else self._seen
+            return self._pairing.draw(self._generator)
+
 
 DRAWS = 50  # pairs tried for one with a common prompt
 
@@ -49,13 +139,27 @@ class Arena:
 
         Raises: Refused over a limit.
         """
-        now, log = self.clock(), self.store.arena
-        if (waiting := log.open_battle_of(voter.voter, now - DAY)) is not None:
+        if (waiting := self.store.arena.open_battle_of(voter.voter, self.clock() - DAY)) is not None:
             return shown_battle(waiting, None)
+        return self._begun(voter)
+
+    def _begun(self, voter: Voter) -> Shown:
         self._ballots.check(voter, is_vote=False)
-        new = self._drawn(voter, now)
-        log.open_battle(new)
+        new = self._drawn(voter, self.clock())
+        self.store.arena.open_battle(new)
         return Shown(new.token, "open", new.prompt, new.answer_a, new.answer_b)
+
+    def skip(self, voter: Voter, token: str) -> Shown:
+        """Leave a battle without a vote and return a new one; the left ones count to the limit of open battles.
+
+        Raises: UnknownName; Refused over a limit; UsageError if the battle has a vote.
+        """
+        if self._ballots.show(voter, token).state != "open":
+            raise UsageError("this battle has a vote already; begin a new one")
+        waiting = self.store.arena.open_battle_of(voter.voter, self.clock() - DAY)
+        if waiting is not None and waiting.token != token:  # skipped before, in another window
+            return shown_battle(waiting, None)
+        return self._begun(voter)
 
     def _drawn(self, voter: Voter, now: float) -> NewBattle:
         with self._lock:

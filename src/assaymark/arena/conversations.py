@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from assaymark.arena.plain_prompts import STOP, transcript
 from assaymark.errors import StoreError
+from assaymark.models.plain_prompts import STOP, transcript
 from assaymark.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
 from assaymark.records.plans import ModelIdentity, RunPlan, TaskPlan
 from assaymark.store import Store
+from assaymark.store.arena_rows import BattleRow
 
-__all__ = ["Turn", "conversation_plan", "erase_battle", "messages_of", "store_conversation"]
+__all__ = ["Turn", "conversation_plan", "erase_battle", "joined", "messages_of", "store_conversation", "stored_turns"]
 
 TASK = "arena_battle"
 
@@ -70,7 +71,7 @@ def store_conversation(
             continue
         is_base = model in base_models
         requests = [_request(turns, side, number, settings, is_base=is_base) for number in range(len(turns))]
-        outputs = [Output(one.id, 0, text=turn.answer(side)) for one, turn in zip(requests, turns, strict=True)]
+        outputs = [Output(request.id, 0, text=turn.answer(side)) for request, turn in zip(requests, turns, strict=True)]
         try:
             store.add_requests(opened.run_id, requests)
             store.add(opened.run_id, opened.attempt_id, outputs)
@@ -86,11 +87,65 @@ def _request(turns: Sequence[Turn], side: int, number: int, settings: Generation
     messages = tuple(
         Message("assistant" if one["role"] == "assistant" else "user", (TextPart(one["content"]),)) for one in said
     )
-    digest = sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = _digest(question)
     if is_base:
         plain = replace(settings, stop=(*settings.stop, *STOP))
         return Request(TASK, 0, digest, (transcript(said),), (GenerateQuery(0, plain),), turn=number)
     return Request(TASK, 0, digest, (), (GenerateQuery(0, settings),), messages, turn=number)
+
+
+def stored_turns(store: Store, battle: BattleRow) -> tuple[Turn, ...] | None:
+    """Return the turns of a battle with a vote, in the order in which they were asked; None once they are erased.
+
+    Raises: StoreError if `store` was not opened with `hidden_for`.
+    """
+    if battle.prompt is None:
+        return None
+    sides: list[list[str]] = []
+    digests: list[str] = []
+    for side, model in enumerate((battle.model_a, battle.model_b)):
+        run = store.complete_run(conversation_plan(model, battle.token, side))
+        if run is None:
+            return None
+        records = sorted(store.samples(run, TASK), key=lambda one: one.request.turn)
+        sides.append([record.outputs[0].text or "" for record in records])
+        digests = [record.request.sample_sha256 for record in records]
+    questions = _questions(battle.prompt, digests)
+    if questions is None or len({len(questions), *map(len, sides)}) != 1:
+        return None
+    return tuple(Turn(*parts) for parts in zip(questions, *sides, strict=True))
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Return the texts of several turns as one, each with its number."""
+    return texts[0] if len(texts) == 1 else "\n\n".join(f"[{n}] {text}" for n, text in enumerate(texts, start=1))
+
+
+def _questions(text: str, digests: Sequence[str]) -> list[str] | None:
+    """Return the questions of a joined text; a question that contains a mark of `joined` is told by its digest."""
+    if len(digests) == 1:
+        return [text]
+    found: list[str] = []
+    at = len("[1] ")
+    for number, digest in enumerate(digests, start=1):
+        mark = f"\n\n[{number + 1}] "
+        end = at
+        while True:
+            end = text.find(mark, end) if number < len(digests) else len(text)
+            if end < 0:
+                return None
+            if _digest(text[at:end]) == digest:
+                break
+            if number == len(digests):
+                return None
+            end += 1
+        found.append(text[at:end])
+        at = end + len(mark)
+    return found
+
+
+def _digest(question: str) -> str:
+    return sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def erase_battle(store: Store, token: str) -> int:

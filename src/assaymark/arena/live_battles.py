@@ -14,10 +14,9 @@ from secrets import token_urlsafe
 
 from assaymark.arena.answers import contains_a_name, names_its_model
 from assaymark.arena.ballots import Ballots, Publishing, Refused, Voter, check_vote
-from assaymark.arena.conversations import Turn, messages_of, store_conversation
-from assaymark.arena.pacing import Cadence, Release
-from assaymark.arena.pairing import VotedPairs
-from assaymark.arena.voters import VoteLimits, keyed_hash
+from assaymark.arena.battles import VotedPairs
+from assaymark.arena.conversations import Turn, joined, messages_of, store_conversation, stored_turns
+from assaymark.arena.voters import Cadence, Release, VoteLimits, keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.randomness import generator_for
 from assaymark.records import GenerationSettings
@@ -66,7 +65,7 @@ class LiveBattle:
     question: str | None = None  # that is being answered
     release: Release | None = None  # of the answers to it
     replaced: Turn | None = None  # that is being regenerated
-    state: str = "open"  # open | answering | failed | voted
+    state: str = "open"  # open | answering | failed | skipped | voted
     used_at: float = 0.0
     n_regenerated: int = 0
     n_followers: int = 0  # windows that follow the answers
@@ -110,6 +109,7 @@ class LiveArena:
     base_models: frozenset[str] = frozenset()  # those that are asked by a plain transcript
     seed: int | None = None  # of pairs and sides; None: not predictable
     clock: Callable[[], float] = time.time
+    n_skipped: int = field(default=0, init=False)  # battles since the server began
 
     def __post_init__(self) -> None:
         """Register the models and count the votes there are."""
@@ -145,13 +145,16 @@ class LiveArena:
         with self._lock:
             self._forget_idle()
             waiting = [
-                one for one in self._battles.values() if one.voter == voter and one.state in {"open", "answering"}
+                live_battle
+                for live_battle in self._battles.values()
+                if live_battle.voter == voter and live_battle.state in {"open", "answering"}
             ]
-            for one in waiting:
-                if one.mode == mode == "anonymous":
-                    return self._seen(one)
+            for live_battle in waiting:
+                if live_battle.mode == mode == "anonymous":
+                    return self._seen(live_battle)
             of_network = sum(
-                one.voter.origin == voter.origin and one.state != "failed" for one in self._battles.values()
+                live_battle.voter.origin == voter.origin and live_battle.state != "failed"
+                for live_battle in self._battles.values()
             )
             if of_network >= self.limits.open_per_network or len(self._battles) >= self.limits.open_battles:
                 raise Refused("too many battles wait for their vote; vote on yours, or try again later")
@@ -165,10 +168,10 @@ class LiveArena:
     def _forget_idle(self) -> None:
         now, limits = self.clock(), self.limits
         self._battles = {
-            token: one
-            for token, one in self._battles.items()
-            if one.state == "answering"
-            or now - one.used_at < (limits.idle_seconds if one.turns else limits.unasked_seconds)
+            token: battle
+            for token, battle in self._battles.items()
+            if battle.state == "answering"
+            or now - battle.used_at < (limits.idle_seconds if battle.turns else limits.unasked_seconds)
         }
 
     # ---------------------------------------------------------------------------------------- turns
@@ -193,9 +196,12 @@ class LiveArena:
         if waiting is not None and waiting.voter.voter == voter.voter:
             return self._seen(waiting)
         shown = self._ballots.show(voter, token)
-        turn = Turn(*("(erased)" if text is None else text for text in (shown.prompt, shown.answer_a, shown.answer_b)))
         stored = self.store.arena.battle(token)
-        seen = Seen(token, stored.mode if stored else "", shown.state, (turn,), None, False, False)
+        turns = stored_turns(self.store, stored) if stored else None
+        if turns is None:
+            texts = (shown.prompt, shown.answer_a, shown.answer_b)
+            turns = (Turn(*("(erased)" if text is None else text for text in texts)),)
+        seen = Seen(token, stored.mode if stored else "", shown.state, turns, None, False, False)
         if shown.models is None:
             return seen
         return replace(seen, models=shown.models, choice=shown.choice, marks=shown.marks, is_counted=shown.is_counted)
@@ -241,8 +247,22 @@ class LiveArena:
     def _check_open(self, battle: LiveBattle) -> None:
         if battle.state != "open":
             reasons = {"answering": "the last question is still being answered; wait for both answers",
-                       "failed": "this battle ended without a vote; begin a new one"}  # fmt: skip
+                       "failed": "this battle ended without a vote; begin a new one",
+                       "skipped": "you skipped this battle; begin a new one"}  # fmt: skip
             raise UsageError(reasons.get(battle.state, "this battle has a vote already"))
+
+    def skip(self, voter: Voter, token: str) -> Seen:
+        """End a battle without a vote and return a new anonymous one. The skipped one counts to its network's limit.
+
+        Raises: as `battle` and `begin`; UsageError while a question is being answered.
+        """
+        battle = self.battle(voter, token)
+        with battle.lock:
+            self._check_open(battle)
+            battle.state = "skipped"
+        with self._lock:
+            self.n_skipped += 1
+        return self.begin(voter)
 
     def finish(self, battle: LiveBattle) -> None:
         """End a turn whose answers are complete and shown."""
@@ -315,9 +335,9 @@ class LiveArena:
                 token=battle.token, opened_at=battle.opened_at, voter=battle.voter.voter, origin=battle.voter.origin,
                 mode=battle.mode, source=SOURCE, prompt_id=keyed_hash(self.prompt_key, "prompt", first), category=None,
                 model_a=battle.models[0], model_b=battle.models[1], is_swapped=battle.is_swapped,
-                prompt=_joined([turn.question for turn in battle.turns]),
-                answer_a=_joined([turn.answer_a for turn in battle.turns]),
-                answer_b=_joined([turn.answer_b for turn in battle.turns]), is_private=True,
+                prompt=joined([turn.question for turn in battle.turns]),
+                answer_a=joined([turn.answer_a for turn in battle.turns]),
+                answer_b=joined([turn.answer_b for turn in battle.turns]), is_private=True,
             )
         )  # fmt: skip
 
@@ -329,8 +349,3 @@ class LiveArena:
             may_regenerate=is_open and bool(battle.turns) and battle.n_regenerated < self.limits.regenerations,
             models=battle.models if battle.mode == "named" else None,
         )  # fmt: skip
-
-
-def _joined(texts: Sequence[str]) -> str:
-    """Return the texts of several turns as one, each with its number."""
-    return texts[0] if len(texts) == 1 else "\n\n".join(f"[{n}] {text}" for n, text in enumerate(texts, start=1))

@@ -1,20 +1,73 @@
-"""What the ratings page shows: a pure function of the votes up to the last published batch."""
+"""What the ratings page shows: a pure function of the votes up to the last published batch.
+
+Whether the answers were good enough: a vote says which one is better, marks say whether either is acceptable.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assaymark.arena.anomalies import Flag, flagged_voters
-from assaymark.arena.quality import Quality, quality_of
 from assaymark.arena.rating_tables import basis, warnings
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
-from assaymark.arena.vote_rows import published_row
+from assaymark.arena.voters import Flag, flagged_voters
+from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.errors import AssaymarkError
+from assaymark.statistics.intervals import Interval, wilson
 from assaymark.store.arena_rows import Batch, ModelRow, VoteRow
 
-__all__ = ["Matrix", "Published", "RatedModel", "publish_ratings", "tier_ends"]
+__all__ = ["Matrix", "ModelQuality", "Published", "Quality", "RatedModel", "publish_ratings", "quality_of", "tier_ends"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuality:
+    """How often a model's answers were marked acceptable, with its 95% interval."""
+
+    model: str
+    n_marked: int
+    acceptable: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Shares among the battles with both answers marked, and wins of an acceptable answer over a poor one."""
+
+    n_battles: int
+    poor_poor: float
+    acceptable_poor: float
+    acceptable_acceptable: float
+    n_decided: int  # of the acceptable-poor battles, those with a winner
+    good_wins: float | None  # share of these that the acceptable answer won
+    models: tuple[ModelQuality, ...]
+
+
+def quality_of(votes: Sequence[VoteRow]) -> Quality | None:
+    """Return what the marks say; None without a battle with both answers marked."""
+    both = [vote for vote in votes if vote.mark_a and vote.mark_b]
+    if not both:
+        return None
+    kinds = Counter(sum(mark == "acceptable" for mark in (vote.mark_a, vote.mark_b)) for vote in both)
+    decided = [vote for vote in both if vote.mark_a != vote.mark_b and vote.choice in {"a", "b"}]
+    good = sum((vote.mark_a if vote.choice == "a" else vote.mark_b) == "acceptable" for vote in decided)
+    marked: dict[str, list[bool]] = {}
+    for vote in votes:
+        for model, mark in ((vote.model_a, vote.mark_a), (vote.model_b, vote.mark_b)):
+            if mark:
+                marked.setdefault(model, []).append(mark == "acceptable")
+    return Quality(
+        len(both),
+        poor_poor=kinds[0] / len(both),
+        acceptable_poor=kinds[1] / len(both),
+        acceptable_acceptable=kinds[2] / len(both),
+        n_decided=len(decided),
+        good_wins=good / len(decided) if decided else None,
+        models=tuple(
+            ModelQuality(model, len(marks), wilson(sum(marks), len(marks)))
+            for model, marks in sorted(marked.items(), key=lambda item: -sum(item[1]) / len(item[1]))
+        ),
+    )
+
 
 PROMPT_CAP = 0.01
 """Votes on one prompt and its near-duplicates weigh together at most this share of all, or three times the mean."""
@@ -67,6 +120,7 @@ class Published:
     n_flagged_votes: int
     matrix: Matrix
     quality: Quality | None
+    n_skipped: int = 0  # battles that their voters left for another one
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -128,9 +182,9 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
         return _Fitted(None, "no votes are published yet")
     try:
         read = votes_in(Rows.of([published_row(vote, texts) for vote in votes]), style=settings.style)
-        found = rate(read, settings)
-        described = tuple(line for line in basis(found, read) if not line.startswith("Read: "))
-        return _Fitted(found, None, described, tuple(warnings(found, read)))
+        ratings = rate(read, settings)
+        described = tuple(line for line in basis(ratings, read) if not line.startswith("Read: "))
+        return _Fitted(ratings, None, described, tuple(warnings(ratings, read)))
     except AssaymarkError as error:
         return _Fitted(None, str(error))
 
@@ -140,14 +194,14 @@ def _rows(
 ) -> tuple[RatedModel, ...]:
     n_votes = Counter(name for vote in votes for name in (vote.model_a, vote.model_b))
     rated = list(found.ratings) if found else []
-    ends = tier_ends([(one.best_rank, one.worst_rank) for one in rated])
+    ends = tier_ends([(rating.best_rank, rating.worst_rank) for rating in rated])
     rows = [
-        RatedModel(one.model, one, n_votes[one.model], n_votes[one.model] < least, None, end)
-        for one, end in zip(rated, ends, strict=True)
+        RatedModel(rating.model, rating, n_votes[rating.model], n_votes[rating.model] < least, None, end)
+        for rating, end in zip(rated, ends, strict=True)
     ]
-    apart = {one.model: one.standing for one in found.apart} if found else {}
+    apart = {apart_model.model: apart_model.standing for apart_model in found.apart} if found else {}
     words = {"above": "won all battles with rated models", "below": "lost all battles with rated models"}
-    rest = [one.name for one in models if one.name not in {row.model for row in rows}]
+    rest = [model.name for model in models if model.name not in {row.model for row in rows}]
     for name in sorted(rest, key=lambda name: -n_votes[name]):
         standing = words.get(
             apart.get(name, ""), "not connected with the rated models" if n_votes[name] else "no votes"
@@ -181,6 +235,6 @@ def _matrix(votes: Sequence[VoteRow], models: Sequence[str]) -> Matrix:
 
     return Matrix(
         tuple(models),
-        tuple(tuple(battles[one, other] + battles[other, one] for other in models) for one in models),
-        tuple(tuple(share(one, other) for other in models) for one in models),
+        tuple(tuple(battles[model, other] + battles[other, model] for other in models) for model in models),
+        tuple(tuple(share(model, other) for other in models) for model in models),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from assaymark.arena.prompt_clusters import near_duplicates
+from assaymark.arena.export import near_duplicates
 from assaymark.arena.published import PRELIMINARY, Published, publish_ratings
 from assaymark.store import Store
 from assaymark.store.arena_rows import Batch, VoteRow
@@ -52,7 +52,7 @@ class Ratings:
             if earlier is None or future.done():
                 raise
             made = earlier
-        withdrawn = {one.name: one.withdrawn_at for one in self.store.arena.models()}
+        withdrawn = {model.name: model.withdrawn_at for model in self.store.arena.models()}
         rows = tuple(replace(row, withdrawn_at=withdrawn.get(row.model)) for row in made.models)
         return replace(made, models=rows)
 
@@ -87,7 +87,8 @@ class Ratings:
         if self._groups is None or self._groups[0] != (batch.sequence if batch else 0):
             self._groups = (batch.sequence if batch else 0, near_duplicates(votes, every))
         chosen = [vote for vote in votes if not kind.acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
-        return publish_ratings(
+        made = publish_ratings(
             chosen, self.store.arena.models(), style=kind.style, category=kind.category,
             texts=every if kind.style else None, least=self.preliminary, clusters=self._groups[1],
         )  # fmt: skip
+        return replace(made, n_skipped=self.store.arena.n_skipped())

@@ -1,17 +1,144 @@
-"""Details of ratings: matrices of pairs with residuals, and the votes on which the first rank depends."""
+"""Details of ratings: matrices of pairs with residuals, and the votes on which the first rank depends.
 
-from collections.abc import Iterator
+The fit behind ratings: which model of votes, with which weights, and what it predicts.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from assaymark.arena.rating_fits import RatingFit
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats, Ints
+from assaymark.statistics.battles import Battles
+from assaymark.statistics.bradley_terry import BradleyTerry, expected_outcomes, fit_bradley_terry, pair_weights
 from assaymark.statistics.influence import smallest_change_of_top
 from assaymark.statistics.pair_matrices import pair_matrices
+from assaymark.statistics.rating_errors import RatingErrors, clustered_errors
+from assaymark.statistics.tie_models import Outcomes, TieFit, fit_tie_model, outcomes_of
 
-__all__ = ["Pair", "RatingMatrices", "TopVotes", "matrices_of", "top_votes"]
+__all__ = [
+    "Pair",
+    "RatingFit",
+    "RatingMatrices",
+    "TieParameter",
+    "Ties",
+    "TopVotes",
+    "fit_votes",
+    "matrices_of",
+    "top_votes",
+    "vote_weights",
+]
+
+
+MEANS = 3.0  # of the votes on a prompt, which are never capped: chance draws some prompts more often
+Ties = Literal["half", "davidson", "rao-kupper"]
+
+
+@dataclass(frozen=True, slots=True)
+class TieParameter:
+    """The parameter of a model of ties, and what it means between equal models."""
+
+    model: Ties
+    name: str  # log ν or η
+    value: float
+    low: float | None
+    high: float | None
+    tie_of_equals: float  # probability of a tie between two equal models
+    log_likelihood: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatingFit:
+    """A fit of battles, whatever its model of ties."""
+
+    battles: Battles
+    covariates: Floats | None
+    fit: BradleyTerry
+    weights: Floats | None = None  # of the votes; None: equal
+    ties: TieFit | None = None  # None: ties are half wins
+
+    def errors(self, clusters: NDArray[Any]) -> RatingErrors:
+        """Return the clustered errors of strengths and effects."""
+        scores = None if self.ties is None else self.ties.tie_scores
+        return clustered_errors(self.battles, self.fit, clusters, self.covariates, scores)
+
+    def expected(self) -> Floats:
+        """Return the expected outcome (ties half) of the row's model against the column's. Shapes: [models, models]."""
+        if self.ties is None:
+            return expected_outcomes(self.fit.strengths)
+        chances = self.ties.matrix()
+        return np.asarray(chances.win + 0.5 * chances.tie)
+
+    def outcomes(self) -> Outcomes | None:
+        """Return predicted wins, ties and losses; None where ties are half wins, which predicts none."""
+        return None if self.ties is None else self.ties.matrix()
+
+    def log_chance(self) -> Callable[[Floats], Floats] | None:
+        """Return the log-probability to win as a function of the difference in strength; None: Bradley-Terry's."""
+        if self.ties is None:
+            return None
+        return partial(_log_win, self.ties)
+
+    def parameter(self, errors: RatingErrors, confidence: float) -> TieParameter | None:
+        """Return the parameter of ties with its interval."""
+        if self.ties is None:
+            return None
+        interval = errors.effect_interval(self.fit, len(self.fit.effects) - 1, confidence)
+        low, high = (None, None) if interval is None else (interval.low, interval.high)
+        model, value = self.ties.model, self.ties.parameter
+        equals = float(outcomes_of(model, np.zeros(1), value).tie[0])
+        name = "log ν" if model == "davidson" else "η"
+        return TieParameter(model, name, value, low, high, equals, self.fit.log_likelihood)
+
+    def halves(self) -> BradleyTerry:
+        """Return the fit with ties as half wins and equal weights: this one, where it is that."""
+        if self.ties is None and self.weights is None:
+            return self.fit
+        return fit_bradley_terry(self.battles, self.covariates)
+
+
+def fit_votes(battles: Battles, covariates: Floats | None, ties: Ties, weights: Floats | None = None) -> RatingFit:
+    """Fit votes, optionally weighted.
+
+    Raises: DataError if there is no finite fit; UsageError for weights with a model of ties.
+    """
+    if ties == "half":
+        return RatingFit(battles, covariates, fit_bradley_terry(battles, covariates, weights), weights)
+    if weights is not None:
+        raise UsageError(f"weights of votes are for ties as half wins; {ties} takes every vote once")
+    fit = fit_tie_model(battles, ties, covariates)
+    return RatingFit(battles, covariates, fit.fit, None, fit)
+
+
+def vote_weights(
+    battles: Battles, prompts: NDArray[Any] | None, *, by_pair: bool, prompt_cap: float | None
+) -> Floats | None:
+    """Return the weights of votes; None if all are equal.
+
+    by_pair: 1 / max(votes of its pair, 50). prompt_cap: the votes of one prompt weigh together at most this share of
+    all votes, or three times the mean of all prompts where that is more. Raises: UsageError for a cap without prompts.
+    """
+    weights = pair_weights(battles) if by_pair else None
+    if prompt_cap is None:
+        return weights
+    if prompts is None:
+        raise UsageError("the votes have no column for their prompts, so the weight of a prompt cannot be limited")
+    _, which = np.unique(prompts, return_inverse=True)
+    counts = np.bincount(which)
+    capped = np.minimum(1.0, max(prompt_cap * len(battles), MEANS * counts.mean()) / counts[which])
+    if (capped == 1.0).all():
+        return weights
+    return np.asarray(capped if weights is None else capped * weights)
+
+
+def _log_win(ties: TieFit, score: Floats) -> Floats:
+    chances = outcomes_of(ties.model, score, ties.parameter)
+    return np.asarray(np.log(np.maximum(chances.win, np.finfo(float).tiny)))
+
 
 Shares = tuple[tuple[float | None, ...], ...]
 Counts = tuple[tuple[int, ...], ...]
@@ -83,7 +210,7 @@ class TopVotes:
 
 def matrices_of(fitted: RatingFit, models: tuple[str, ...], order: Ints) -> RatingMatrices:
     """Return the matrices in this order of the models (their numbers, the highest rating first)."""
-    found = pair_matrices(fitted.battles, fitted.halves(), fitted.covariates)
+    matrices = pair_matrices(fitted.battles, fitted.halves(), fitted.covariates)
     chances = fitted.outcomes()
     at = np.ix_(order, order)
 
@@ -94,11 +221,12 @@ def matrices_of(fitted: RatingFit, models: tuple[str, ...], order: Ints) -> Rati
         return tuple(tuple(row) for row in table[at].tolist())
 
     return RatingMatrices(
-        tuple(models[index] for index in order), counts(found.n_battles), counts(found.n_decisive),
-        shares(found.win_fraction), shares(found.observed), shares(found.predicted), shares(found.residuals),
-        shares(found.significance), None if chances is None else shares(chances.win),
-        None if chances is None else shares(chances.tie), found.dispersion, found.chi_square,
-        found.degrees_of_freedom, found.p_of_fit,
+        tuple(models[index] for index in order), counts(matrices.n_battles), counts(matrices.n_decisive),
+        shares(matrices.win_fraction), shares(matrices.observed), shares(matrices.predicted),
+        shares(matrices.residuals),
+        shares(matrices.significance), None if chances is None else shares(chances.win),
+        None if chances is None else shares(chances.tie), matrices.dispersion, matrices.chi_square,
+        matrices.degrees_of_freedom, matrices.p_of_fit,
     )  # fmt: skip
 
 
@@ -110,15 +238,15 @@ def top_votes(fitted: RatingFit, models: tuple[str, ...], rows: Ints) -> TopVote
     if fitted.ties is not None or fitted.weights is not None:
         raise UsageError("the influence of votes is computed for ties as half wins and equal weights; use --ties half")
     battles, fit = fitted.battles, fitted.fit
-    found = smallest_change_of_top(battles, fit, fitted.covariates)
-    if found is None:
+    change = smallest_change_of_top(battles, fit, fitted.covariates)
+    if change is None:
         return TopVotes(models[int(fit.strengths.argmax())], None, 0, 0, 0.0, (), ())
     pairs: dict[tuple[str, str], int] = {}
-    for vote in found.votes.tolist():
+    for vote in change.votes.tolist():
         sides = (models[battles.first[vote]], models[battles.second[vote]])
         key = sides if battles.outcome[vote] >= 0.5 else (sides[1], sides[0])
         pairs[key] = pairs.get(key, 0) + 1
     listed = sorted(((*key, count) for key, count in pairs.items()), key=lambda one: -one[2])
-    n = len(found.votes)
-    return TopVotes(models[found.first], models[found.second], n, found.n_predicted, n / len(battles),
-                    tuple(rows[found.votes].tolist()), tuple(listed))  # fmt: skip
+    n = len(change.votes)
+    return TopVotes(models[change.first], models[change.second], n, change.n_predicted, n / len(battles),
+                    tuple(rows[change.votes].tolist()), tuple(listed))  # fmt: skip

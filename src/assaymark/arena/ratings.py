@@ -1,4 +1,7 @@
-"""Ratings from votes: one scale for all connected models, with intervals and ranks, and the models without a rating."""
+"""Ratings from votes: one scale for all connected models, with intervals and ranks, and the models without a rating.
+
+Covariates of a rating: the side of an answer, and the difference in style between the two answers.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,22 +10,71 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assaymark.arena.covariates import covariates_of
 from assaymark.arena.rating_changes import RatingChange, changes_between
-from assaymark.arena.rating_details import RatingMatrices, TopVotes, matrices_of, top_votes
-from assaymark.arena.rating_fits import RatingFit, TieParameter, Ties, fit_votes, vote_weights
+from assaymark.arena.rating_details import (
+    RatingFit,
+    RatingMatrices,
+    TieParameter,
+    Ties,
+    TopVotes,
+    fit_votes,
+    matrices_of,
+    top_votes,
+    vote_weights,
+)
 from assaymark.arena.votes import ORDER, By, Over, Votes
 from assaymark.errors import AssaymarkError, DataError, UnknownName, UsageError
-from assaymark.registry import nearest
+from assaymark.registry import meant, nearest
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles, Standing, average_win_rates, connected_groups, standing_of
-from assaymark.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates
-from assaymark.statistics.elo import online_elo
+from assaymark.statistics.bradley_terry import ELO_SCALE, BradleyTerry, expected_win_rates, online_elo
 from assaymark.statistics.multiplicity import RankSet
 from assaymark.statistics.rating_errors import RatingErrors, bootstrap_strengths, one_sided_bound
 from assaymark.statistics.rating_ranks import chances_of_best, ranks_by_upper_bound, rating_rank_sets
 
-__all__ = ["INITIAL", "ApartModel", "ArenaRatings", "Effect", "RatedPart", "Rating", "RatingSettings", "rate"]
+__all__ = [
+    "INITIAL",
+    "ApartModel",
+    "ArenaRatings",
+    "Covariates",
+    "Effect",
+    "RatedPart",
+    "Rating",
+    "RatingSettings",
+    "covariates_of",
+    "rate",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covariates:
+    """Columns for `fit_bradley_terry`. Shapes: columns [votes, names]; None without any."""
+
+    names: tuple[str, ...]
+    columns: Floats | None
+    constant: tuple[str, ...]  # styles in which no two answers differ, which have no column
+
+
+def covariates_of(votes: Votes, *, style: bool, side: bool) -> Covariates:
+    """Return the differences (a - b) / (a + b + 1) of each style in standard deviations, and ones for side A.
+
+    They are not centred: swapping the sides of a battle changes the sign of all its covariates, so that ratings do not
+    depend on the assignment of sides.
+
+    Source: style control of Chatbot Arena 2024 (FastChat's normalisation, which also centres).
+    """
+    columns: dict[str, Floats] = {"side A": np.ones(len(votes.battles))} if side else {}
+    constant: list[str] = []
+    for name, values in votes.styles.items() if style else ():
+        difference = (values[:, 0] - values[:, 1]) / (values.sum(axis=1) + 1.0)
+        spread = float(np.sqrt((difference**2).mean()))
+        if spread > 0:
+            columns[name] = difference / spread
+        else:
+            constant.append(name)
+    table = np.column_stack(list(columns.values())) if columns else None
+    return Covariates(tuple(columns), table, tuple(constant))
+
 
 Labels = NDArray[Any]
 
@@ -134,6 +186,8 @@ def rate(votes: Votes, settings: RatingSettings) -> ArenaRatings:
     _check(votes, settings)
     usable = votes.with_style() if settings.style else votes
     rated, group = _rated(usable)
+    if settings.anchor is not None:
+        settings = replace(settings, anchor=(meant(settings.anchor[0], rated.models), settings.anchor[1]))
     covariates = covariates_of(rated, style=settings.style, side=settings.side)
     groupings = rated.groupings()
     prompts = groupings.get("prompt")
@@ -181,7 +235,10 @@ def _with_parts(votes: Votes, over: Over, ratings: ArenaRatings) -> ArenaRatings
     names, counts = np.unique(labels[labels != ""].astype(str), return_counts=True)
     order = range(len(names)) if over == "time" else np.argsort(-counts, kind="stable").tolist()
     parts = tuple(_part(votes, str(names[index]), labels == names[index], ratings) for index in order)
-    plain = [(part.name, [(one.model, one.rating, one.low, one.high) for one in part.ratings]) for part in parts]
+    plain = [
+        (part.name, [(rating.model, rating.rating, rating.low, rating.high) for rating in part.ratings])
+        for part in parts
+    ]
     changes = changes_between(plain, ratings.settings.confidence)
     return replace(ratings, parts=parts, changes=changes, n_without_part=int((labels == "").sum()))
 
@@ -196,11 +253,11 @@ def _part(votes: Votes, name: str, used: NDArray[np.bool_], whole: ArenaRatings)
         found = rate(votes.chosen(used, some, votes.models), settings)
     except AssaymarkError as error:
         return RatedPart(name, len(some), (), tuple(sorted(seen)), str(error))
-    overall = {one.model: one.rating for one in whole.ratings}
-    both = [overall[one.model] - one.rating for one in found.ratings if one.model in overall]
+    overall = {rating.model: rating.rating for rating in whole.ratings}
+    both = [overall[rating.model] - rating.rating for rating in found.ratings if rating.model in overall]
     shift = float(np.mean(both)) if both and settings.anchor is None else 0.0
-    ratings = tuple(_shifted(one, shift) for one in found.ratings)
-    return RatedPart(name, len(some), ratings, tuple(sorted(seen - {one.model for one in ratings})))
+    ratings = tuple(_shifted(rating, shift) for rating in found.ratings)
+    return RatedPart(name, len(some), ratings, tuple(sorted(seen - {rating.model for rating in ratings})))
 
 
 def _shifted(one: Rating, shift: float) -> Rating:
@@ -266,8 +323,8 @@ class _Scaled:
             return None
         strength = float(self.fit.strengths[model])
         if self.replicates is None:
-            found = self.errors.interval(strength, model, self.anchor, self.settings.confidence)
-            return None if found is None else (self.points(found.low), self.points(found.high))
+            interval = self.errors.interval(strength, model, self.anchor, self.settings.confidence)
+            return None if interval is None else (self.points(interval.low), self.points(interval.high))
         moved = self.replicates[:, model]
         if self.anchor is not None:  # the anchor is fixed in every draw
             moved = moved - self.replicates[:, self.anchor] + self.fit.strengths[self.anchor]
@@ -326,8 +383,8 @@ class _Scaled:
     def unrated(self, votes: Votes, group: Ints, clusters: Labels) -> tuple[ApartModel, ...]:
         """Return the models that are not rated, those with most votes first, each with its bound."""
         standings = standing_of(votes.battles.wins(), group)
-        found = [self._unrated(votes, group, clusters, index, one) for index, one in enumerate(standings) if one]
-        return tuple(sorted(found, key=lambda one: (-one.n_votes, one.model)))
+        models = [self._unrated(votes, group, clusters, index, one) for index, one in enumerate(standings) if one]
+        return tuple(sorted(models, key=lambda one: (-one.n_votes, one.model)))
 
     def _unrated(self, votes: Votes, group: Ints, clusters: Labels, model: int, standing: Standing) -> ApartModel:
         battles = votes.battles
@@ -348,6 +405,8 @@ class _Scaled:
     def median_width(self, errors: RatingErrors) -> float | None:
         """Return the median width in points of intervals with these errors; None without intervals."""
         confidence = self.settings.confidence
-        found = [errors.interval(0.0, index, self.anchor, confidence) for index in range(len(self.votes.models))]
-        widths = [ELO_SCALE * (one.high - one.low) for index, one in enumerate(found) if one and index != self.anchor]
+        intervals = [errors.interval(0.0, index, self.anchor, confidence) for index in range(len(self.votes.models))]
+        widths = [
+            ELO_SCALE * (one.high - one.low) for index, one in enumerate(intervals) if one and index != self.anchor
+        ]
         return float(np.median(widths)) if widths else None

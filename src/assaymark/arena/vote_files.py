@@ -1,26 +1,152 @@
-"""Files of votes: reading, checks, and counts of rows that are not votes."""
+"""Files of votes: reading, checks, and counts of rows that are not votes.
 
+What the votes of a file can be divided by: the category or language of the prompt, and the month of the vote.
+
+Style of answers for style-controlled ratings: length, and numbers of headers, list items and bold texts.
+"""
+
+import json
+import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from assaymark.arena.style import styles_in
-from assaymark.arena.vote_columns import VoteColumns, find_columns, outcome_of, verdicts_in
-from assaymark.arena.vote_layouts import one_vote_a_row
-from assaymark.arena.vote_parts import parts_of
-from assaymark.arena.votes import By, Votes
+from assaymark.arena.votes import By, Over, Votes
 from assaymark.datasets.csv_files import sniff_delimiter
 from assaymark.datasets.files import read_files
 from assaymark.datasets.rows import Rows
+from assaymark.datasets.vote_columns import VoteColumns, find_columns, one_vote_a_row, outcome_of, verdicts_in
 from assaymark.errors import DataError, UnknownName
 from assaymark.registry import nearest
-from assaymark.statistics.arrays import Ints
+from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles
 
-__all__ = ["read_votes", "votes_in"]
+__all__ = ["STYLES", "month_of", "parts_of", "read_votes", "styles_in", "votes_in"]
+
+
+STYLES = ("length", "headers", "lists", "bold")
+
+COLUMNS = {
+    "length": ("tokens", "length", "len", "sum_assistant_{side}_tokens"),
+    "headers": ("headers", "header_count"),
+    "lists": ("lists", "list_count"),
+    "bold": ("bold", "bold_count"),
+}
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_MARKS = {
+    "headers": re.compile(r"^ {0,3}#{1,6}\s", re.MULTILINE),
+    "lists": re.compile(r"^\s*(?:[-*+]|\d+[.)])\s", re.MULTILINE),
+    "bold": re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__"),
+}
+
+
+def styles_in(rows: Rows) -> dict[str, Floats]:
+    """Return the styles that the rows have, for both sides; NaN for a row without it.
+
+    They are read from columns such as tokens_a and tokens_b, headers_a, lists_a, bold_a; from the counts in
+    `conv_metadata` of LMArena's published votes; or counted in response_a and response_b, without code blocks.
+
+    Shapes: each [rows, 2], side A and side B.
+    """
+    metadata = [_parsed(value) for value in rows["conv_metadata"]] if "conv_metadata" in rows.column_names else []
+    found: dict[str, Floats] = {}
+    for style in STYLES:
+        sides = [_column(rows, metadata, style, side) for side in "ab"]
+        if sides[0] is not None and sides[1] is not None:
+            found[style] = np.column_stack([sides[0], sides[1]])
+    return found
+
+
+def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side: str) -> Floats | None:
+    """Return one side's style over all rows, from the first source that has it; None if there is none."""
+    names = [name.format(side=side) if "{" in name else f"{name}_{side}" for name in COLUMNS[style]]
+    for name in names:
+        if name in rows.column_names:
+            return np.array([_amount(value) for value in rows[name]])
+    for name in names:
+        if any(name in row for row in metadata):
+            return np.array([_amount(row.get(name)) for row in metadata])
+    if {"response_a", "response_b"} <= set(rows.column_names):
+        texts = rows[f"response_{side}"]
+        return np.array([math.nan if text is None else _in_text(str(text), style) for text in texts])
+    return None
+
+
+def _parsed(value: Any) -> Mapping[str, Any]:
+    """Return the nested counts, which are JSON in CSV files."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _amount(value: Any) -> float:
+    """Return a count; counts by level or kind ({"h1": 2, "h2": 0}) are summed; NaN if there is none."""
+    if isinstance(value, Mapping):
+        return float(sum(part for part in value.values() if part is not None))
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+@lru_cache(maxsize=50_000)  # battles over stored answers show the same text many times
+def _in_text(text: str, style: str) -> float:
+    if style == "length":
+        return float(len(text))
+    return float(len(_MARKS[style].findall(_CODE.sub("", text))))
+
+
+_MILLISECONDS = 1e11  # a number of seconds above it would be after the year 5000
+
+
+def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over, NDArray[Any]]:
+    """Return the part of each used row for each kind that the file has; "" where it is not known. Shapes: [votes]."""
+    found: dict[Over, NDArray[Any]] = {}
+    if columns.category is not None:
+        found["category"] = _texts(rows[columns.category], used)
+    if columns.language is not None:
+        found["language"] = _texts(rows[columns.language], used)
+    if columns.time is not None:
+        values = rows[columns.time]
+        found["time"] = np.array([month_of(values[index]) for index in used], dtype=object)
+    return found
+
+
+def month_of(value: Any) -> str:
+    """Return the month, in UTC, of a number of seconds or milliseconds since 1970, a date, or an ISO 8601 text.
+
+    "" where it is none of these. Example: `2024-06`.
+    """
+    try:
+        if isinstance(value, datetime):
+            moment = value
+        elif isinstance(value, int | float) or _is_number(str(value)):
+            seconds = float(value)
+            moment = datetime.fromtimestamp(seconds / 1000 if seconds > _MILLISECONDS else seconds, UTC)
+        else:
+            moment = datetime.fromisoformat(str(value).strip())
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m")
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number of seconds; 20240601 is a date."""
+    try:
+        return math.isfinite(float(text)) and len(text.partition(".")[0]) > len("20240601")
+    except ValueError:
+        return False
+
+
+def _texts(values: Sequence[Any], used: Sequence[int]) -> NDArray[Any]:
+    return np.array(["" if values[index] is None else str(values[index]).strip() for index in used], dtype=object)
 
 
 def read_votes(
@@ -49,27 +175,27 @@ def votes_in(
     Raises: DataError for missing columns, an unknown verdict, or no vote at all; UnknownName for a language or column.
     """
     rows = rows if columns else one_vote_a_row(rows)
-    found = find_columns(rows.column_names, columns)
-    wanted = range(len(rows)) if language is None else _in_language(rows, found, language)
-    sides = [[_name(model) for model in rows[column]] for column in (found.first, found.second)]
-    verdicts = verdicts_in(rows, found)
+    vote_columns = find_columns(rows.column_names, columns)
+    wanted = range(len(rows)) if language is None else _in_language(rows, vote_columns, language)
+    sides = [[_name(model) for model in rows[column]] for column in (vote_columns.first, vote_columns.second)]
+    verdicts = verdicts_in(rows, vote_columns)
     counts = rows["is_counted"] if "is_counted" in rows.column_names else [True] * len(rows)
     used, outcomes, left_out = _usable([index for index in wanted if counts[index] is not False], sides, verdicts)
     if n_not_counted := sum(counts[index] is False for index in wanted):
         left_out["that counts in no rating"] = n_not_counted
     models, battles = _battles([sides[0][index] for index in used], [sides[1][index] for index in used], outcomes)
-    named: tuple[tuple[By, str | None], ...] = (("prompt", found.prompt), ("judge", found.judge))
+    named: tuple[tuple[By, str | None], ...] = (("prompt", vote_columns.prompt), ("judge", vote_columns.judge))
     chosen = np.array(used)
     return Votes(
         models,
         battles,
         {by: _labels(rows[column])[chosen] for by, column in named if column},
         {name: values[chosen] for name, values in styles_in(rows).items()} if style else {},
-        found,
+        vote_columns,
         n_rows=len(wanted),
-        n_repeated=_n_repeated(rows, used) if found.prompt and found.judge else None,
+        n_repeated=_n_repeated(rows, used) if vote_columns.prompt and vote_columns.judge else None,
         left_out=dict(left_out),
-        parts=parts_of(rows, found, used),
+        parts=parts_of(rows, vote_columns, used),
         rows=chosen + 1,
     )
 

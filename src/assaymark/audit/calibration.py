@@ -64,10 +64,10 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
             f"no task of this run has {FEWEST} answered multiple-choice samples (the most is {most}); "
             "calibration needs multiple-choice tasks, and about 300 samples for a useful estimate"
         )
-    found = [calibration_of(task, each) for task, each in known.items()]
+    audits = [calibration_of(task, each) for task, each in known.items()]
     if len(known) > 1:
-        found.append(calibration_of(ALL, [pair for each in known.values() for pair in each]))
-    return found
+        audits.append(calibration_of(ALL, [pair for each in known.values() for pair in each]))
+    return audits
 
 
 def _pairs(store: Store, run_id: str, task: str) -> list[tuple[float, float]]:

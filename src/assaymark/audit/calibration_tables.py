@@ -7,9 +7,9 @@ from rich.padding import Padding
 
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.verdicts import CALIBRATION_METHODS, calibration_verdict
-from assaymark.report.console import Text
-from assaymark.report.numbers import shown_p
-from assaymark.report.views.cells import plain_table
+from assaymark.results.console import Text
+from assaymark.results.numbers import shown_p
+from assaymark.results.views.cells import plain_table
 
 __all__ = ["calibration_table"]
 

@@ -2,8 +2,15 @@
 
 None of them proves that a score is inflated, and a large p does not rule out contamination: a file that was read once,
 out of order, or as paraphrases leaves no trace in log-likelihoods.
+
+Membership scores: how likely a text is, and how likely its least likely tokens are.
+
+These scores hardly separate seen from unseen samples of one distribution (Duan et al. 2024: near chance). So no p is
+computed for a set alone, only for its difference from a control set that cannot have been seen.
 """
 
+import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -12,28 +19,70 @@ import numpy as np
 
 from assaymark.audit.items import Item, items_of
 from assaymark.audit.likelihoods import Likelihoods
-from assaymark.audit.min_k import MembershipScores, membership_scores
-from assaymark.audit.order_test import OrderSettings, order_test
+from assaymark.audit.option_orders import OrderSettings, order_test
 from assaymark.audit.overlap import WORDS, Corpus, overlap_with
 from assaymark.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
 from assaymark.audit.stored import Keep, compute_only
 from assaymark.errors import DataError, UsageError
-from assaymark.models.local.token_moments import check_token_moments
+from assaymark.models.local.token_moments import TextMoments, check_token_moments, token_moments_of
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, ModelIdentity, TaskPlan
+from assaymark.statistics.groups import compare_means
 from assaymark.statistics.multiplicity import holm
-from assaymark.statistics.unpaired import compare_means
 from assaymark.tasks.bound import BoundTask
 
 __all__ = [
     "TESTS",
     "ContaminationSettings",
     "ContaminationTest",
+    "MembershipScores",
     "audit_contamination",
     "check_tests",
     "corrected",
+    "membership_scores",
     "settings_json",
 ]
+
+
+SHARE = 0.2  # k of Min-K%, as published
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipScores:
+    """Scores of one text. Higher is stronger evidence of membership, except `bits_per_byte`; None without tokens."""
+
+    min_k: float | None  # mean of the lowest 20% of token log-probabilities
+    min_k_plus: float | None  # the same after standardising by the model's own distribution at each token
+    mean_nats: float | None  # per token
+    nats_per_zip_byte: float | None
+    bits_per_byte: float | None  # lower is likelier; does not depend on the tokenizer
+
+
+def membership_scores(model: Model, texts: Sequence[str]) -> list[MembershipScores]:
+    """Return each text's scores.
+
+    Raises: UsageError for a model that returns sums of log-probabilities only.
+    Source: Shi et al. 2023 (Min-K%, arXiv 2310.16789); Zhang et al. 2024 (Min-K%++, arXiv 2404.02936); Carlini et al.
+    2021 (zlib).
+    """
+    return [_scores(text, moments) for text, moments in zip(texts, token_moments_of(model, texts), strict=True)]
+
+
+def _scores(text: str, moments: TextMoments) -> MembershipScores:
+    if not moments.logprobs.size:
+        return MembershipScores(None, None, None, None, None)
+    count = max(1, math.ceil(SHARE * moments.logprobs.size))
+    standard = (moments.logprobs - moments.means) / np.maximum(moments.deviations, 1e-6)
+    total = float(moments.logprobs.sum())
+    raw = text.encode("utf-8", "surrogatepass")
+    return MembershipScores(
+        min_k=float(np.sort(moments.logprobs)[:count].mean()),
+        min_k_plus=float(np.sort(standard)[:count].mean()),
+        mean_nats=total / moments.logprobs.size,
+        nats_per_zip_byte=total / len(zlib.compress(raw)),
+        bits_per_byte=-total / math.log(2) / max(len(raw), 1),
+    )
+
 
 TESTS = ("order", "options", "numbers", "overlap", "min-k")
 
@@ -180,16 +229,16 @@ def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[
 
 
 def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
-    found = order_test(audit.likelihoods, items, audit.settings.order, task)
-    notes = [f"{found.rows_per_shard} rows per shard"]
-    if found.sorted_by:
-        columns = ", ".join(found.sorted_by)
+    test = order_test(audit.likelihoods, items, audit.settings.order, task)
+    notes = [f"{test.rows_per_shard} rows per shard"]
+    if test.sorted_by:
+        columns = ", ".join(test.sorted_by)
         notes.append(f"the file is sorted by {columns}: only rows with equal values were exchanged")
-    if found.control.p < 0.05:
-        notes.append(f"the control (a shuffled file) has p {found.control.p:.3f}: 1 in 20 is below 0.05 by chance")
+    if test.control.p < 0.05:
+        notes.append(f"the control (a shuffled file) has p {test.control.p:.3f}: 1 in 20 is below 0.05 by chance")
     return [
         ContaminationTest(
-            task, "order", "t", found.found.statistic, found.found.n, found.found.p, control_p=found.control.p,
+            task, "order", "t", test.found.statistic, test.found.n, test.found.p, control_p=test.control.p,
             notes=tuple(notes),
         )
     ]  # fmt: skip
@@ -203,12 +252,12 @@ def _options(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
 def _numbers(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
     twins = number_twins(items, task, audit.settings.seed)
     name = f"{task}: numbers"
-    found = compare_twins(audit.likelihoods, twins, name)
+    test = compare_twins(audit.likelihoods, twins, name)
     if audit.control is None:
-        return [_of_twins(task, "numbers", found, ("no control model: see below",))]
+        return [_of_twins(task, "numbers", test, ("no control model: see below",))]
     control = compare_twins(audit.control, twins, name)
     of_control = dict(control.differences)
-    excess = [(index, value - of_control[index]) for index, value in found.differences if index in of_control]
+    excess = [(index, value - of_control[index]) for index, value in test.differences if index in of_control]
     tested = twin_test(excess)
     note = f"beyond {audit.control.model.identity.name}: mean {tested.t_test.mean:+.3g} nats"
     return [replace(_of_twins(task, "numbers", tested, (note,)), control_p=control.t_test.p)]
@@ -226,15 +275,15 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
     corpus = audit.settings.corpus
     if corpus is None:
         return []
-    found = overlap_with(items, corpus, audit.settings.n_words)
-    notes = [f"{len(found.found):,} samples, {len(found.mostly):,} of them nearly complete",
-             f"{found.n_corpus_words:,} words read"]  # fmt: skip
-    if found.n_short:
-        notes.append(f"{found.n_short:,} samples are shorter than {found.n_words} words and were not searched for")
-    share = len(found.found) / found.n if found.n else None
-    items_found = tuple((index, index in found.mostly) for index in found.found)
-    name = f"share with {found.n_words} words in a row"
-    return [ContaminationTest(task, "overlap", name, share, found.n, None, notes=tuple(notes), items=items_found)]
+    overlap = overlap_with(items, corpus, audit.settings.n_words)
+    notes = [f"{len(overlap.found):,} samples, {len(overlap.mostly):,} of them nearly complete",
+             f"{overlap.n_corpus_words:,} words read"]  # fmt: skip
+    if overlap.n_short:
+        notes.append(f"{overlap.n_short:,} samples are shorter than {overlap.n_words} words and were not searched for")
+    share = len(overlap.found) / overlap.n if overlap.n else None
+    items_found = tuple((index, index in overlap.mostly) for index in overlap.found)
+    name = f"share with {overlap.n_words} words in a row"
+    return [ContaminationTest(task, "overlap", name, share, overlap.n, None, notes=tuple(notes), items=items_found)]
 
 
 def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
@@ -257,7 +306,8 @@ def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminatio
             note = f"{name} {apart.difference:+.3g} ({interval}) compared with {len(controls)} control samples"
             result = replace(result, p=p, notes=(note,))
         else:
-            result = replace(result, notes=("no control samples: nothing to compare with",))
+            is_first = key == "min_k"  # both statistics lack the same samples: one note
+            result = replace(result, notes=("no control samples: nothing to compare with",) if is_first else ())
         results.append(result)
     return results
 

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.verdicts import METHODS, contamination_methods, contamination_verdict, was_run
 from assaymark.records import JsonValue
-from assaymark.report.console import Text
-from assaymark.report.numbers import NOTHING, shown_p, significant
-from assaymark.report.views.cells import plain_table
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, shown_p, significant
+from assaymark.results.views.cells import plain_table
 
 __all__ = ["contamination_json", "contamination_table"]
 

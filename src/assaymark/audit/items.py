@@ -11,7 +11,7 @@ from typing import Any
 from assaymark.prompts.questions import blanked, question_in
 from assaymark.records import LoglikelihoodQuery, Render, Request, RollingQuery, Sample
 from assaymark.tasks.bound import BoundTask
-from assaymark.tasks.gold import choice_queries, gold_choices
+from assaymark.tasks.rescoring import choice_queries, gold_choices
 
 __all__ = ["Item", "items_of", "with_shots", "without_question"]
 

@@ -15,7 +15,7 @@ from assaymark.audit.items import Item
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
-from assaymark.statistics.location_tests import LocationTest, mean_above_zero, sign_test_above_zero
+from assaymark.statistics.paired import LocationTest, mean_above_zero, sign_test_above_zero
 
 __all__ = ["TwinTest", "Twins", "compare_twins", "number_twins", "option_twins", "twin_test"]
 

@@ -8,9 +8,9 @@ from rich.padding import Padding
 from assaymark.audit.option_orders import OptionOrders
 from assaymark.audit.prompts import PromptAudit, RankChange, VariantScore
 from assaymark.audit.verdicts import PROMPT_METHODS, prompts_verdict
-from assaymark.report.console import Text
-from assaymark.report.numbers import short_model_name, shown_p
-from assaymark.report.views.cells import Sized, plain_table
+from assaymark.results.console import Text
+from assaymark.results.numbers import short_model_name, shown_p
+from assaymark.results.views.cells import Sized, plain_table
 from assaymark.statistics.prompt_spread import PromptSpread
 
 __all__ = ["prompts_table"]

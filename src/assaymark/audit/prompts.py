@@ -2,10 +2,15 @@
 
 All comparisons are paired: each variant is evaluated on the same samples, so only the prompt differs. The spread
 between variants is reported with the spread that the same answers would show if the wording had no effect.
+
+Prompt variants: the wordings in which the prompt audit evaluates a multiple-choice question, as data.
+
+There are two kinds, which differ most according to the literature: the answer is the option's text after the question
+alone (cloze), or the letter or number of an option that the prompt lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TypedDict
 
 import numpy as np
@@ -13,10 +18,9 @@ import numpy as np
 from assaymark.audit.items import Item, items_of, with_shots
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.option_orders import OptionOrders, option_orders
-from assaymark.audit.prompt_variants import VARIANTS, Variant, apply_variant
 from assaymark.errors import DataError
 from assaymark.prompts.rotations import rotated
-from assaymark.records import LoglikelihoodQuery, Render, Request
+from assaymark.records import LoglikelihoodQuery, Render, Request, content_hash
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metrics import accuracies_over_choices
 from assaymark.statistics.arrays import Floats
@@ -25,14 +29,83 @@ from assaymark.statistics.prompt_spread import PromptSpread, RankAgreement, prom
 from assaymark.tasks.bound import BoundTask
 
 __all__ = [
+    "VARIANTS",
     "PromptAudit",
     "RankChange",
     "SystemPrompt",
+    "Variant",
     "VariantScore",
+    "apply_variant",
     "audit_prompts",
     "eligible_items",
     "rank_changes",
-]  # fmt: skip
+    "variants_hash",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One wording. `{q}` is replaced by the question and `{o}` by the listed options; an option line has `{m}`, `{o}`.
+
+    Field names and values are hashed (`variants_hash`): changing one makes stored audits different audits.
+    """
+
+    name: str
+    prompt: str
+    markers: str = ""  # numbers the options; empty: the answer is the option's text
+    line: str = ""  # one listed option; empty: options are not shown
+    answer: str = " {a}"  # `{a}` is replaced by the marker or the option
+    lead: str = ""  # occurs once, before shots and question
+
+    @property
+    def is_lettered(self) -> bool:
+        """Whether the answer is a marker, not the option's text."""
+        return bool(self.markers)
+
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NUMBERS = "123456789"
+
+VARIANTS: tuple[Variant, ...] = (
+    Variant("cloze: bare", "{q}"),
+    Variant("cloze: Answer", "{q}\nAnswer:"),
+    Variant("cloze: Question, Answer", "Question: {q}\nAnswer:"),
+    Variant("cloze: Q, A", "Q: {q}\nA:"),
+    Variant("cloze: the answer is", "{q}\nThe answer is"),
+    Variant("cloze: capitals", "QUESTION: {q}\nANSWER:"),
+    Variant("listed: options, then text", "Question: {q}\nOptions:{o}\nAnswer:", line="\n- {o}"),
+    Variant("letters: A.", "{q}{o}\nAnswer:", LETTERS, "\n{m}. {o}"),
+    Variant("letters: (A)", "Question: {q}{o}\nAnswer:", LETTERS, "\n({m}) {o}", " ({a})"),
+    Variant(
+        "letters: A) instructed",
+        "{q}{o}\nThe right answer is",
+        LETTERS,
+        "\n{m}) {o}",
+        lead="Choose the right answer.\n\n",
+    ),
+    Variant("letters: lower case", "Question: {q}{o}\nAnswer:", LETTERS.lower(), "\n{m}. {o}"),
+    Variant("numbers: 1.", "Question: {q}{o}\nAnswer:", NUMBERS, "\n{m}. {o}"),
+)
+
+
+def variants_hash() -> str:
+    """Return the hash of all variants' wording: other variants make another audit."""
+    return content_hash([asdict(variant) for variant in VARIANTS])
+
+
+def apply_variant(variant: Variant, question: str, options: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the prompt without its lead, and one continuation per option; None if there are too few markers.
+
+    The options' text is not changed.
+    """
+    if variant.is_lettered and len(options) > len(variant.markers):
+        return None
+    markers = variant.markers or " " * len(options)
+    listed = "".join(variant.line.format(m=mark, o=text) for mark, text in zip(markers, options, strict=False))
+    prompt = variant.prompt.replace("{o}", listed, 1).replace("{q}", question, 1)
+    answers = markers[: len(options)] if variant.is_lettered else options
+    return prompt, tuple(variant.answer.replace("{a}", text) for text in answers)
+
 
 OWN = "as the task has it"
 ORDERS = "option orders"
@@ -113,7 +186,9 @@ def audit_prompts(
     evaluator = _Evaluator(likelihoods, usable, metric, notify)
     columns = {OWN: evaluator.own({item.index: item.request for item in usable})}
     columns |= {variant.name: column for variant in VARIANTS if (column := evaluator.variant(variant)) is not None}
-    by_system = {one.name: evaluator.own(_requests(one, usable), f"system prompt: {one.name}") for one in systems}
+    by_system = {
+        prompt.name: evaluator.own(_requests(prompt, usable), f"system prompt: {prompt.name}") for prompt in systems
+    }
     orders = evaluator.orders()
     names, table = _common(columns)
     return PromptAudit(
@@ -254,8 +329,8 @@ def _solved(variant: Variant, shot: Item) -> str | None:
 
 def _is_same(first: Request, second: Request) -> bool:
     contents = [
-        (one.prompt, [query.continuation for query in one.queries if isinstance(query, LoglikelihoodQuery)])
-        for one in (first, second)
+        (request.prompt, [query.continuation for query in request.queries if isinstance(query, LoglikelihoodQuery)])
+        for request in (first, second)
     ]
     return contents[0] == contents[1]
 
@@ -301,7 +376,7 @@ def rank_changes(audits: Sequence[PromptAudit]) -> list[RankChange]:
         own = [audit for audit in audits if audit.task == task]
         if len(own) < 2:
             continue
-        names = [one.name for one in own[0].forms if all(one.name in {f.name for f in a.forms} for a in own)]
+        names = [score.name for score in own[0].forms if all(score.name in {f.name for f in a.forms} for a in own)]
         means = np.array([[next(f.value for f in audit.forms if f.name == name) for name in names] for audit in own])
         changes.append(RankChange(task, tuple(audit.model for audit in own), rank_agreement(means)))
     return changes

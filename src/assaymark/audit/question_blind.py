@@ -3,17 +3,21 @@
 The score without the question comes from the choices alone: their length, their wording, or a bias of the answer key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from assaymark.audit.items import items_of, without_question
 from assaymark.errors import DataError
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, Output, Render, Request
+from assaymark.results.evidence.from_store import save_summary
+from assaymark.runs.plan import PreparedRun, render_of
+from assaymark.runs.run import Run
 from assaymark.scoring.metrics import accuracies_over_choices
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.bound import BoundTask
 
-__all__ = ["question_blind_baseline"]
+__all__ = ["add_question_blind", "question_blind_baseline"]
 
 FEWEST_SHARE = 0.9  # of the samples: a baseline over a part would be that of another task
 
@@ -68,3 +72,30 @@ def _credits(
         if value is not None:
             found.append(float(value))
     return found
+
+
+def add_question_blind(
+    run: Run, model: Model, prepared: PreparedRun, notify: Callable[[str], None] = lambda _: None
+) -> None:
+    """Evaluate the multiple-choice tasks of a run without their questions, and store the scores with the run.
+
+    Args:
+        run: a run that is stored and summarised.
+        model: the run's model.
+        prepared: the run's plan and tasks.
+        notify: called with a line for each task that cannot be evaluated without its questions.
+    """
+    extra = dict(run.row.extra)
+    found: dict[str, Any] = dict(extra.get("question_blind") or {})
+    chat = prepared.options.bind.apply_chat_template
+    for bound in prepared.bound:
+        name = bound.plan.name
+        if bound.task.output_type != "multiple_choice" or name in found:
+            continue
+        try:
+            found[name] = question_blind_baseline(model, bound, render_of(model) if chat else None)
+        except DataError as error:
+            notify(str(error))
+    if found != extra.get("question_blind"):
+        run.store.save_estimates(run.id, run.estimates, {**extra, "question_blind": found})
+        save_summary(run.store, run.id, prepared.selection, prepared.bound)

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
-from assaymark.runner.attempt import Attempt
-from assaymark.runner.opening import RunOpener
+from assaymark.runs.attempt import Attempt
+from assaymark.runs.opening import RunOpener
 from assaymark.settings import environment
 from assaymark.store import OpenRun, RunRow
 
@@ -134,7 +134,7 @@ def restored(kind: Any, value: JsonValue) -> Any:
         return None
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
-        return restored(next(one for one in arguments if one is not type(None)), value)
+        return restored(next(argument for argument in arguments if argument is not type(None)), value)
     if origin is tuple:
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         return tuple(restored(each, inner) for each, inner in zip(kinds, value, strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.prompts import PromptAudit
-from assaymark.report.numbers import shown_p
+from assaymark.results.numbers import shown_p
 
 __all__ = [
     "ALPHA",

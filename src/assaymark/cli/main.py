@@ -3,25 +3,174 @@
 Commands are imported when they are called, so that `assaymark --help` is fast. An AssaymarkError is printed as one
 line and ends with its exit code; Ctrl-C with 130, SIGTERM with 143. Any other exception is a bug: it is printed as one
 line too, with exit code 1, and `--debug` adds the traceback.
+
+One-line messages for a command line that cannot be parsed: removed flags, misspelt flags, values of a wrong type.
+
+Standard streams that are closed, full, or in an encoding that lacks characters.
+
+Convert lm-eval's spellings of a command line into the one that our parser accepts.
+
+Its users type `--tasks a b c`, `--model_args a=1 b=2`, `--apply_chat_template` without a value, and no sub-command at
+all. These are converted on the list of words, so that the commands need not know about them.
 """
 
 import gc
+import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import ClassVar
+from itertools import takewhile
 
 import click
 
 from assaymark.cli.output import echo
-from assaymark.cli.refused import line_of
 from assaymark.cli.signals import Terminated, handle_signals
-from assaymark.cli.spelling import normalise, with_command, without_debug
-from assaymark.cli.streams import discard_output, prepare_streams, stdout_failure
 from assaymark.drafts import remove_leftovers
-from assaymark.errors import AssaymarkError, is_panic
+from assaymark.errors import AssaymarkError, ModelUnavailable, UnknownName, is_panic, panic_line
+from assaymark.registry import Registry, nearest
+
+# options that take several words, and what joins the words
+SEVERAL = {
+    "--tasks": ",", "-t": ",", "--model_args": ",", "-a": ",", "--gen_kwargs": ",", "--wandb_args": ",",
+    "--wandb_config_args": ",", "--trackio_args": ",", "--hf_hub_log_args": ",", "--metadata": ",",
+}  # fmt: skip
+# options whose value is optional -> the value if there is none
+OPTIONAL = {"--apply_chat_template": "true", "--fewshot_as_multiturn": "true", "--cache_requests": "true"}
+
+
+def is_option(word: str) -> bool:
+    """Return whether a word is an option, and not a value such as -1."""
+    return word.startswith("-") and len(word) > 1 and not word[1].isdigit() and word[1] != "."
+
+
+def with_underscores(word: str) -> str:
+    """Return a long option spelled with underscores, its value unchanged: --num-fewshot=5 -> --num_fewshot=5."""
+    if not word.startswith("--") or word == "--":
+        return word
+    name, equals, value = word.partition("=")
+    return "--" + name[2:].replace("-", "_") + equals + value
+
+
+def normalise(words: Sequence[str]) -> list[str]:
+    """Return the words of one command (without its name) in our parser's spelling."""
+    result: list[str] = []
+    rest = [with_underscores(word) for word in words]
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*result, word, *rest]
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name in OPTIONAL and not equals:
+            value = rest.pop(0) if rest and not is_option(rest[0]) else OPTIONAL[name]
+            result += [name, value]
+        elif name in SEVERAL:
+            values = [value] if equals else []
+            while rest and not is_option(rest[0]):
+                values.append(rest.pop(0))
+            result += [name, *([SEVERAL[name].join(v.strip(",") for v in values)] if values else [])]
+        else:
+            result.append(word)
+    return result
+
+
+def without_debug(words: Sequence[str], as_typed: Collection[str]) -> tuple[list[str], bool]:
+    """Return the words without `--debug`, and whether it was among them.
+
+    It is accepted anywhere before `--`, but after a command in `as_typed` it belongs to another program.
+    """
+    end = next((i for i, word in enumerate(words) if word == "--"), len(words))
+    first = next((i for i, word in enumerate(words[:end]) if not is_option(word)), end)
+    end = first if first < end and words[first] in as_typed else end
+    kept = [word for word in words[:end] if word != "--debug"]
+    return [*kept, *words[end:]], len(kept) < end
+
+
+def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """Return the words with `run` prepended if they have no sub-command, as in older versions of lm-eval."""
+    first = words[0] if words else ""
+    old_form = is_option(first) and first not in {"--help", "-h", "--version"} and first not in commands
+    return ["run", *words] if old_form else list(words)
+
+
+__all__ = ["discard_output", "line_of", "prepare_streams", "stdout_failure"]
+
+
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
+
+
+def prepare_streams() -> None:
+    """Make the standard streams usable.
+
+    A closed descriptor (`>&-`) is opened on the null device. Otherwise the next file opened, such as a database, would
+    get its number, and prints of libraries would be written into that file. Characters that the encoding lacks
+    (`PYTHONIOENCODING=ascii`) are written as escapes instead of raising UnicodeEncodeError.
+    """
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+            os.set_inheritable(descriptor, True)
+        os.close(descriptor)
+        sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - open as long as the process
+        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def stdout_failure() -> OSError | None:
+    """Try to write an empty line to standard output; return the error, None if it worked.
+
+    Flushing alone does not show a failure: text too long for the buffer is no longer in it.
+    """
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as error:
+        return error
+    return None
+
+
+def discard_output() -> None:
+    """Redirect standard output, and standard error if it fails, to the null device: Python flushes both at exit."""
+    streams = [(sys.stdout, STANDARD_OUTPUT)]
+    try:
+        sys.stderr.flush()
+    except OSError:
+        streams.append((sys.stderr, STANDARD_ERROR))
+    for stream, number in streams:
+        with suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, number if stream is None else stream.fileno())
+            os.close(null)
+
+
+# Flags of earlier lm-eval versions and their forks -> what to use instead.
+REMOVED = {
+    "--decontamination_ngrams_path": "look for test data in the training data with: assaymark audit contamination",
+    "--description_dict_path": "write the description into the task file, as `description:`",
+    "--huggingface_token": "set HF_TOKEN, or write --model_args token=...",
+    "--output_base_path": "the folder for result files is --output_path",
+    "--provide_description": "write the description into the task file, as `description:`",
+    "--tasks_list": "list tasks with: assaymark ls tasks",
+    "--use_accelerate": "write --model_args device_map=auto",
+}
+
+
+def line_of(error: click.ClickException) -> str:
+    """Return what is wrong with a command line and what to do, in one line."""
+    context = getattr(error, "ctx", None)
+    help_line = f"see `{context.command_path} --help`" if context is not None else "see `assaymark --help`"
+    if isinstance(error, click.NoSuchOption):
+        if error.option_name in REMOVED:
+            return f"{error.option_name} is not supported: {REMOVED[error.option_name]}"
+        near = f"; nearest: {', '.join(sorted(error.possibilities))}" if error.possibilities else ""
+        return f"no such option {error.option_name}{near}; {help_line}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if not isinstance(error, click.UsageError) or "see `assaymark" in message:
+        return message
+    return f"{message}; {help_line}"
+
 
 YOUNG_OBJECTS = 200_000
 """Objects between two garbage collections. At the default of 700 the imports of torch and transformers, whose objects
@@ -29,78 +178,40 @@ all stay, take a seventh of their time in collections."""
 MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
 AS_TYPED = frozenset({"lm-eval"})  # commands whose arguments belong to another program
 OF_LM_EVAL = {"validate": "assaymark task check TASK|FILE"}  # lm-eval's command -> ours
-COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("assaymark.cli.run:run", "Evaluate a model on benchmarks; store and show the result."),
-    "eval": ("assaymark.cli.eval:eval_", "Evaluate a trainer's checkpoint, with the options of torchtune's RFC."),
-    "plan": ("assaymark.cli.plan:plan", "Estimate tokens, memory and time of a run without running it."),
-    "ls": ("assaymark.cli.ls:ls", "List tasks, suites, models or stored runs."),
-    "explain": ("assaymark.cli.explain:explain", "Explain what a task measures, its prompt and its scores."),
-    "guide": ("assaymark.cli.guide:guide", "Say which benchmarks measure what, and what to look out for."),
-    "show": ("assaymark.cli.show:show", "Show a stored run, or its samples."),
-    "compare": ("assaymark.cli.compare:compare", "Compare stored runs, with intervals and tests."),
-    "rescore": ("assaymark.cli.rescore:rescore", "Score stored outputs again with another filter or metric."),
-    "audit": ("assaymark.cli.audit:audit", "Test for contamination, sensitivity to prompts, and calibration."),
-    "judge": ("assaymark.cli.judge:judge", "Let a model judge stored answers; measure its agreement with people."),
-    "arena": ("assaymark.cli.arena:arena", "Let people compare two models' answers; compute ratings from votes."),
-    "study": ("assaymark.cli.study:study", "Run a human study: invited people compare models' answers blind."),
-    "serve": ("assaymark.cli.serve:serve", "Show leaderboards in the browser."),
-    "submit": ("assaymark.cli.submit:submit", "Check a model as a leaderboard would, and submit it."),
-    "worker": ("assaymark.cli.worker:worker", "Evaluate submitted models: take jobs from the queue."),
-    "chat": ("assaymark.cli.chat:chat", "Talk with a model, or with two side by side."),
-    "host": ("assaymark.cli.host:host", "Answer an OpenAI-compatible API with a local model."),
-    "board": ("assaymark.cli.board:board", "Create and check a leaderboard's file, or search its rows."),
-    "card": ("assaymark.cli.card:card", "Write a model card (README.md) from a model's stored runs."),
-    "recommend": ("assaymark.cli.recommend:recommend", "Rank models by the benchmarks that measure what is needed."),
-    "report": ("assaymark.cli.report:report", "Write a report of stored runs as HTML, Markdown or PDF."),
-    "diff-prompts": ("assaymark.cli.diff_prompts:diff_prompts", "Show how the prompts of two stored runs differ."),
-    "reproduce": ("assaymark.cli.reproduce:reproduce", "Run a stored plan again and report what differs."),
-    "export": ("assaymark.cli.export:export", "Export a stored run to a file for other tools."),
-    "import": ("assaymark.cli.import_:import_", "Import a run of another tool, or an exported run."),
-    "verify": ("assaymark.cli.verify:verify", "Check every stored hash and score."),
-    "rm": ("assaymark.cli.rm:rm", "Remove stored runs."),
-    "lm-eval": ("assaymark.cli.lm_eval:lm_eval", "Run lm-evaluation-harness, with our engine as `--model assaymark`."),
-    "task": ("assaymark.cli.task:task", "Check a task file before evaluating a model on it."),
-    "doctor": ("assaymark.cli.doctor:doctor", "Show what is installed and what can run here."),
-    "demo": ("assaymark.cli.demo:demo", "Evaluate the two small models that come with the package."),
-}
+COMMANDS: Registry[click.Command] = Registry("commands", "command")
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported at their first use."""
 
-    targets: ClassVar[dict[str, tuple[str, str]]] = COMMANDS  # name -> (module:function, help)
-
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order of the help."""
-        return list(self.targets)
+        """Return the names, those of one feature beside each other."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return one command; None if there is none of that name."""
-        if cmd_name not in self.targets:
+        try:
+            return COMMANDS.load(cmd_name)
+        except UnknownName:
             return None
-        module, _, attribute = self.targets[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; the error for an unknown one has the nearest names."""
-        if args and args[0] not in self.targets:
-            from assaymark.registry import nearest
-
-            close = nearest(args[0], self.targets)
+        if args and args[0] not in (names := self.list_commands(ctx)):
+            close = nearest(args[0], names)
             hint = f"; nearest: {', '.join(close)}" if close else ""
             if args[0] in OF_LM_EVAL:
                 hint = f"; it is a command of lm-eval, and here it is `{OF_LM_EVAL[args[0]]}`"
             raise click.UsageError(f"unknown command '{args[0]}'{hint}; see `assaymark --help`", ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command, rest if name in AS_TYPED else normalise(rest)
+        return name, command, rest if name in AS_TYPED else normalise(_help_first(rest))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.targets.items()])
+            formatter.write_dl([(name, place.summary) for name, place in COMMANDS.places().items()])
 
 
 @click.group(
@@ -114,12 +225,24 @@ def cli(debug: bool) -> None:
     """Standardised evaluation of language models. `run` accepts the options of lm-evaluation-harness."""
 
 
+def _help_first(words: list[str]) -> list[str]:
+    """Return the words of a command; with --help at the end, only that and the words before the first option.
+
+    click would take it as the value of an option before it: `show last --samples --help`.
+    """
+    if not words or words[-1] not in {"-h", "--help"} or "--" in words:
+        return words
+    return [*takewhile(lambda word: not word.startswith("-"), words), "--help"]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     if argv is None:  # this process is the command line's own
         gc.set_threshold(YOUNG_OBJECTS, 30, 30)
     prepare_streams()
     words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
+    if argv is None and not is_debug:
+        os.environ["RUST_BACKTRACE"] = "0"  # a panic of a tokenizer's native code is one line of ours
     try:
         remove_leftovers()
         with handle_signals():
@@ -163,7 +286,8 @@ def _failed(error: BaseException, words: Sequence[str], *, is_debug: bool) -> in
     if isinstance(error, OSError):
         _say(f"error: {text or type(error).__name__}")
     elif is_panic(error):
-        _say(f"error: the model's tokenizer failed in its native code: {text}; use another one with tokenizer=FOLDER")
+        _say(f"error: {panic_line(error)}")
+        return ModelUnavailable.exit_code
     elif isinstance(error, MemoryError):
         _say(f"error: out of memory {text}".rstrip())
     else:

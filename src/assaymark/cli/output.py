@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from assaymark.report.plain_text import escape_unprintable, printable
+from assaymark.results.plain_text import escape_unprintable, printable
 
 WHOLE = 10_000  # columns
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -35,17 +35,26 @@ def print_json(value: Any) -> None:
     click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 
-def print_rich(*renderables: Any, whole: bool = False) -> None:
+def print_rich(*renderables: Any) -> None:
     """Print tables and text, without styles if the output is no terminal.
 
-    With `whole`, nothing is shortened where the output is a file or a pipe, unless COLUMNS is set.
+    Where it is a file or a pipe, nothing is folded or shortened, unless COLUMNS is set.
     """
-    from assaymark.report.console import SafeConsole
+    from assaymark.results.console import SafeConsole
     from assaymark.settings import read
 
-    console = SafeConsole(width=WHOLE if whole and not sys.stdout.isatty() and not read("COLUMNS") else None)
-    for renderable in renderables:
-        console.print(renderable)
+    is_whole = not sys.stdout.isatty() and not read("COLUMNS")
+    console = SafeConsole(width=WHOLE if is_whole else None)
+    if not is_whole:
+        for renderable in renderables:
+            console.print(renderable)
+        return
+    # without the spaces that fill each line; click.echo would ignore the escapes of `streams`
+    with console.capture() as captured:
+        for renderable in renderables:
+            console.print(renderable)
+    for line in captured.get().splitlines():
+        sys.stdout.write(f"{line.rstrip()}\n")
 
 
 def examples(*lines: str) -> str:

@@ -1,22 +1,278 @@
-"""CSV files: read by pyarrow as a whole, or line by line to check a user's own file before it becomes a task."""
+"""CSV files: read by pyarrow as a whole, or line by line to check a user's own file before it becomes a task.
+
+Large CSV files: converted once per process to a file of record batches, of which one is in memory at a time.
+
+The column types are those that pyarrow infers from the whole file. Its streaming reader infers them from the first
+block only, so a column that does not convert gets the next type in pyarrow's order, and reading begins again.
+
+Gzipped data files, unpacked within limits: a megabyte may hold a gigabyte, and one line of it no end.
+"""
 
 import csv
 import gzip
 import io
+import os
+import re
+import tempfile
+import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assaymark.datasets.csv_stream import BatchFile, CsvOptions, batch_file
-from assaymark.datasets.rows import Rows
+from assaymark import settings
+from assaymark.datasets.rows import Row, Rows
 from assaymark.errors import DataError
 from assaymark.records import Skipped
 
-__all__ = ["CsvLine", "csv_lines", "read_csv", "sniff_delimiter"]
+__all__ = [
+    "BLOCK_BYTES",
+    "BatchFile",
+    "CsvLine",
+    "CsvOptions",
+    "arrow_input",
+    "batch_file",
+    "csv_lines",
+    "open_packed",
+    "open_packed_text",
+    "read_csv",
+    "sniff_delimiter",
+]
+
+
+FREE_BYTES = 64 << 20  # unpacked bytes that any file may have
+MOST_RATIO = 200  # unpacked to packed bytes beyond that; text has 3 to 10, gzip's limit is 1,032
+LONGEST_LINE = 64 << 20  # bytes
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes in a gzipped file.
+
+    Raises: DataError while it is read, if there are too many for its size, or a line is too long.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._file = path, gzip.open(path, "rb")  # noqa: SIM115 - closed with this object
+        self._most = max(FREE_BYTES, MOST_RATIO * path.stat().st_size)
+        self._n = self._n_line = 0
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override] # any buffer, in typeshed
+        """Fill the buffer with what comes next and return the number of bytes, 0 at the end."""
+        data = self._file.read1(len(buffer))
+        buffer[: len(data)] = data
+        self._n += len(data)
+        end = data.rfind(b"\n")
+        longest = self._n_line + (len(data) if end < 0 else data.find(b"\n"))
+        self._n_line = self._n_line + len(data) if end < 0 else len(data) - end - 1
+        if self._n > self._most:
+            raise DataError(
+                f"{self._path} has {self._path.stat().st_size:,} bytes that unpack to more than {self._most:,}; "
+                f"expected at most {MOST_RATIO} times as many, or {FREE_BYTES >> 20} MiB. Unpack it, if it is what it "
+                "should be"
+            )
+        if longest > LONGEST_LINE:
+            raise DataError(
+                f"{self._path} unpacks to a line of more than {LONGEST_LINE >> 20} MiB; expected a row on each line. "
+                "Unpack it, if it is what it should be"
+            )
+        return len(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
+def open_packed(path: Path) -> io.BufferedReader:
+    """Return the bytes in a gzipped file.
+
+    Raises: OSError; DataError, while it is read, beyond the limits.
+    """
+    return io.BufferedReader(_Unpacked(path), 1 << 18)
+
+
+def open_packed_text(path: Path, newline: str | None = None) -> io.TextIOWrapper:
+    """Return the text in a gzipped file: UTF-8, with or without a byte order mark.
+
+    Raises: OSError; DataError, while it is read, beyond the limits.
+    """
+    return io.TextIOWrapper(open_packed(path), encoding="utf-8-sig", newline=newline)
+
+
+@contextmanager
+def arrow_input(path: Path) -> Iterator[Path | io.BufferedReader]:
+    """Yield what pyarrow reads a file from: its path, which it maps itself, or the unpacked bytes.
+
+    Raises: OSError; DataError, while it is read, beyond the limits.
+    """
+    if path.suffix != ".gz":
+        yield path
+        return
+    with open_packed(path) as file:
+        yield file
+
+
+BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
+LARGEST_BLOCK = 2**30
+KEPT_SECONDS = 86_400
+_NOT_CONVERTED = re.compile(r"In CSV column #(\d+): .*CSV conversion error to ([^:]+):")
+_TOO_LONG = "straddling object"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """pyarrow's options: parse and convert, and those of reading without the block size."""
+
+    parse: Any
+    convert: Any
+    read: Callable[[int], Any]  # block size in bytes -> ReadOptions
+
+
+class BatchFile:
+    """The rows of a converted file, read from one record batch at a time."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self._reader = pa.ipc.open_file(pa.OSFile(str(path)))
+        self.names: list[str] = self._reader.schema.names
+        self._ends: list[int] = []
+        n_rows = 0
+        for number in range(self._reader.num_record_batches):
+            n_rows += self._reader.get_batch(number).num_rows
+            self._ends.append(n_rows)
+        self.n_rows = n_rows
+        self._last: tuple[int, Any] = (-1, None)
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the rows from `start` up to `stop`."""
+        found: list[Row] = []
+        while start < stop:
+            number = bisect_right(self._ends, start)
+            first = self._ends[number - 1] if number else 0
+            part = self._batch(number).slice(start - first, stop - start)
+            found += part.to_pylist()
+            start += part.num_rows
+        return found
+
+    def column(self, name: str) -> Iterator[Any]:
+        """Yield a column's values."""
+        for number in range(len(self._ends)):
+            yield from self._reader.get_batch(number).column(self.names.index(name)).to_pylist()
+
+    def _batch(self, number: int) -> Any:
+        if self._last[0] != number:
+            self._last = (number, self._reader.get_batch(number))
+        return self._last[1]
+
+
+def batch_file(path: Path, options: CsvOptions) -> BatchFile | None:
+    """Return a CSV file's rows; None where only reading it as a whole gives pyarrow's types.
+
+    The converted file is in the cache folder, without a name from the moment it is open.
+
+    Raises: OSError, ValueError as pyarrow.
+    """
+    types = _first_types(path, options)
+    block = BLOCK_BYTES
+    while types is not None and block <= LARGEST_BLOCK:
+        made = _temporary()
+        try:
+            _convert(path, options, types, block, made)
+            return BatchFile(made)
+        except ValueError as error:
+            if _TOO_LONG in str(error):
+                block *= 4
+            elif not _loosened(types, error):
+                return None
+        finally:
+            with suppress(OSError):  # Windows keeps it until the process ends
+                made.unlink()
+    return None
+
+
+def _temporary() -> Path:
+    folder = settings.cache_folder() / "rows"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob("*.arrow"):  # by a process that was killed while it converted a file
+            if left.stat().st_mtime < time.time() - KEPT_SECONDS:
+                left.unlink()
+        handle, name = tempfile.mkstemp(".arrow", dir=folder)
+    except OSError:
+        handle, name = tempfile.mkstemp(".arrow")
+    os.close(handle)
+    return Path(name)
+
+
+def _first_types(path: Path, options: CsvOptions) -> dict[str, Any] | None:
+    """Return the types of the first block's columns; None for names that occur twice or a row that fills no block."""
+    from pyarrow import csv as arrow_csv
+
+    try:
+        with (
+            arrow_input(path) as file,
+            arrow_csv.open_csv(
+                file,
+                read_options=options.read(BLOCK_BYTES),
+                parse_options=options.parse,
+                convert_options=options.convert,
+            ) as reader,
+        ):
+            schema = reader.schema
+    except ValueError:
+        return None
+    return dict(zip(schema.names, schema.types, strict=True)) if len(set(schema.names)) == len(schema) else None
+
+
+def _convert(path: Path, options: CsvOptions, types: dict[str, Any], block: int, target: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    convert = arrow_csv.ConvertOptions(
+        strings_can_be_null=options.convert.strings_can_be_null,
+        null_values=options.convert.null_values,
+        column_types=types,
+    )
+    with (
+        arrow_input(path) as file,
+        arrow_csv.open_csv(
+            file, read_options=options.read(block), parse_options=options.parse, convert_options=convert
+        ) as reader,
+        pa.OSFile(str(target), "wb") as stream,
+        pa.ipc.new_file(stream, reader.schema) as writer,
+    ):
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+def _loosened(types: dict[str, Any], error: ValueError) -> bool:
+    """Give the column that an error names the next type of pyarrow's order; return whether there is one."""
+    import pyarrow as pa
+
+    order = [
+        pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), pa.timestamp("s"), pa.timestamp("ns"),
+        pa.timestamp("s", "UTC"), pa.timestamp("ns", "UTC"), pa.float64(), pa.string(),
+    ]  # fmt: skip
+    match = _NOT_CONVERTED.search(str(error))
+    if match is None:
+        return False
+    name = list(types)[int(match[1])]
+    if types[name] not in order[:-1]:
+        return False
+    types[name] = order[order.index(types[name]) + 1]
+    return True
+
 
 DELIMITERS = ",;\t|"
 PACKED = 30  # assumed largest compression ratio of a gzipped text file
@@ -87,7 +343,7 @@ def _next_record(reader: Any) -> list[str] | None:
 def _opened(path: Path) -> Any:
     try:
         if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            return open_packed_text(path, newline="")
         return path.open(encoding="utf-8-sig", newline="")
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
@@ -106,7 +362,8 @@ def _decoded(path: Path, read: Any) -> Any:
 
 
 def _undecodable_line(path: Path) -> int:
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    with open_packed(path) if path.suffix == ".gz" else path.open("rb") as file:
+        data = file.read()
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -201,9 +458,13 @@ def _csv_options(delimiter: str, read: Mapping[str, Any], handler: Any) -> CsvOp
 def _table(path: Path, options: CsvOptions) -> Any:
     from pyarrow import csv as arrow_csv
 
-    table = arrow_csv.read_csv(
-        path, read_options=options.read(_whole([path])), parse_options=options.parse, convert_options=options.convert
-    )
+    with arrow_input(path) as file:
+        table = arrow_csv.read_csv(
+            file,
+            read_options=options.read(_whole([path])),
+            parse_options=options.parse,
+            convert_options=options.convert,
+        )
     _refuse_bytes(path, table)
     return table
 

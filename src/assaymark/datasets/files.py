@@ -1,20 +1,59 @@
-"""Rows from files on this machine: Parquet through pyarrow, JSON lines, JSON and CSV, plain or gzipped."""
+"""Rows from files on this machine: Parquet through pyarrow, JSON lines, JSON and CSV, plain or gzipped.
 
-import gzip
+Digests of files, cached by path, size, modification time and inode, so that a large file is hashed once.
+"""
+
+import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assaymark.datasets.csv_files import read_csv
+from assaymark import settings
+from assaymark.datasets.csv_files import open_packed_text, read_csv
 from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
-from assaymark.datasets.digests import combined_digest, file_digest
 from assaymark.datasets.rows import ClassLabel, Row, Rows
 from assaymark.errors import DataError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import Skipped
+
+
+def file_digest(path: Path) -> str:
+    """Return the hex sha256 of a file's bytes; for an unchanged file from the cache."""
+    status = path.stat()
+    stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
+    note = settings.cache_folder() / "digests" / f"{name}.json"
+    try:
+        known = json.loads(note.read_text())
+        if known["stamp"] == stamp:
+            return str(known["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not cached, or the cache file is damaged: read the file
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    remember(note, json.dumps({"stamp": stamp, "sha256": digest, "path": str(path)}))
+    return digest
+
+
+def remember(note: Path, text: str) -> None:
+    """Write a small cache file atomically; a folder that is not writable is not an error."""
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        draft = note.with_name(f"{note.name}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.tmp")
+        draft.write_text(text)
+        draft.replace(note)
+    except OSError:
+        return
+
+
+def combined_digest(parts: Iterable[tuple[str, str]]) -> str:
+    """Return `sha256:<hex>` over (name, digest) pairs, whatever their order."""
+    text = "\n".join(f"{name}\t{digest}" for name, digest in sorted(parts))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 MOST_FAULTS = 20  # faults of a file that a message lists
@@ -32,6 +71,8 @@ def read_files(paths: Sequence[Path], options: Mapping[str, Any] | None = None, 
     """
     options = options or {}
     for path in paths:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder; expected a file ({', '.join(READABLE)})")
         if not path.is_file():
             raise DataError(f"no data file {path}")
     kind = _kind_of(paths[0])
@@ -91,7 +132,7 @@ def class_labels(metadata: Mapping[bytes, bytes]) -> dict[str, ClassLabel]:
 
 def _text(path: Path) -> str:
     if path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8-sig") as stream:
+        with open_packed_text(path) as stream:
             return stream.read()
     return path.read_text(encoding="utf-8-sig")
 
@@ -267,7 +308,13 @@ def local_files(data_dir: Path, path: str, name: str | None) -> Mapping[str, Seq
 
 
 def load_folder(spec: DatasetSpec) -> LoadedDataset | None:
-    """Return the data set if a task's dataset_path is a local folder; None if it is not.
+    """Return the data set if a task's dataset_path is a local folder; None if it is not. Raises: as `folder_files`."""
+    files = folder_files(spec)
+    return _loaded(spec, files, "files") if files is not None else None
+
+
+def folder_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
+    """Return split -> files if a task's dataset_path is a local folder; None if it is not.
 
     Raises: DataError for a folder without split files.
     """
@@ -276,7 +323,7 @@ def load_folder(spec: DatasetSpec) -> LoadedDataset | None:
             continue
         for folder in (root / (spec.name or "default"), root, root / "data"):
             if files := split_files(folder):
-                return _loaded(spec, files, "files")
+                return files
         if Path(spec.path).is_absolute():
             raise DataError(f"folder {root} contains no <split>.parquet, .jsonl or .csv")
     return None

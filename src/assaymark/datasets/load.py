@@ -1,12 +1,157 @@
-"""Loading of data sets: files that the task names, else the local data folder, else the Hub."""
+"""Loading of data sets: files that the task names, else the local data folder, else the Hub.
 
+Rows from the Hub, through the library `datasets`, which is imported only here and only if no local rows exist.
+
+The configurations of a data set: folders of local files, else those that the library `datasets` finds.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from assaymark.datasets.dataset import DatasetSpec, LoadedDataset
-from assaymark.datasets.files import load_chosen, load_folder, load_local, load_named, named_files
-from assaymark.datasets.hub import load_from_hub
+from assaymark import settings
+from assaymark.datasets.dataset import DatasetSpec, LoadedDataset, Splits
+from assaymark.datasets.files import (
+    class_labels,
+    combined_digest,
+    load_chosen,
+    load_folder,
+    load_local,
+    load_named,
+    named_files,
+    split_files,
+)
+from assaymark.datasets.rows import Rows
 from assaymark.errors import DataError, MissingExtra
+from assaymark.hub_access import hub_or_cache
+
+__all__ = ["configurations_of"]
+
+
+def configurations_of(path: str, data_dir: Path | None = None) -> list[str]:
+    """Return the names of a data set's configurations; none where its files are in one folder without a name.
+
+    Args:
+        path: a folder, or a Hub id.
+        data_dir: folder with local copies of data sets of the Hub; see `load_dataset`.
+
+    Raises: MissingExtra without `datasets`, for a data set that is not local; DataError for one that is not found.
+    """
+    copies = [data_dir / name for name in names_of_same_rows(path)] if data_dir is not None else []
+    for root in (*copies, Path(path).expanduser()):
+        if not root.is_dir():
+            continue
+        if split_files(root) or split_files(root / "data"):
+            return []
+        folders = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.name.startswith(("_", "."))]
+        if found := [each.name for each in folders if split_files(each)]:
+            return found
+    return _of_library(path)
+
+
+def _of_library(path: str) -> list[str]:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra(f"data set {path} is on the Hub, and reading it", "hub") from None
+    on_the_hub = nullcontext() if Path(path).expanduser().is_dir() else hub_or_cache()
+    try:
+        with on_the_hub:
+            return [str(name) for name in datasets.get_dataset_config_names(path)]
+    except Exception as error:  # the library raises many types; all become one of ours
+        raise DataError(explain(DatasetSpec(path), error)) from error
+
+
+_COMMIT = re.compile(r"@([0-9a-f]{40})")
+
+
+def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
+    """Return a data set of the Hub; its content hash is over repository, configuration and commit.
+
+    Raises: MissingExtra without `datasets`; DataError for a gated, missing or unreachable repository.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra(f"data set {spec.title} is on the Hub, and reading it", "hub") from None
+    kwargs = {key: value for key, value in spec.kwargs if key != "trust_remote_code"}
+    if spec.revision:
+        kwargs["revision"] = spec.revision
+    is_elsewhere = "data_files" in kwargs and (spec.path in {"json", "csv", "parquet"} or "://" in str(kwargs))
+    on_the_hub = nullcontext() if is_elsewhere else hub_or_cache()  # data_files may be on other hosts
+    try:
+        with on_the_hub:
+            loaded = datasets.load_dataset(path=spec.path, name=spec.name, **kwargs)
+    except Exception as error:  # the library raises many types; all become one of ours
+        raise DataError(explain(spec, error)) from error
+    by_split = dict(loaded) if isinstance(loaded, Mapping) else {str(loaded.split): loaded}
+    return of_splits(spec, by_split)
+
+
+def of_splits(spec: DatasetSpec, by_split: Mapping[str, Any]) -> LoadedDataset:
+    """Return a data set from the `datasets.Dataset` of each split."""
+    sources: set[str] = set()
+    for split in by_split.values():
+        sources |= set(split.info.download_checksums or {})
+    commit = next((match.group(1) for source in sorted(sources) if (match := _COMMIT.search(source))), None)
+    revision = commit or spec.revision
+    if revision:
+        parts = [(spec.path, revision), (spec.name or "default", "")]
+    else:  # the version is unknown: hash the rows themselves
+        parts = [(name, _fingerprint(split)) for name, split in by_split.items()]
+    readers = {name: _reader(split) for name, split in by_split.items()}
+    return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), "hub", revision)
+
+
+def _reader(split: Any) -> Any:
+    def read() -> Rows:
+        table = split.data.table if split._indices is None else split.flatten_indices().data.table  # noqa: SLF001
+        return Rows.of_table(table, class_labels(table.schema.metadata or {}))
+
+    return read
+
+
+def _fingerprint(split: Any) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    for batch in split.data.table.to_batches():
+        for column in batch.columns:
+            digest.update(repr(column.type).encode())
+            for buffer in column.buffers():
+                digest.update(buffer or b"\0")
+    return digest.hexdigest()
+
+
+def explain(spec: DatasetSpec, error: Exception) -> str:
+    """Return why a data set could not be loaded, and what to do, from an error of the library `datasets`."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    if "gated" in text.lower() or "401" in text or "403" in text:
+        return (
+            f"data set {spec.title} is gated on the Hub ({text:.200}); accept its terms on its page, "
+            "then set HF_TOKEN to a token that may read it"
+        )
+    why = f"cannot load data set {spec.title} from the Hub: {text:.300}"
+    if "OfflineModeIsEnabled" in text:
+        cause = "HF_HUB_OFFLINE is set" if settings.read("HF_HUB_OFFLINE") else "the Hub cannot be reached"
+        why = f"data set {spec.title} is not in the Hub's local cache, and {cause}"
+    if "data_files" in dict(spec.kwargs):
+        named = dict(spec.kwargs)["data_files"]
+        listed = [one for each in (named.values() if isinstance(named, Mapping) else [named])
+                  for one in ([each] if isinstance(each, str) else each)]  # fmt: skip
+        return (
+            f"{why}; to use local files put {' and '.join(map(str, listed))} into <folder>/{spec.path} and name the "
+            "folder with --data_dir DIR or ASSAYMARK_DATA"
+        )
+    return (
+        f"{why}; "
+        f"to use local files put <folder>/{spec.path}/{spec.name or 'default'}/<split>.parquet and name the folder "
+        "with --data_dir DIR or ASSAYMARK_DATA"
+    )
+
 
 # names under which the Hub has the same rows; local data under one name is used for tasks with the other
 SAME_ROWS = (

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from assaymark.engine.devices import has_tiles
+from assaymark.engine.memory import has_tiles
 from assaymark.engine.spans import IntArray
 from assaymark.engine.windows import Window, cut_blocks
 
@@ -177,10 +177,10 @@ class WindowAttention:
 
     def _blocks_for(self, rule: MaskRule, repeat: int, dtype: torch.dtype) -> list[_TorchBlock]:
         """Return the window's blocks under `rule`, built once for all layers that share it."""
-        found = self._blocks.get((id(rule), repeat))
-        if found is None:
+        torch_blocks = self._blocks.get((id(rule), repeat))
+        if torch_blocks is None:
             self._rules.append(rule)
-            found = []
+            torch_blocks = []
             for block in cut_blocks(self.window, BLOCK_QUERIES, rule.allows):
                 hidden = torch.as_tensor(~block.visible, device=self.device).repeat_interleave(repeat, dim=0)
                 bias = torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -math.inf)
@@ -191,9 +191,9 @@ class WindowAttention:
                     if is_run
                     else torch.as_tensor(block.keys, device=self.device)
                 )
-                found.append(_TorchBlock(block.first, block.last, block.n_path, keys, n_keys, bias))
-            self._blocks[(id(rule), repeat)] = found
-        return found
+                torch_blocks.append(_TorchBlock(block.first, block.last, block.n_path, keys, n_keys, bias))
+            self._blocks[(id(rule), repeat)] = torch_blocks
+        return torch_blocks
 
 
 def _with_capacity(path: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

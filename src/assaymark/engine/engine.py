@@ -3,6 +3,8 @@
 It handles no benchmark and no text. Spans are sorted into a trie, every distinct token path is computed once, and each
 span's score is yielded as soon as its last token is known. Models that the trie path does not support use the plain
 path; `info` states which path ran and why.
+
+Sum scores per span as tokens' scores arrive in any grouping; a span is finished when its last one has arrived.
 """
 
 import time
@@ -13,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from assaymark import settings as environment
@@ -34,14 +37,51 @@ from assaymark.engine.open_batch import OpenBatch
 from assaymark.engine.options import EngineInfo, EngineSettings
 from assaymark.engine.plain import PlainScores, score_plain
 from assaymark.engine.projections import FasterProjections
-from assaymark.engine.reference import token_logprobs
+from assaymark.engine.self_check import token_logprobs
 from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from assaymark.engine.steps import loading
-from assaymark.engine.tally import Tally
 from assaymark.engine.token_moments import TokenMoments, token_moments
 from assaymark.engine.trie import TriePlan, build_trie, describe_trie
 from assaymark.engine.weights import LoadedModel, library_versions, load_model, probe_tokens
 from assaymark.errors import ModelUnavailable, NonFiniteLogits, PlanError, PromptTooLong
+
+
+class Tally:
+    """Running sums of log-probabilities by span, in float64 and always in the order of the tokens."""
+
+    def __init__(self, spans: SpanBatch, rounding: torch.dtype | None) -> None:
+        self._missing = spans.n_scored.astype(np.int64)
+        self._totals = np.zeros(len(spans))
+        self._is_greedy = np.ones(len(spans), dtype=bool)
+        self._rounding = rounding
+        self.doubtful: list[int] = []
+        """Finished spans whose sum is not finite; they are never scored."""
+
+    def add(self, spans: IntArray, logprobs: npt.NDArray[np.float64], is_best: npt.NDArray[np.bool_]) -> IntArray:
+        """Add tokens' scores to their spans and return the spans that are now finished.
+
+        Shapes: all [n_tokens]; the result is sorted.
+        """
+        np.add.at(self._totals, spans, logprobs)
+        np.logical_and.at(self._is_greedy, spans, is_best)
+        np.subtract.at(self._missing, spans, 1)
+        touched = np.unique(spans)
+        finished: IntArray = touched[self._missing[touched] == 0]
+        return finished
+
+    def scores_of(self, finished: IntArray) -> Iterator[SpanScore]:
+        """Yield the scores of finished spans; those that are not finite are added to `doubtful` instead."""
+        totals = self._totals[finished]
+        if self._rounding is not None:
+            totals = torch.as_tensor(totals).to(self._rounding).double().numpy()
+        for index, total, is_greedy in zip(
+            finished.tolist(), totals.tolist(), self._is_greedy[finished].tolist(), strict=True
+        ):
+            if np.isfinite(total):
+                yield SpanScore(index, total, is_greedy)
+            else:
+                self.doubtful.append(index)
+
 
 __all__ = ["Engine", "EngineInfo", "EngineSettings", "SpanBatch", "SpanFailure", "SpanScore", "WindowReport"]
 
@@ -63,8 +103,8 @@ class Engine:
         if loaded.limits.packed is not None:
             self._window = min(self._window, 1 << (loaded.limits.packed.bit_length() - 1))
         self._faster: FasterProjections | None = None
-        found = self._check(loaded, settings, text_tokens)
-        self._may_batch = found.may_batch
+        check_result = self._check(loaded, settings, text_tokens)
+        self._may_batch = check_result.may_batch
         self.info = EngineInfo(
             device=str(parameter.device),
             dtype=str(parameter.dtype).removeprefix("torch."),
@@ -72,8 +112,8 @@ class Engine:
             n_parameters=loaded.n_parameters,
             max_length=loaded.limits.max_length,
             vocab_size=loaded.vocab_size,
-            attention=found.path,
-            why=found.why,
+            attention=check_result.path,
+            why=check_result.why,
             window_tokens=self._window,
             n_threads=torch.get_num_threads(),
             versions=library_versions(),
@@ -222,17 +262,19 @@ class Engine:
         ]
         self._exchange_products(loaded)
         window = min(self_check.PROBE_WINDOW, self._window)  # so that the first probe needs several windows
-        found = self_check.check(loaded.inner, head, references[0], window)
+        check_result = self_check.check(loaded.inner, head, references[0], window)
         for reference in references[1:]:
-            if found.path == "trie" and self_check.longest_input(reference.probe) <= (limits.trie or np.inf):
-                found = self_check.check(loaded.inner, head, reference, self._window)
+            if check_result.path == "trie" and self_check.longest_input(reference.probe) <= (limits.trie or np.inf):
+                check_result = self_check.check(loaded.inner, head, reference, self._window)
         may_batch = all(reference.may_batch for reference in references)
         if settings.attention == "plain":
             return self_check.CheckResult("plain", "requested", may_batch)
         reached = max(self_check.longest_input(reference.probe) for reference in references)
         unseen = [size for size in limits.windows if reached < size < (limits.max_length or np.inf)]
-        more = f"; not checked beyond its window of {max(unseen)} tokens" if unseen and found.path == "trie" else ""
-        return self_check.CheckResult(found.path, found.why + more, may_batch)
+        more = (
+            f"; not checked beyond its window of {max(unseen)} tokens" if unseen and check_result.path == "trie" else ""
+        )
+        return self_check.CheckResult(check_result.path, check_result.why + more, may_batch)
 
     def _probes(self, loaded: LoadedModel, text_tokens: Sequence[int]) -> list[SpanBatch]:
         """Return a short branching probe and, if affordable, one that is longer than the model's windows."""

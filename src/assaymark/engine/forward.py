@@ -2,22 +2,141 @@
 
 Between windows only the keys and values of the open path are stored. If memory runs out, the window is halved and the
 same nodes are tried again; the cache is written only after a successful window, so nothing is lost.
+
+Attention over a trie on a GPU: one FlexAttention call per layer, with ancestry as its block mask.
+
+The kernel skips blocks that no query may see, so nothing is gathered. Queries and keys are padded to few sizes, because
+each new size is compiled. The same code runs uncompiled on a CPU, where it is tested.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from assaymark.engine.attention import PathCache, UnsupportedAttention, WindowAttention
-from assaymark.engine.flex import FlexWindowAttention
+from assaymark.engine.attention import MaskRule, PathCache, UnsupportedAttention, WindowAttention
 from assaymark.engine.head import Head
 from assaymark.engine.memory import is_out_of_memory
 from assaymark.engine.spans import IntArray
 from assaymark.engine.trie import Trie
 from assaymark.engine.windows import Window, WindowCutter
+
+BLOCK = 128  # FlexAttention's own block size; sizes are padded to powers of two of at least this
+_NOBODY = 1 << 60  # a pre-order index that no query reaches
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    """Return FlexAttention compiled for fixed sizes; once per process."""
+    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False)
+    return compiled
+
+
+def padded_size(n: int) -> int:
+    """Return the size that `n` rows are padded to: a power of two, so that few sizes are compiled."""
+    return max(BLOCK, 1 << (n - 1).bit_length()) if n else 0
+
+
+class FlexWindowAttention(WindowAttention):
+    """One window whose layers attend through FlexAttention."""
+
+    def compute(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        path: tuple[torch.Tensor, torch.Tensor],
+        rule: MaskRule,
+        options: dict[str, Any],
+    ) -> torch.Tensor:
+        """Return the output of one layer in one call.
+
+        Shapes: as `WindowAttention.compute`.
+        """
+        if query.device.type == "cuda" and key.shape[-1] < 16:
+            raise UnsupportedAttention(f"FlexAttention does not support heads of width {key.shape[-1]}")
+        n_queries = query.shape[2]
+        n_padded = padded_size(n_queries)
+        query = torch.nn.functional.pad(query, (0, 0, 0, n_padded - n_queries))
+        sinks = options.get("s_aux")
+        attend: Any = _compiled() if query.device.type == "cuda" else flex_attention
+        output = attend(
+            query,
+            self._joined(path[0], key, n_padded),
+            self._joined(path[1], value, n_padded),
+            score_mod=_soft_cap(options.get("softcap")),
+            block_mask=self._mask(rule, n_padded),
+            scale=options.get("scaling"),
+            enable_gqa=query.shape[1] != key.shape[1],
+            return_lse=sinks is not None,  # the compiled kernel on a CPU has none to give
+        )  # [1, H, n_padded, E], and [1, H, n_padded] with it
+        if sinks is not None:
+            output, rest = output
+            # A sink is one more key without a value: it only takes its share of the softmax.
+            share = torch.sigmoid(rest - sinks.view(1, -1, 1).to(rest.dtype))
+            output = output * share[..., None].to(output.dtype)
+        result: torch.Tensor = output[:, :, :n_queries].transpose(1, 2).contiguous()
+        return result
+
+    def _joined(self, path: torch.Tensor, rows: torch.Tensor, n_padded: int) -> torch.Tensor:
+        """Return the path's rows and the window's, each padded.
+
+        Shapes: path [n_path, G, D]; rows [1, G, N, D]; result [1, G, padded n_path + n_padded, D].
+        """
+        n_path = path.shape[0]
+        joined = rows.new_zeros(1, rows.shape[1], padded_size(n_path) + n_padded, rows.shape[3])
+        joined[0, :, :n_path] = path.transpose(0, 1)
+        start = padded_size(n_path)
+        joined[:, :, start : start + rows.shape[2]] = rows
+        return joined
+
+    def _mask(self, rule: MaskRule, n_padded: int) -> BlockMask:
+        """Return ancestry and the model's own rule as a block mask, built once for all layers that share it."""
+        known: dict[int, BlockMask] = self.__dict__.setdefault("_masks", {})
+        if id(rule) not in known:
+            self._rules.append(rule)
+            window = self.window
+            n_path = window.path_ends.size
+            start = padded_size(n_path)
+            nodes = np.full(start + n_padded, _NOBODY, dtype=np.int64)
+            ends = np.full(start + n_padded, -1, dtype=np.int64)
+            depths = np.zeros(start + n_padded, dtype=np.int64)
+            nodes[:n_path] = -1  # before every query
+            ends[:n_path] = window.path_ends
+            depths[:n_path] = np.arange(n_path)
+            part = slice(start, start + len(window))
+            nodes[part] = np.arange(window.first, window.last)
+            ends[part], depths[part] = window.ends, window.depths
+            known[id(rule)] = self._block_mask(rule, nodes, ends, depths, start, n_padded)
+        return known[id(rule)]
+
+    def _block_mask(self, rule: MaskRule, nodes: Any, ends: Any, depths: Any, start: int, n_padded: int) -> BlockMask:
+        """Return the block mask of keys given by node, end and depth, for queries from `start` on."""
+        key_nodes, key_ends, key_depths = (torch.as_tensor(a, device=self.device) for a in (nodes, ends, depths))
+
+        def allows(batch: Any, head: Any, q: Any, k: Any) -> Any:
+            node = key_nodes[start + q]
+            is_ancestor = (key_nodes[k] <= node) & (node <= key_ends[k])
+            return is_ancestor & rule.function(batch, head, key_depths[start + q], key_depths[k])
+
+        return create_block_mask(allows, 1, None, n_padded, start + n_padded, device=str(self.device), BLOCK_SIZE=BLOCK)
+
+
+def _soft_cap(cap: float | None) -> Callable[..., torch.Tensor] | None:
+    """Return FlexAttention's score function for a soft cap, or None without one."""
+    if cap is None:
+        return None
+
+    def score(score: torch.Tensor, _batch: Any, _head: Any, _q: Any, _k: Any) -> torch.Tensor:
+        return cap * torch.tanh(score / cap)
+
+    return score
+
 
 LAST_LAYER_SHARE = 0.75  # if more rows than this have targets, selecting them costs as much as it saves
 

@@ -2,6 +2,8 @@
 
 A step passes one token of each slot through the model, packed along the sequence axis with its own position. No
 sequence waits for the slowest: one that ends leaves in the same step, and the next prompt takes its slot.
+
+One decoding pass: the newest token of each slot goes through the model, packed along the sequence axis.
 """
 
 import time
@@ -9,9 +11,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 
-from assaymark.engine.decode_pass import next_logits
 from assaymark.engine.generation import (
     FinishReason,
     GeneratedSequence,
@@ -26,8 +28,31 @@ from assaymark.engine.head import Head
 from assaymark.engine.prefill import Prefill, ReadPrompt
 from assaymark.engine.sampling import choose, penalise
 from assaymark.engine.sharing import PromptTrie
-from assaymark.engine.slots import ROWS_ADDED, SlotTable
+from assaymark.engine.slots import ROWS_ADDED, DecodeStep, SlotTable
 from assaymark.errors import NonFiniteLogits
+
+__all__ = ["next_logits"]
+
+
+@torch.inference_mode()
+def next_logits(head: Head, table: SlotTable, tokens: Sequence[int]) -> torch.Tensor:
+    """Return the logits after each slot's newest token, and add that token's rows to its slot.
+
+    Shapes: tokens [n slots in use]; result [n slots in use, vocab].
+    """
+    device = head.projection.weight.device
+    step = DecodeStep(table, device)
+    with head.attending_through(step):
+        output = head.run_body(
+            input_ids=torch.as_tensor(np.asarray(tokens, dtype=np.int64), device=device)[None],
+            position_ids=torch.as_tensor(table.depths, device=device)[None],
+            attention_mask=torch.ones(1, table.n, dtype=torch.long, device=device),
+            use_cache=False,
+        )
+        logits = head.logits(output, output.last_hidden_state[0])
+    step.commit()
+    return logits
+
 
 Result = GeneratedSequence | GenerationFailure
 

@@ -24,7 +24,7 @@ from assaymark.engine.generation import (
 )
 from assaymark.engine.head import Head
 from assaymark.engine.sharing import build_prompt_trie
-from assaymark.engine.slot_counts import most_slots, slots_that_fit
+from assaymark.engine.slots import most_slots, slots_that_fit
 from assaymark.engine.weights import LoadedModel
 from assaymark.errors import PlanError, PromptTooLong
 

@@ -17,7 +17,7 @@ from assaymark.engine.generate_plain import generate_plain
 from assaymark.engine.generation import GeneratedSequence, GenerationFailure, GenerationPrompt
 from assaymark.engine.generator import refuse
 from assaymark.engine.options import EngineSettings
-from assaymark.engine.plain_engine import PlainEngine
+from assaymark.engine.plain import PlainEngine
 from assaymark.engine.spans import IntArray, SpanFailure, SpanScore
 from assaymark.engine.steps import forward_pass, loading
 from assaymark.engine.weights import LoadedModel, load_model

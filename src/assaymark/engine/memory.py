@@ -3,6 +3,8 @@
 It depends only on things that do not change while other programs start and end: the window is recorded with the
 results, and the same spans in the same window on the same machine give the same bits. Other spans in the batch (fewer,
 because a run was resumed or used cached outputs) move the windows' edges, and with them the last digits.
+
+The devices available to this process.
 """
 
 import ctypes
@@ -11,9 +13,29 @@ import mmap
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
+
+
+def cuda_count() -> int:
+    """Return the number of CUDA devices this process may use."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def cuda_names() -> list[str]:
+    """Return the name and memory of each CUDA device this process may use."""
+    found = (torch.cuda.get_device_properties(index) for index in range(cuda_count()))
+    return [f"{each.name} ({each.total_memory / 1e9:.0f} GB)" for each in found]
+
+
+@cache
+def has_tiles() -> bool:
+    """Return whether this CPU multiplies bfloat16 in tiles (AMX), many times as fast as float32."""
+    supported = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return bool(supported is not None and supported()) and hasattr(torch.backends.mkldnn, "matmul")
+
 
 SMALLEST, LARGEST_CPU, LARGEST_CUDA = 256, 1024, 8192
 SHARE_FOR_ACTIVATIONS = 1 / 16

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from assaymark.engine.attention import needed_rows
-from assaymark.engine.devices import has_tiles
+from assaymark.engine.memory import has_tiles
 from assaymark.engine.steps import only_pass
 
 UPCAST_ROWS = 2048  # rows of half-precision weights at once: a piece that stays in cache

@@ -82,8 +82,8 @@ def read_together(head: Head, prompts: Sequence[IntArray], n_top: int, window_to
             continue
         head.n_attention_calls = cache.n_calls
         cutter.pass_by(window)
-    for one in result:
-        one.chosen[-1] = np.nan  # of the padding
+    for logprobs in result:
+        logprobs.chosen[-1] = np.nan  # of the padding
     return result
 
 

@@ -27,7 +27,7 @@ from assaymark.engine.generation import (
 from assaymark.engine.generator import refuse
 from assaymark.engine.memory import is_out_of_memory
 from assaymark.engine.options import EngineSettings
-from assaymark.engine.plain_engine import PlainEngine
+from assaymark.engine.plain import PlainEngine
 from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from assaymark.engine.steps import forward_pass, loading
 from assaymark.engine.weights import LoadedModel, load_model

@@ -5,6 +5,7 @@ Other libraries' exceptions are translated here: any problem while loading becom
 
 import pickle
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -111,9 +112,17 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     dtype: Any = settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
     source = {"revision": settings.revision or "main", "trust_remote_code": settings.trust_remote_code}
     try:
-        model, found = kind.from_pretrained(
-            name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Detected pickle protocol", UserWarning)  # the error says what is wrong
+            model, found = kind.from_pretrained(
+                name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
+            )
+    except pickle.UnpicklingError as error:  # torch's own advice is to load it all the same
+        refused = next((line for line in str(error).splitlines() if "GLOBAL" in line or "Unsupported" in line), "")
+        raise ModelUnavailable(
+            f"model {name!r}: its weights are a pickle that contains more than tensors, and unpickling it would run "
+            f"code{': ' if refused else ''}{refused.strip():.160}; save the state dict alone, or as safetensors"
+        ) from error
     except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()
         first = text.splitlines()[0] if text else type(error).__name__

@@ -2,24 +2,108 @@
 
 Each table has interval and n for every value. Formats for programs have unrounded values (shares from 0 to 1);
 formats for people have shares in percent with their interval.
+
+Export of the samples that a run did not answer correctly, as JSONL or CSV with one line per sample.
 """
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from assaymark.options.of_plans import limit_shown
 from assaymark.records import Estimate
-from assaymark.report.evidence.from_store import label_of
-from assaymark.report.numbers import is_proportion
-from assaymark.report.plain_text import csv_row, latex_inline, markdown_inline
+from assaymark.results.evidence.from_store import deciding_score, gold_indices, label_of, wrong_samples
+from assaymark.results.numbers import is_proportion, truncation_of
+from assaymark.results.plain_text import csv_row, latex_inline, markdown_inline
+from assaymark.results.views.samples import answer_text, shown_choices
 from assaymark.store import Store
+from assaymark.store.rows import SampleRecord
+
+__all__ = ["WRONG_COLUMNS", "wrong_rows", "wrong_to_csv", "wrong_to_jsonl"]
+
+WRONG_COLUMNS = (
+    *("task", "subject", "sample_index", "prompt", "choices", "picked", "gold", "answer", "target"),
+    *("metric", "filter", "value", "status", "error"),
+)
+
+
+def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield a flat row for each sample of a run that was answered wrongly, not parsed, or not answered.
+
+    Args:
+        store: the store that holds the run.
+        run_id: the run's id.
+        by_subject: order tasks by their value, the worst first, instead of the run's own order.
+
+    `choices` and `gold` are lists of texts; `picked` is the text of the chosen one; `subject` is the task's short name.
+    """
+    row = store.run(run_id)
+    primary = {one.task: one for one in store.estimates(run_id) if one.details.get("primary")}
+    tasks = sorted(row.tasks, key=lambda task: _value(primary.get(task))) if by_subject else list(row.tasks)
+    for task in tasks:
+        estimate = primary.get(task)
+        subject = str(estimate.details.get("alias") or task) if estimate is not None else task
+        for record in wrong_samples(store, run_id, task):
+            yield {"task": task, "subject": subject, **_row(record)}
+
+
+def _value(estimate: Estimate | None) -> float:
+    """Return the sort key of a task: higher is better, and a task without a value comes first."""
+    if estimate is None or estimate.value is None:
+        return float("-inf")
+    return estimate.value if estimate.higher_is_better else -estimate.value
+
+
+def _row(record: SampleRecord) -> dict[str, Any]:
+    choices, score = [text.strip() for text in shown_choices(record)], deciding_score(record)
+    detail = score.detail if score is not None and isinstance(score.detail, Mapping) else {}
+    picked = detail.get("picked")
+    texts = [answer_text(output) for output in record.outputs if output.text is not None]
+    return {
+        "sample_index": record.request.sample_index,
+        "prompt": record.request.prompt,
+        "choices": choices,
+        "picked": choices[picked] if isinstance(picked, int) and picked < len(choices) else None,
+        "gold": [choices[index] for index in sorted(gold_indices(record)) if index < len(choices)],
+        "answer": texts[0] if texts else None,
+        "target": record.request.target,
+        "metric": score.metric if score is not None else None,
+        "filter": score.filter if score is not None else None,
+        "value": score.value if score is not None else None,
+        "status": str(score.status) if score is not None else "failed",
+        "error": next((output.error for output in record.outputs if output.error is not None), None),
+    }
+
+
+def wrong_to_jsonl(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield one line of JSON per row."""
+    for row in rows:
+        yield json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def wrong_to_csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a CSV file; lists are JSON, and texts are escaped so that spreadsheets run no formulas."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, WRONG_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        flat = {
+            key: json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+            for key, value in row.items()
+        }
+        writer.writerow(csv_row(flat))
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
+
 
 COLUMNS = (
     *("run_id", "model", "profile", "dtype", "task", "num_fewshot", "metric", "filter", "value", "low", "high"),
-    *("confidence", "method", "stderr", "n", "n_failed", "n_unparsed", "chance", "higher_is_better", "limit"),
+    *("confidence", "method", "stderr", "n", "n_failed", "n_unparsed", "chance", "higher_is_better", "limit", "note"),
 )
 
 
@@ -34,11 +118,12 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
             "profile": row.plan.profile,
             "dtype": row.plan.model.dtype,
             "limit": row.plan.limit,
-            "num_fewshot": shots.get(one.task),
-            "is_share": is_proportion(one),
-            **{name: getattr(one, name) for name in COLUMNS if hasattr(one, name)},
+            "num_fewshot": shots.get(estimate.task),
+            "is_share": is_proportion(estimate),
+            "note": truncation_of(estimate),
+            **{name: getattr(estimate, name) for name in COLUMNS if hasattr(estimate, name)},
         }
-        for one in store.estimates(run_id)
+        for estimate in store.estimates(run_id)
     ]
 
 
@@ -70,22 +155,22 @@ def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table for people."""
     lines = ["| Task | Metric | Shots | Value | 95% interval | n |", "|---|---|--:|--:|--:|--:|"]
     lines += ["| " + " | ".join(markdown_inline(cell) for cell in _cells(row)) + " |" for row in rows]
-    return "\n".join([*lines, *(f"\n{markdown_inline(note)}" for note in _limits(rows))]) + "\n"
+    return "\n".join([*lines, *(f"\n{markdown_inline(note)}" for note in _notes(rows))]) + "\n"
 
 
 def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a LaTeX table (needs `booktabs`)."""
     lines = [r"\begin{tabular}{llrrrr}", r"\toprule", r"Task & Metric & Shots & Value & 95\% interval & $n$ \\"]
     lines += [r"\midrule", *(" & ".join(latex_inline(cell) for cell in _cells(row)) + r" \\" for row in rows)]
-    lines += [r"\midrule" + "\n" + rf"\multicolumn{{6}}{{l}}{{{latex_inline(note)}}} \\" for note in _limits(rows)]
+    lines += [r"\midrule" + "\n" + rf"\multicolumn{{6}}{{l}}{{{latex_inline(note)}}} \\" for note in _notes(rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _limits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a note for each `--limit` among the rows."""
-    return [
-        limit_shown(limit).capitalize() for limit in dict.fromkeys(row["limit"] for row in rows) if limit is not None
-    ]
+def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a note for each `--limit` among the rows, and for each score that is not meaningful."""
+    limits = [row["limit"] for row in rows if row["limit"] is not None]
+    faults = [f"{row['task']}: {row['note']}" for row in rows if row["note"]]
+    return [*dict.fromkeys(limit_shown(limit).capitalize() for limit in limits), *dict.fromkeys(faults)]
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
@@ -122,21 +207,21 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, Any]]:
     tasks: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
     by_task: dict[str, list[Estimate]] = {}
-    for one in store.estimates(run_id):
-        if one.value is not None:
-            by_task.setdefault(one.task, []).append(one)
+    for estimate in store.estimates(run_id):
+        if estimate.value is not None:
+            by_task.setdefault(estimate.task, []).append(estimate)
     return [
         {
             "task": {"type": "text-generation", "name": "Text Generation"},
             "dataset": _dataset(name, tasks.get(name, {}).get("spec") or {}, shots.get(name)),
             "metrics": [
                 {
-                    "type": one.metric,
-                    "name": _metric_name(one),
-                    "value": one.value,
-                    "args": _evidence_of(one, row.plan.limit),
+                    "type": estimate.metric,
+                    "name": _metric_name(estimate),
+                    "value": estimate.value,
+                    "args": _evidence_of(estimate, row.plan.limit),
                 }
-                for one in estimates
+                for estimate in estimates
             ],
         }
         for name, estimates in by_task.items()
@@ -160,5 +245,8 @@ def _metric_name(one: Estimate) -> str:
 
 def _evidence_of(one: Estimate, limit: float | None) -> dict[str, Any]:
     samples = None if limit is None else limit_shown(limit)
-    known = {"n": one.n or None, "samples": samples, "low": one.low, "high": one.high, "interval": one.method}
+    known = {
+        "n": one.n or None, "samples": samples, "low": one.low, "high": one.high, "interval": one.method,
+        "note": truncation_of(one) or None,
+    }  # fmt: skip
     return {key: value for key, value in known.items() if value is not None}

@@ -4,9 +4,11 @@ The records contain what the tool's files contain; what these lack (tokens, hash
 model is of the kind `imported` and has the hash of each file, so the same files are the same run, distinct from our own
 runs. `imported_lm_eval` builds `ImportedRun` directly, since lm-eval's files contain nearly the same data as ours; the
 readers of other tools return a `ForeignRun`, which `imported_of` converts.
+
+Storing of an imported run, completely or not at all.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -31,13 +33,28 @@ from assaymark.records import (
     TaskPlan,
     content_hash,
 )
-from assaymark.report.evidence.records import GroupSummaryInput, ScoreRow, TaskSummaryInput
-from assaymark.report.evidence.summarise import summarise
+from assaymark.results.evidence.records import GroupSummaryInput, ScoreRow, TaskSummaryInput
+from assaymark.results.evidence.summarise import summarise
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metrics import CALIBRATION
+from assaymark.store import Store
 
-__all__ = ["KIND", "UNKNOWN", "ForeignChoice", "ForeignRun", "ForeignSample", "ImportedRun", "ReportedValue",
-           "digest", "disagreements", "facts_from", "imported_model", "imported_of", "imported_tasks"]  # fmt: skip
+__all__ = [
+    "KIND",
+    "UNKNOWN",
+    "ForeignChoice",
+    "ForeignRun",
+    "ForeignSample",
+    "ImportedRun",
+    "Importer",
+    "ReportedValue",
+    "digest",
+    "disagreements",
+    "facts_from",
+    "imported_model",
+    "imported_of",
+    "imported_tasks",
+]
 
 KIND = "imported"
 UNKNOWN = "unknown (imported)"
@@ -104,6 +121,15 @@ class ForeignRun:
     shots_known: bool = True  # whether the files state the number of shots
 
 
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """A reader of one tool's files; registered under `importers`."""
+
+    recognises: Callable[[Path], Any]  # whether a file or folder is that tool's, as a truth value
+    read: Callable[[Path], ForeignRun]  # raises DataError, or KeyError and the like for files not as the tool writes
+    format: str  # of the files, for messages
+
+
 def imported_of(run: ForeignRun) -> ImportedRun:
     """Return another tool's run as our records, with its values recomputed from its samples."""
     names = [file.name for file in run.files]
@@ -112,13 +138,16 @@ def imported_of(run: ForeignRun) -> ImportedRun:
         for name, file in zip(names, run.files, strict=True)
     }
     requests = [_request(sample) for sample in run.samples]
-    samples = tuple(Sample(one.task, one.index, one.row, content_hash(dict(one.row))) for one in run.samples)
+    samples = tuple(
+        Sample(foreign_sample.task, foreign_sample.index, foreign_sample.row, content_hash(dict(foreign_sample.row)))
+        for foreign_sample in run.samples
+    )
     pairs = list(zip(requests, run.samples, strict=True))
     rows = [row for sample in run.samples for row in _rows(sample)]
     with_samples = {row.task for row in rows}
     computed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
     reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
-    known = {(one.task, one.metric, one.filter) for one in computed}
+    known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
     return ImportedRun(
@@ -131,7 +160,10 @@ def imported_of(run: ForeignRun) -> ImportedRun:
             Score(f"{r.task}/{r.sample_index}/0", r.metric, r.value, r.filter, r.status, r.parts, r.detail)
             for r in rows
         ),
-        estimates=(*computed, *(one for one in reported if (one.task, one.metric, one.filter) not in known)),
+        estimates=(
+            *computed,
+            *(estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known),
+        ),
         extra={**facts, "imported": source},
         notes=(*run.notes, *disagreements(computed, reported)),
     )
@@ -144,16 +176,16 @@ def digest(file: Path) -> str:
 
 def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) -> list[str]:
     """Return a line for each reported value that its samples do not reproduce."""
-    own = {(one.task, one.metric, one.filter): one for one in computed}
+    own = {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in computed}
     lines = []
-    for one in reported:
-        found = own.get((one.task, one.metric, one.filter))
-        if found is None or one.value is None:
+    for estimate in reported:
+        found = own.get((estimate.task, estimate.metric, estimate.filter))
+        if found is None or estimate.value is None:
             continue
         value = found.details.get("lm_eval_value", found.value)
-        if value is None or abs(value - one.value) > TOLERANCE * max(abs(one.value), 1.0):
+        if value is None or abs(value - estimate.value) > TOLERANCE * max(abs(estimate.value), 1.0):
             lines.append(
-                f"{one.task} {one.metric}: the results file reports {one.value:.6g}, its samples give "
+                f"{estimate.task} {estimate.metric}: the results file reports {estimate.value:.6g}, its samples give "
                 f"{'no value' if value is None else format(value, '.6g')}; the samples' value is shown"
             )
     return lines
@@ -177,11 +209,11 @@ def facts_from(
                 "members": list(group.members),
                 "aggregates": [
                     {
-                        "metric": one.metric,
-                        "weight_by_size": one.weight_by_size,
-                        "filters": None if one.filters is None else list(one.filters),
+                        "metric": aggregate.metric,
+                        "weight_by_size": aggregate.weight_by_size,
+                        "filters": None if aggregate.filters is None else list(aggregate.filters),
                     }
-                    for one in group.aggregates
+                    for aggregate in group.aggregates
                 ],
             }
             for group in groups
@@ -283,8 +315,8 @@ def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample])
 def _n_reported(run: ForeignRun) -> dict[str, int]:
     """Return the number of samples of each task as reported; 0 if it is not."""
     sizes = {task.name: task.n_total or 0 for task in run.tasks}
-    for one in run.reported:
-        sizes[one.task] = one.n or sizes.get(one.task, 0)
+    for value in run.reported:
+        sizes[value.task] = value.n or sizes.get(value.task, 0)
     return sizes
 
 
@@ -323,3 +355,23 @@ def imported_tasks(
         )
         for task in tasks
     )
+
+
+def store_imported(store: Store, found: ImportedRun, *, command: str | None = None) -> tuple[str, bool]:
+    """Store an imported run. Returns its id and whether it is new; the same files are the same run.
+
+    Raises: StoreError if it cannot be written; then nothing is stored.
+    """
+    if (known := store.complete_run(found.plan)) is not None:
+        return known, False
+    opened = store.open_run(found.plan, facts={"imported": found.extra["imported"]}, command=command)
+    try:
+        store.add_requests(opened.run_id, found.requests, found.samples)
+        store.add(opened.run_id, opened.attempt_id, found.outputs)
+        store.add_scores(opened.run_id, found.scores, content_hash({"imported": dict(found.origin)}))
+        store.save_estimates(opened.run_id, found.estimates, found.extra)
+        store.close_run(opened.run_id, opened.attempt_id, "finished", {"notes": list(found.notes)})
+    except BaseException:
+        store.remove(opened.run_id)
+        raise
+    return opened.run_id, True

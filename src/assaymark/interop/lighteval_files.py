@@ -4,24 +4,182 @@
 `details/details_ORG__MODEL/<time>/details_<task>_<time>.parquet` has a row for each sample, and the results file lies
 there again, as on the Hub. The time is the run's own, so that a second export writes the same files.
 Source: https://huggingface.co/open-llm-leaderboard-old, lighteval 0.4 (`GeneralConfigLogger`, `DetailsLogger`)
+
+Rows of lighteval's details and the summary of a task's rows, from stored samples.
+
+Tokens are not stored with a run, so their columns are empty and their hashes null. The hashes of prompts are the first
+Open LLM Leaderboard's: two results files whose `hash_full_prompts` are equal have asked the same prompts.
+Source: lighteval 0.4, `DetailsLogger`
 """
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from assaymark.drafts import whole_file, write_whole
-from assaymark.errors import StoreError, UsageError
-from assaymark.interop.lighteval_rows import detail_rows, summary_of, summary_of_all, write_details
+from assaymark.errors import MissingExtra, StoreError, UsageError
 from assaymark.interop.lm_eval_results import seconds_of
-from assaymark.records import Estimate, JsonValue
+from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery
+from assaymark.results.evidence.from_store import choice_queries, gold_indices
+from assaymark.results.views.samples import answer_text
 from assaymark.store import Store
-from assaymark.store.rows import AttemptRow, RunRow
-from assaymark.tasks.first_board_names import PresentName, first_board_name
+from assaymark.store.rows import AttemptRow, RunRow, SampleRecord
+from assaymark.tasks.aliases import PresentName, first_board_name
 
-__all__ = ["means_of", "write_lighteval_files"]
+__all__ = [
+    "detail_rows",
+    "means_of",
+    "need_hashes",
+    "summary_of",
+    "summary_of_all",
+    "write_details",
+    "write_lighteval_files",
+]
+
+
+HASHES = {  # of a task: of a sample
+    "hash_examples": "example",
+    "hash_full_prompts": "full_prompt",
+    "hash_input_tokens": "input_tokens",
+    "hash_cont_tokens": "cont_tokens",
+}
+Row = Mapping[str, Any]
+
+
+def detail_rows(
+    records: Iterable[SampleRecord], names: Mapping[tuple[str, str], str], shots: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each sample.
+
+    Args:
+        records: the stored samples of one task.
+        names: metrics to write, by metric and filter, and what they are called in the file; may be none.
+        shots: examples asked for.
+    """
+    for record in records:
+        golds = sorted(gold_indices(record))
+        segments = _segments(record, golds)
+        prompt = "".join(segments) or record.request.prompt
+        example = segments[-1] if segments else prompt
+        yield {
+            "example": _utf8(example),
+            "instruction": "",
+            "full_prompt": _utf8(prompt),
+            "num_effective_few_shots": record.request.n_shots,
+            "num_asked_few_shots": shots,
+            "gold": [_utf8(record.request.target)],
+            "gold_index": golds,
+            "choices": [_utf8(query.continuation) for query in choice_queries(record)],
+            "metrics": {name: _score(record, *key) for key, name in names.items()},
+            "hashes": {**dict.fromkeys(HASHES.values()), "example": _hash(example), "full_prompt": _hash(prompt)},
+            **_answers(record),
+        }
+
+
+def _answers(record: SampleRecord) -> dict[str, list[Any]]:
+    written = [output for output in record.outputs if _is_written(record, output.ask_index)]
+    outputs = [one for one in written if one.error is None]
+    return {
+        "predictions": [_utf8(answer_text(one)) if one.text is not None else one.total_nats for one in outputs],
+        "input_tokens": [],
+        "cont_tokens": [],
+        "truncated": [one.n_cut_tokens for one in written],
+        "padded": [0] * len(written),
+    }
+
+
+def _score(record: SampleRecord, metric: str, name_of_filter: str) -> float | None:
+    return next(
+        (score.value for score in record.scores if (score.metric, score.filter) == (metric, name_of_filter)), None
+    )
+
+
+def _utf8(text: str) -> str:
+    """Return a text that Parquet can hold: surrogates alone, which some data sets have, become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _segments(record: SampleRecord, golds: Sequence[int]) -> tuple[str, ...]:
+    """Return the context: where each choice has one of its own (WinoGrande), that of the correct choice."""
+    queries = choice_queries(record)
+    own = next((query for query in queries if query.index in golds), queries[0] if queries else None)
+    return own.segments if own is not None and own.segments is not None else record.request.segments
+
+
+def _is_written(record: SampleRecord, index: int) -> bool:
+    """Return whether a query's answers are written: not those of choices without the question, or in another order."""
+    query = next((one for one in record.request.queries if one.index == index), None)
+    return not isinstance(query, LoglikelihoodQuery) or query.role == "choice"
+
+
+def need_hashes() -> None:
+    """Raise MissingExtra without the package xxhash, before anything is written."""
+    if find_spec("xxhash") is None:
+        raise MissingExtra("the first leaderboard's hash of a prompt (package xxhash)", "hub")
+
+
+def _hash(text: str) -> str:
+    """Return the XXH64 of a text as hexadecimal digits."""
+    import xxhash
+
+    return str(xxhash.xxh64(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def summary_of(rows: Sequence[Row]) -> dict[str, JsonValue]:
+    """Return a task's entry in `summary_tasks`: hashes over all samples in any order, and counts."""
+    cut = sum(any(n > 0 for n in row["truncated"]) for row in rows)
+    shots = [row["num_effective_few_shots"] for row in rows]
+    return {
+        "hashes": {name: _hash_of([row["hashes"][key] for row in rows]) for name, key in HASHES.items()},
+        "truncated": cut,
+        "non_truncated": len(rows) - cut,
+        "padded": 0,
+        "non_padded": sum(len(row["padded"]) for row in rows),
+        "effective_few_shots": sum(shots) / len(shots) if shots else 0.0,
+        "num_truncated_few_shots": sum(row["num_asked_few_shots"] != n for row, n in zip(rows, shots, strict=True)),
+    }
+
+
+def _hash_of(hashes: Sequence[str | None]) -> str | None:
+    return None if None in hashes else _hash("".join(sorted(one or "" for one in hashes)))
+
+
+def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
+    """Return `summary_general` from the entries of all tasks."""
+    counts = ("truncated", "non_truncated", "padded", "non_padded", "num_truncated_few_shots")
+    of_tasks = [one["hashes"] for _, one in sorted(summaries.items())]
+    return {
+        "hashes": {
+            name: None
+            if any(task[name] is None for task in of_tasks)
+            else _hash("".join(task[name] for task in of_tasks))
+            for name in HASHES
+        },
+        **{name: sum(one[name] for one in summaries.values()) for name in counts},
+    }
+
+
+def write_details(file: Any, rows: Sequence[Row]) -> None:
+    """Write a task's rows as Parquet; predictions are numbers (log-likelihoods) or texts, by task."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text, number, numbers = pa.string(), pa.int64(), pa.list_(pa.int64())
+    predicted = text if any(isinstance(one, str) for row in rows for one in row["predictions"]) else pa.float64()
+    metrics = dict.fromkeys(name for row in rows for name in row["metrics"])
+    schema = pa.schema({
+        "example": text, "instruction": text, "full_prompt": text,
+        "num_effective_few_shots": number, "num_asked_few_shots": number,
+        "predictions": pa.list_(predicted), "input_tokens": pa.list_(numbers), "cont_tokens": pa.list_(numbers),
+        "truncated": numbers, "padded": numbers, "gold": pa.list_(text), "choices": pa.list_(text),
+        "gold_index": numbers, **({"metrics": pa.struct(dict.fromkeys(metrics, pa.float64()))} if metrics else {}),
+        "hashes": pa.struct(dict.fromkeys(HASHES.values(), text)),
+    })  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), file)
+
 
 ALL = "all"
 STDERR = "_stderr"
@@ -47,13 +205,13 @@ def write_lighteval_files(
     run = store.run(run_id)
     if not run.extra.get("tasks"):
         raise UsageError(f"run {run.short_id} has no results yet (it is {run.status}); finish it by running it again")
-    estimates = [one for one in store.estimates(run.run_id) if one.details.get("kind", "task") == "task"]
+    estimates = [estimate for estimate in store.estimates(run.run_id) if estimate.details.get("kind", "task") == "task"]
     stamp = datetime.fromisoformat(run.updated_at).strftime("%Y-%m-%dT%H-%M-%S.%f")
     details = folder / "details" / f"details_{place.replace('/', '__')}"
     summaries: dict[str, dict[str, JsonValue]] = {}
     try:
         for task in run.tasks if tasks is None else [name for name in run.tasks if name in tasks]:
-            own = [one for one in estimates if one.task == task]
+            own = [estimate for estimate in estimates if estimate.task == task]
             if not own:
                 continue
             name = _name(next((one for one in own if one.details.get("primary")), own[0]))[0]
@@ -85,9 +243,9 @@ def _results(
     run: RunRow, estimates: Sequence[Estimate], summaries: Mapping[str, Mapping[str, JsonValue]]
 ) -> dict[str, JsonValue]:
     results: dict[str, dict[str, float]] = {}
-    for one in estimates:
-        name, metric = _name(one)
-        value, error = one.details.get("lm_eval_value", one.value), one.details.get("lm_eval_stderr")
+    for estimate in estimates:
+        name, metric = _name(estimate)
+        value, error = estimate.details.get("lm_eval_value", estimate.value), estimate.details.get("lm_eval_stderr")
         if value is not None:
             results.setdefault(name, {})[metric] = float(value)
         if value is not None and error is not None:
@@ -96,7 +254,7 @@ def _results(
     return {
         "results": {**results, ALL: means_of(results.values())},
         "versions": {
-            **{_name(one)[0]: str(tasks.get(one.task, {}).get("version", "N/A")) for one in estimates}, ALL: 0
+            **{_name(each)[0]: str(tasks.get(each.task, {}).get("version", "N/A")) for each in estimates}, ALL: 0
         },
         "config_tasks": {name.rpartition("|")[0]: "LM Harness task" for name in results},
         "summary_tasks": dict(summaries),

@@ -2,21 +2,296 @@
 
 The files are `<output_path>/<model>/results_<time>.json` and, with `log_samples`, `samples_<task>_<time>.jsonl` next to
 it. As in lm-eval, a path that ends in `.json` is the results file itself.
+
+Lines of lm-eval's samples files: one per sample and filter, with numbers inside answers as texts.
+
+The results table of lm-evaluation-harness, in its own layout, from results in its own format.
+
+Scripts split this table at its bars, so the layout is reproduced to the character: the order of rows, four decimals,
+and how its table library then shortens them (a column of numbers shows as many decimals as its longest value needs
+without trailing zeros; whether a number in a column with text is treated as one depends on the cells above it).
+tests/interop compares it with lm-eval's own printer on random results.
 """
 
 import json
+import math
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from assaymark.drafts import whole_file
 from assaymark.errors import StoreError, UsageError
-from assaymark.interop.lm_eval_results import results_mapping, tracker_mapping
-from assaymark.interop.lm_eval_samples import sample_lines, task_hash
-from assaymark.interop.lm_eval_table import lm_eval_table
+from assaymark.interop.lm_eval_results import NOT_AVAILABLE, results_mapping, text_hash, tracker_mapping
+from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
+from assaymark.results.views.samples import answer_text
+from assaymark.scoring.metrics import MULTIPLE_CHOICE, is_auxiliary, names_for
 from assaymark.store import Store
+from assaymark.store.rows import SampleRecord
+
+ARROWS = {True: "↑", False: "↓"}
+HEADERS = ("Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr")
+NOT_METRICS = frozenset({"alias", "name", "sample_len", "sample_count"})
+NUMERIC = frozenset({"whole", "real"})
+MINIMUM_WIDTH = 3
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+def lm_eval_table(results: Mapping[str, Any], column: Literal["results", "groups"] = "results") -> str:
+    """Return the Markdown table that lm-eval prints for `results`, the content of its results JSON.
+
+    Source: behaviour of lm-eval 0.4.13 `utils.make_table`, observed.
+    """
+    headers = ("Groups" if column == "groups" else "Tasks", *HEADERS)
+    rows = [row for name, depth in ordered_names(results, column) for row in _rows_of(results, column, name, depth)]
+    cells = [[row[index] for row in rows] for index in range(len(headers))]
+    columns = [_laid_out(header, values) for header, values in zip(headers, cells, strict=True)]
+    return "".join(f"|{'|'.join(parts)}|\n" for parts in zip(*columns, strict=True))
+
+
+def ordered_names(results: Mapping[str, Any], column: str) -> list[tuple[str, int]]:
+    """Return the rows' names with their depth: outermost groups, each followed by its members, then all others."""
+    available = set(results[column])
+    members: Mapping[str, Sequence[str]] = results.get("group_subtasks", {})
+    inner = {child for children in members.values() for child in children}
+    ordered: list[tuple[str, int]] = []
+    seen: set[str] = set()
+
+    def visit(name: str, depth: int) -> None:
+        seen.add(name)
+        if name in available:
+            ordered.append((name, depth))
+        for child in sorted(members.get(name, ())):
+            visit(child, depth + 1)
+
+    for name in sorted(members):
+        if name not in inner:
+            visit(name, 0)
+    # a task in two groups is shown at its last depth, since lm-eval has one depth per name
+    depths = dict(ordered)
+    return [(name, depths[name]) for name, _ in ordered] + [(name, 0) for name in sorted(available - seen)]
+
+
+def _rows_of(results: Mapping[str, Any], column: str, name: str, depth: int) -> list[list[Any]]:
+    values = results[column][name]
+    directions = results.get("higher_is_better", {}).get(name, {})
+    label: Any = " " * depth + "- " + values.get("alias", name) if depth else values.get("alias", name)
+    version: Any = results["versions"].get(name, "    N/A")
+    shots = str(results.get("n-shot", {}).get(name, " "))
+    rows = []
+    for key in sorted(set(values) - NOT_METRICS):
+        metric, _, name_of_filter = key.partition(",")
+        if metric.endswith("_stderr"):
+            continue
+        shown = values[key]
+        shown = f"{shown:.4f}" if isinstance(shown, float) else shown
+        error = values.get(f"{metric}_stderr,{name_of_filter}")
+        ending = ["", ""] if error is None else ["±", "   N/A" if error == "N/A" else f"{error:.4f}"]
+        rows.append([label, version, name_of_filter, shots, metric, ARROWS.get(directions.get(metric), ""), shown])
+        rows[-1].extend(ending)
+        label = version = ""
+    return rows
+
+
+def _laid_out(header: str, values: Sequence[Any]) -> list[str]:
+    """Return a column's cells, header and rule first, padded to one width."""
+    kinds = _kinds(values)
+    present = set(kinds) - {"blank"}
+    decimals = max((_decimals(float(v)) for v, kind in zip(values, kinds, strict=True) if kind in NUMERIC), default=0)
+    is_text_column = not present or "text" in present or set(kinds) in ({"nan"}, {"infinity"})
+    is_whole_column = present == {"whole"}
+    shown = []
+    for value, kind in zip(values, kinds, strict=True):
+        with_point = kind == "real" or (kind == "whole" and not is_text_column and not is_whole_column)
+        shown.append(_shown(value, kind, decimals if with_point else None))
+    width = max([MINIMUM_WIDTH, len(header), *(len(text) for text in shown)])
+    rule = "-" * width if is_text_column else "-" * (width - 1) + ":"
+    body = [
+        text.ljust(width) if is_text_column and kind not in NUMERIC else text.rjust(width)
+        for text, kind in zip(shown, kinds, strict=True)
+    ]
+    return [f"{header:^{width}}", rule, *body]
+
+
+def _kinds(values: Sequence[Any]) -> list[str]:
+    """Return the type that its table library assigns to each cell.
+
+    It proceeds downwards: while most cells so far are text, the next one is text as well, even if it is a number.
+    """
+    counts: Counter[str] = Counter()
+    kinds = []
+    for value in values:
+        leading = counts.most_common(1)[0][0] if counts else ""
+        kind = "text" if leading == "text" and isinstance(value, str) and value else _kind(value)
+        counts[kind] += 1
+        kinds.append(kind)
+    return kinds
+
+
+def _kind(value: Any) -> str:
+    text = str(value)
+    if not text.strip():
+        return "blank"
+    if not NUMBER.fullmatch(text):
+        return "text"
+    number = float(text)
+    if not math.isfinite(number):
+        return "nan" if math.isnan(number) else "infinity"
+    return "whole" if number == int(number) else "real"
+
+
+def _decimals(value: float) -> int:
+    """Return the number of decimals of the shortest text of `value`."""
+    if value == int(value):
+        return 0
+    mantissa, _, exponent = repr(abs(value)).partition("e-")
+    return int(exponent) if exponent else len(mantissa.partition(".")[2])
+
+
+def _shown(value: Any, kind: str, decimals: int | None) -> str:
+    match kind:
+        case "blank":
+            return ""
+        case "text":
+            return str(value)
+        case "nan":
+            return "NaN"
+        case "infinity":
+            return "Infinity" if float(value) > 0 else "-Infinity"
+        case _:
+            return f"{float(value):.{decimals}f}" if decimals is not None else str(int(float(value)))
+
+
+def sample_lines(
+    records: Iterable[SampleRecord], task: Mapping[str, Any], generation: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, JsonValue]]:
+    """Yield the lines of one task's file: all samples of the first filter, then of the next.
+
+    Args:
+        records: the task's stored samples.
+        task: the task's facts from `report.task_facts`.
+        generation: the task's effective generation settings, for generation tasks.
+
+    Source: lm-eval 0.4.13 `evaluate` and `EvaluationTracker.save_results_samples`, observed.
+    """
+    samples = list(records)
+    for name_of_filter in task.get("filters", ["none"]):
+        for record in samples:
+            yield _line(record, name_of_filter, task, generation)
+
+
+def task_hash(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the hash over all of a task's samples, prompts and targets."""
+    return text_hash("".join(line["doc_hash"] + line["prompt_hash"] + line["target_hash"] for line in lines))
+
+
+def _line(
+    record: SampleRecord, name_of_filter: str, task: Mapping[str, Any], generation: Mapping[str, Any] | None
+) -> dict[str, JsonValue]:
+    request = record.request
+    row = dict(record.sample.row) if record.sample is not None else {}
+    scores = _own_scores(record.scores, name_of_filter, task)
+    queries = [
+        query for query in request.queries if not (isinstance(query, LoglikelihoodQuery) and query.role == "rotated")
+    ]
+    answers = [_answers(query, record.outputs) for query in queries]
+    return {
+        "doc_id": request.sample_index,
+        **({"turn": request.turn} if request.turn else {}),
+        "doc": row,
+        "target": request.target,
+        "arguments": {
+            f"gen_args_{index}": {
+                f"arg_{number}": part for number, part in enumerate(_arguments(query, request, generation))
+            }
+            for index, query in enumerate(queries)
+        },
+        "resps": answers,
+        "filtered_resps": [_filtered(query, given, scores) for query, given in zip(queries, answers, strict=True)],
+        "filter": name_of_filter,
+        "metrics": [score.metric for score in scores],
+        "doc_hash": text_hash(json.dumps(row, indent=2, default=str, ensure_ascii=False)),
+        "prompt_hash": text_hash(request.prompt),
+        "target_hash": text_hash(request.target),
+        **{score.metric: _value(score, task) for score in scores},
+    }
+
+
+def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str, Any]) -> list[Score]:
+    """Return the scores that lm-eval has too, in its order."""
+    listed = [metric["name"] for metric in task.get("metrics", ())]
+    order = names_for(MULTIPLE_CHOICE) if task.get("output_type") == MULTIPLE_CHOICE else listed
+    own = [score for score in scores if score.filter == name_of_filter and not is_auxiliary(score.metric)]
+    return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
+
+
+def _arguments(query: Query, request: Request, generation: Mapping[str, Any] | None) -> list[JsonValue]:
+    match query:
+        case RollingQuery():
+            return [query.text]
+        case LoglikelihoodQuery():
+            return ["".join(request.segments if query.segments is None else query.segments), query.continuation]
+        case GenerateQuery():
+            return ["".join(request.segments), _generation(query, generation)]
+
+
+def _generation(query: GenerateQuery, generation: Mapping[str, Any] | None) -> dict[str, JsonValue]:
+    """Return generation settings under the names of lm-eval's task files."""
+    settings = query.settings
+    named: dict[str, JsonValue] = {
+        "until": list(settings.stop),
+        "do_sample": settings.do_sample,
+        "temperature": settings.temperature,
+        "max_gen_toks": settings.max_tokens,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "min_p": settings.min_p,
+        **dict(settings.extra),
+    }
+    given = {key: value for key, value in named.items() if value is not None}
+    return given if generation is None else {**dict(generation), **given}
+
+
+def _answers(query: Query, outputs: Sequence[Output]) -> list[JsonValue]:
+    """Return one query's answers, one per repeat, with numbers as texts."""
+    own = sorted((output for output in outputs if output.ask_index == query.index), key=lambda output: output.repeat)
+    return [_answer(query, output) for output in own]
+
+
+def _answer(query: Query, output: Output) -> JsonValue:
+    if output.error is not None:
+        return [NOT_AVAILABLE, NOT_AVAILABLE] if isinstance(query, LoglikelihoodQuery) else NOT_AVAILABLE
+    if isinstance(query, LoglikelihoodQuery):
+        return [str(output.total_nats), str(bool(output.is_greedy))]
+    if isinstance(query, RollingQuery):
+        return str(output.total_nats)
+    return output.text if output.tool_calls is None else answer_text(output)  # its format has no place for calls
+
+
+def _filtered(query: Query, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
+    """Return the filtered answer: for a generation the one stored with the score, else the first answer."""
+    if isinstance(query, GenerateQuery):
+        for score in scores:
+            if isinstance(score.detail, Mapping) and "extracted" in score.detail:
+                return score.detail["extracted"]
+    return given[0] if given else NOT_AVAILABLE
+
+
+def _value(score: Score, task: Mapping[str, Any]) -> JsonValue:
+    """Return a score as lm-eval logs it: the item that it aggregates, even if that is more than a number."""
+    if score.parts is not None:
+        parts = list(score.parts)
+        if score.metric == "brier_score" and len(parts) == 2:
+            import numpy as np
+
+            return [parts[0], str(np.asarray(parts[1], dtype=np.float64))]
+        return parts
+    is_count = task.get("output_type") == "loglikelihood" and score.metric == "acc"
+    is_count = is_count or (task.get("output_type") == "multiple_choice" and score.metric == "exact_match")
+    return int(score.value) if is_count and score.value is not None else score.value
+
 
 UNSAFE = re.compile(r'["<>:/|\\?*\[\]]+')
 
@@ -52,7 +327,7 @@ def write_lm_eval_files(
     file, folder = _targets(Path(output_path), place or sanitised_model(run.model), stamp)
     samples: dict[str, list[dict[str, Any]]] = {}
     if log_samples:
-        for plan in (one for one in run.plan.tasks if tasks is None or one.name in tasks):
+        for plan in (task_plan for task_plan in run.plan.tasks if tasks is None or task_plan.name in tasks):
             task = run.extra.get("tasks", {}).get(plan.name, {})
             samples[plan.name] = list(sample_lines(store.samples(run.run_id, plan.name), task))
     results["task_hashes"] = {name: task_hash(lines) for name, lines in samples.items()}
@@ -62,7 +337,7 @@ def write_lm_eval_files(
         _write(file, [json.dumps(results, indent=2, default=str, ensure_ascii=False)])
         written = [file]
         for name, lines in samples.items():
-            written.append(folder / f"samples_{name}_{stamp}.jsonl")
+            written.append(folder / f"samples_{name.replace('/', '__')}_{stamp}.jsonl")
             _write(written[-1], [json.dumps(line, default=str, ensure_ascii=False) + "\n" for line in lines])
     except OSError as error:
         raise StoreError(

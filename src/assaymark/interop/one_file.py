@@ -56,17 +56,17 @@ def read_run_file(store: Store, path: Path) -> tuple[str, bool]:
             ) from error
         try:
             source = Store.open(str(copied))
-            found = source.runs()
+            run_rows = source.runs()
         except StoreError as error:
             why = str(error).replace(f"store {copied}", "as a store").replace(str(copied), str(path))
             raise DataError(f"{path} is not an exported run: {why}") from error
         with source:
-            if len(found) != 1:
-                raise DataError(f"{path} has {len(found)} runs; expected one, as written by `assaymark export`")
+            if len(run_rows) != 1:
+                raise DataError(f"{path} has {len(run_rows)} runs; expected one, as written by `assaymark export`")
             problems = source.verify()
             if problems:
                 raise DataError(f"{path} is damaged: {problems[0]} ({len(problems)} in all); export the run again")
-            return copy_run(source, store, found[0].run_id)
+            return copy_run(source, store, run_rows[0].run_id)
 
 
 def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
@@ -75,11 +75,10 @@ def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
     Raises: StoreError if the target cannot be written; a run that is new there is then removed.
     """
     row = source.run(run_id)
+    if (known := target.complete_run(row.plan)) is not None:
+        return known, False
     opened = target.open_run(row.plan, facts={"copied": _history(source, run_id)}, command=row.command)
     status = row.status if row.status in ENDED else "interrupted"
-    if opened.is_complete:
-        target.close_run(opened.run_id, opened.attempt_id, "finished")
-        return opened.run_id, False
     try:
         for task in row.tasks:
             gathered: list[SampleRecord] = []

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ForeignSample, ReportedValue
+from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import one_model, parse_json
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_alpaca_eval", "read_alpaca_eval"]
 
@@ -105,3 +105,6 @@ def _sample(index: int, one: Mapping[str, Any]) -> ForeignSample:
         answers=(str(one.get("output_2") or ""),),
         error="the annotator gave no preference" if won is None else None,
     )
+
+
+IMPORTER = Importer(is_alpaca_eval, read_alpaca_eval, "AlpacaEval's annotations.json or leaderboard.csv")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from assaymark.interop.imported import ForeignRun, ReportedValue
+from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in, one_model
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
 __all__ = ["evalscope_reports", "read_evalscope"]
@@ -36,7 +36,7 @@ def _is_report(file: Path) -> bool:
     metrics = found.get("metrics")
     if not {"dataset_name", "model_name"} <= set(found) or not isinstance(metrics, list):
         return False
-    return all(isinstance(one, dict) and {"name", "score"} <= set(one) for one in metrics)
+    return all(isinstance(metric, dict) and {"name", "score"} <= set(metric) for metric in metrics)
 
 
 def read_evalscope(path: Path) -> ForeignRun:
@@ -60,11 +60,11 @@ def read_evalscope(path: Path) -> ForeignRun:
 
 
 def _tasks(reported: list[ReportedValue]) -> Iterator[TaskSummaryInput]:
-    for name in dict.fromkeys(one.task for one in reported):
-        metrics = dict.fromkeys(one.metric for one in reported if one.task == name)
+    for name in dict.fromkeys(value.task for value in reported):
+        metrics = dict.fromkeys(value.metric for value in reported if value.task == name)
         yield TaskSummaryInput(
             name=name,
-            metrics=tuple(MetricInput(one, higher_is_better=is_higher_better(one)) for one in metrics),
+            metrics=tuple(MetricInput(metric, higher_is_better=is_higher_better(metric)) for metric in metrics),
             output_type="unknown",
         )
 
@@ -86,3 +86,6 @@ def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
 
 def _value(task: str, metric: str, one: Mapping[str, Any]) -> ReportedValue:
     return ReportedValue(task, metric, float(one["score"]), None, int(one.get("num") or 0))
+
+
+IMPORTER = Importer(evalscope_reports, read_evalscope, "EvalScope's reports/<model>/<dataset>.json")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ForeignSample, ReportedValue
+from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, one_model, parse_json
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import find_metric, is_higher_better
 
 __all__ = ["helm_folders", "read_helm"]
@@ -159,7 +159,7 @@ def _sample(
 ) -> ForeignSample:
     first = states[0]
     references = first["instance"].get("references") or ()
-    right = [str(one["output"]["text"]) for one in references if "correct" in (one.get("tags") or ())]
+    right = [str(reference["output"]["text"]) for reference in references if "correct" in (reference.get("tags") or ())]
     failed = [state for state in states if not (state.get("result") or {}).get("success", True)]
     by_reference = any(state.get("reference_index") is not None for state in states)
     completions = [(state.get("result") or {}).get("completions") or () for state in states]
@@ -168,7 +168,10 @@ def _sample(
         index=index,
         row={
             "input": first["instance"]["input"],
-            "references": [{"text": one["output"]["text"], "tags": list(one.get("tags") or ())} for one in references],
+            "references": [
+                {"text": reference["output"]["text"], "tags": list(reference.get("tags") or ())}
+                for reference in references
+            ],
         },
         prompt=str((first.get("request") or {}).get("prompt") or first["instance"]["input"].get("text", "")),
         target=" or ".join(right),
@@ -179,3 +182,6 @@ def _sample(
         n_shots=int(first.get("num_train_instances") or 0),
         error=str(failed[0]["result"].get("error") or "the request failed") if failed and not scores else None,
     )
+
+
+IMPORTER = Importer(helm_folders, read_helm, "HELM's run folders")

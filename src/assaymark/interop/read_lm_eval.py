@@ -3,19 +3,44 @@
 So a run of lm-eval can be summarised again (and must then give its own values), compared with ours sample by sample,
 and checked. A samples file has the score of each sample; if it has the choices' log-likelihoods too, ties, chance and
 calibration can be computed. Samples are paired with ours by the hash of their row.
+
+A run of lm-eval as our records, with the prompts, answers and scores of its samples files.
+
+Reader of lm-eval's samples files: from 0.4.3 on one line per sample, before that one JSON list.
+
+The early files are named after the model's arguments instead of the time, and have a request's arguments as a list.
+Source: lm-evaluation-harness 0.4.0 to 0.4.2, __main__.py; from 0.4.3 on loggers/evaluation_tracker.py
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assaymark.errors import AssaymarkError, DataError
+from assaymark.interop.imported import ImportedRun, digest, disagreements, facts_from, imported_model, imported_tasks
 from assaymark.interop.lm_eval_checks import model_named, refuse_malformed
-from assaymark.interop.log_files import json_object
-from assaymark.interop.read_lm_eval_samples import samples_of
-from assaymark.records import ScoreStatus, content_hash
-from assaymark.report.evidence.records import (
+from assaymark.interop.log_files import json_object, parse_json
+from assaymark.interop.reported import ReportedValue, in_table_order, reported_estimates
+from assaymark.records import (
+    Estimate,
+    GenerateQuery,
+    JsonValue,
+    LoglikelihoodQuery,
+    ModelIdentity,
+    Output,
+    Query,
+    Request,
+    RollingQuery,
+    RunPlan,
+    Sample,
+    Score,
+    ScoreStatus,
+    content_hash,
+)
+from assaymark.results.evidence.records import (
     GroupAggregate,
     GroupSummaryInput,
     MetricInput,
@@ -23,9 +48,289 @@ from assaymark.report.evidence.records import (
     ScoreRow,
     TaskSummaryInput,
 )
+from assaymark.results.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metrics import CALIBRATION, accuracies_over_choices, aggregation_of, is_higher_better
 from assaymark.statistics.aggregate import AGGREGATIONS
+from assaymark.tasks.generation import settings_of
+
+__all__ = ["samples_file", "samples_of"]
+
+EARLY_NAMES = (r"/|=", r"[\"<>:/\|\\?\*\[\]]+")  # replaced by "__" in the model's arguments, by 0.4.0 and by 0.4.2
+
+
+def samples_file(results: Path, task: str) -> Path:
+    """Return the path of a task's samples: with the time of the results file, or with the name of early versions.
+
+    The file may not exist, since samples are logged only on request.
+    """
+    stamp = results.stem.partition("_")[2] if results.stem.startswith("results_") else results.stem.rpartition("_")[2]
+    file = results.parent / f"samples_{task.replace('/', '__')}_{stamp}.jsonl"
+    if file.is_file() or results.stem.startswith("results_"):
+        return file
+    arguments = str((json_object(results).get("config") or {}).get("model_args") or "")
+    early = [results.parent / f"{re.sub(pattern, '__', arguments)}_{task}.jsonl" for pattern in EARLY_NAMES]
+    return next((one for one in early if one.is_file()), file)
+
+
+def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
+    """Yield the samples of a task; none if they were not logged.
+
+    Raises: DataError for a line that is not a sample, and for a sample that occurs twice under one filter.
+    """
+    file = samples_file(results, task)
+    if not file.is_file():
+        return
+    seen: set[tuple[str, str]] = set()
+    for location, sample in _logged(file):
+        if not isinstance(sample, dict):
+            raise DataError(f"{location} contains a {type(sample).__name__}; expected an object")
+        if "doc_id" not in sample or "doc" not in sample:
+            raise DataError(f"{location}: no doc_id or doc; expected a sample as lm-eval logs it")
+        key = (str(sample["doc_id"]), str(sample.get("filter", "none")))
+        if key in seen:
+            raise DataError(f"{location}: doc_id {key[0]} (filter {key[1]}) occurs twice")
+        seen.add(key)
+        yield {**sample, "arguments": _arguments(sample.get("arguments"))}
+
+
+def _logged(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield each sample with its location in the file: the lines, or the items of the one list of an early file."""
+    with file.open(encoding="utf-8") as lines:
+        first = lines.readline()
+        if first.strip() == "[" or first.lstrip().startswith("[{"):
+            whole = parse_json(first + lines.read(), str(file))
+            yield from ((f"{file}, item {number}", sample) for number, sample in enumerate(whole, start=1))
+            return
+        lines.seek(0)
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                location = f"{file}, line {number}"
+                yield location, parse_json(line, location)
+
+
+def _arguments(given: Any) -> Any:
+    """Return the arguments of a sample's requests by name, as in lm-eval's current format."""
+    if not isinstance(given, list):
+        return given
+    return {
+        f"gen_args_{number}": one if isinstance(one, Mapping) else {f"arg_{i}": part for i, part in enumerate(one)}
+        for number, one in enumerate(given)
+    }
+
+
+@dataclass(slots=True)
+class _Read:
+    """The records read from the samples files of all tasks."""
+
+    requests: dict[str, Request] = field(default_factory=dict)
+    samples: dict[str, Sample] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
+
+
+def imported_run(path: str | Path) -> ImportedRun:
+    """Return the run in a results file of lm-eval (or the latest in a folder), with its samples if they were logged.
+
+    Raises: DataError, in one line, if a file is missing or not in lm-eval's format.
+    """
+    file = results_file(Path(path))
+    try:
+        evidence = read_lm_eval(file)
+        return _imported(file, json_object(file), evidence)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DataError(
+            f"{file} or its samples are not as lm-eval writes them: {type(error).__name__}: {error}; nothing was stored"
+        ) from error
+
+
+def _imported(file: Path, results: Mapping[str, Any], evidence: RunEvidence) -> ImportedRun:
+    read = _Read()
+    origin = {file.name: digest(file)}
+    for task in evidence.tasks:
+        logged = samples_file(file, task.name)
+        if logged.is_file():
+            origin[logged.name] = digest(logged)
+        for line in samples_of(file, task.name):
+            _add_line(read, task, line)
+    scores = tuple(
+        Score(f"{row.task}/{row.sample_index}/0", row.metric, row.value, row.filter, row.status, row.parts, row.detail)
+        for row in evidence.rows
+    )
+    estimates, notes = _estimates(evidence, results)
+    return ImportedRun(
+        plan=_plan(results, evidence, origin, read),
+        origin=origin,
+        requests=tuple(read.requests.values()),
+        samples=tuple(read.samples.values()),
+        outputs=tuple(read.outputs),
+        scores=scores,
+        estimates=estimates,
+        extra={**facts_from(evidence.tasks, evidence.groups, results["configs"]), "imported": _source(results, origin)},
+        notes=notes,
+    )
+
+
+def _source(results: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, JsonValue]:
+    return {
+        "tool": "lm-eval",
+        "version": results.get("lm_eval_version"),
+        "date": results.get("date"),
+        "files": dict(origin),
+        "config": results.get("config") or {},
+    }
+
+
+def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str, str], read: _Read) -> RunPlan:
+    config = results.get("config") or {}
+    names = [task.name for task in evidence.tasks]
+    return RunPlan(
+        model=_model(results, config, origin),
+        profile=f"lm-eval-{results.get('lm_eval_version') or 'unknown'}",
+        tasks=imported_tasks(
+            evidence.tasks,
+            read.samples.values(),
+            {name: n_effective(results, name) for name in names},
+            {name: results["configs"][name].get("generation_kwargs") for name in names},
+        ),
+        seed=int(config.get("fewshot_seed") or 1234),
+        limit=config.get("limit"),
+        apply_chat_template=bool(results.get("chat_template_sha")),
+        fewshot_as_multiturn=bool(results.get("fewshot_as_multiturn")),
+        system_instruction=results.get("system_instruction"),
+    )
+
+
+def _model(results: Mapping[str, Any], config: Mapping[str, Any], origin: Mapping[str, str]) -> ModelIdentity:
+    n_parameters = config.get("model_num_parameters")
+    dtype = str(config.get("model_dtype") or "unknown").removeprefix("torch.")
+    return imported_model(
+        model_named(results),
+        origin,
+        template_hash=results.get("chat_template_sha"),
+        dtype=dtype,
+        numerics="float32" if dtype == "float32" else "model-dtype",  # lm-eval scores in the model's own dtype
+        max_length=results.get("max_length"),
+        n_parameters=n_parameters if isinstance(n_parameters, int) and n_parameters > 0 else None,
+        revision=config.get("model_revision"),
+    )
+
+
+def n_effective(results: Mapping[str, Any], name: str) -> int:
+    """Return the number of samples of a task or group: `n-samples`, else `sample_len`; 0 if there is neither."""
+    counts = (results.get("n-samples") or {}).get(name, {})
+    return int(counts.get("effective") or results["results"].get(name, {}).get("sample_len") or 0)
+
+
+# ------------------------------------------------------------------------------------------ samples
+
+
+def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> None:
+    """Add one sample's request and answers; a second line of the sample (another filter) adds nothing."""
+    index = int(line["doc_id"])
+    sha = content_hash(line["doc"])
+    request_id = f"{task.name}/{index}/0"
+    if request_id in read.requests:
+        return
+    arguments = list((line.get("arguments") or {}).values())
+    answers = list(line.get("resps") or ())
+    if len(arguments) != len(answers):
+        raise DataError(
+            f"sample {index} of {task.name} has {len(arguments)} requests and {len(answers)} answers; expected as many "
+            "answers as requests"
+        )
+    first = str(arguments[0]["arg_0"]) if arguments else ""
+    queries = tuple(
+        _query(task, number, one, first, len(given))
+        for number, (one, given) in enumerate(zip(arguments, answers, strict=True))
+    )
+    is_rolling = task.output_type == "loglikelihood_rolling"
+    read.requests[request_id] = Request(
+        task=task.name,
+        sample_index=index,
+        sample_sha256=sha,
+        segments=("",) if is_rolling else (first,),
+        queries=queries,
+        target=str(line.get("target", "")),
+        n_shots=task.num_fewshot,
+    )
+    read.samples[request_id] = Sample(task.name, index, line["doc"], sha)
+    for query, given in zip(queries, answers, strict=True):
+        read.outputs += [_output(request_id, query, repeat, answer) for repeat, answer in enumerate(given)]
+
+
+def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Query:
+    context = str(arguments["arg_0"])
+    if task.output_type == "loglikelihood_rolling":
+        return RollingQuery(index, context)
+    if task.output_type == "generate_until":
+        return GenerateQuery(index, settings_of(task.name, dict(arguments["arg_1"]), max(n_repeats, 1)))
+    return LoglikelihoodQuery(
+        index,
+        str(arguments["arg_1"]),
+        None if context == first else (context,),
+        "choice" if context == first else "unconditional",
+    )
+
+
+def _output(request_id: str, query: Query, repeat: int, answer: Any) -> Output:
+    if isinstance(query, GenerateQuery):
+        return Output(request_id, query.index, repeat, text=str(answer))
+    nats, greedy = answer if isinstance(answer, list | tuple) else (answer, None)
+    value = _finite(nats)
+    if value is None:
+        return Output(
+            request_id, query.index, repeat, error=f"the file has no answer: {nats!r}", error_kind="Permanent"
+        )
+    return Output(request_id, query.index, repeat, value, None if greedy is None else str(greedy) == "True")
+
+
+def _finite(nats: Any) -> float | None:
+    try:
+        value = float(nats)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+# ----------------------------------------------------------------------------------------- estimates
+
+
+def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+    """Return the run's estimates, recomputed from its samples if these were logged, and notes on disagreements."""
+    iterations = int((results.get("config") or {}).get("bootstrap_iters") or 0)
+    with_samples = {row.task for row in evidence.rows}
+    tasks = [task for task in evidence.tasks if task.name in with_samples]
+    complete = with_samples == {task.name for task in evidence.tasks}
+    computed = summarise(
+        evidence.rows, tasks, evidence.groups if complete else (), bootstrap_iters=min(iterations, BOOTSTRAP_ITERS)
+    )
+    known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
+    named = {group.name for group in evidence.groups}  # early files list a group's values but not its members
+    unlisted = [one for one in results.get("groups") or () if one not in named]
+    groups = (*evidence.groups, *(GroupSummaryInput(one, ()) for one in unlisted))
+    reported = reported_estimates(_reported(results), evidence.tasks, groups)
+    notes = tuple(disagreements(computed, reported))
+    others = (estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known)
+    return in_table_order((*computed, *others), groups), notes
+
+
+def _reported(results: Mapping[str, Any]) -> Iterator[ReportedValue]:
+    """Yield the values of the results file."""
+    for name, entry in {**results["results"], **(results.get("groups") or {})}.items():
+        for key, value in entry.items():
+            metric, _, name_of_filter = str(key).partition(",")
+            if not name_of_filter or metric.endswith("_stderr"):
+                continue
+            error = entry.get(f"{metric}_stderr,{name_of_filter}")
+            yield ReportedValue(
+                name,
+                metric,
+                float(value) if isinstance(value, int | float) else None,
+                float(error) if isinstance(error, int | float) else None,
+                n_effective(results, name),
+                name_of_filter,
+            )
+
 
 NOT_METRICS = frozenset({"alias", "name", "sample_len", "sample_count", "samples"})
 SETTINGS = {
@@ -79,11 +384,11 @@ def results_file(path: Path) -> Path:
     """Return the results file itself, or the latest one in or below a folder (`results.json` of early versions)."""
     if path.is_file():
         return path
-    found = sorted(path.rglob("results_*.json"), key=lambda file: file.name) if path.is_dir() else []
-    found = found or (sorted(path.rglob("results.json")) if path.is_dir() else [])
-    if not found:
+    paths = sorted(path.rglob("results_*.json"), key=lambda file: file.name) if path.is_dir() else []
+    paths = paths or (sorted(path.rglob("results.json")) if path.is_dir() else [])
+    if not paths:
         raise DataError(f"no results of lm-eval at {path}; expected a file results_<time>.json, or a folder with one")
-    return found[-1]
+    return paths[-1]
 
 
 def _label(results: Mapping[str, Any]) -> str:
@@ -175,7 +480,9 @@ def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, 
     name_of_filter = str(line.get("filter", "none"))
     own = _choice_scores(task, line, config)
     index, sha = int(line["doc_id"]), content_hash(line["doc"])
-    for metric in line.get("metrics") or [one.name for one in task.metrics if one.name in line]:
+    for metric in line.get("metrics") or [
+        metric_input.name for metric_input in task.metrics if metric_input.name in line
+    ]:
         value, parts = _value(line.get(metric))
         scored = own.get(metric)
         missing = value is None and parts is None
@@ -211,7 +518,7 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
     if not all(isinstance(answer, list) and len(answer) == 2 for answer in answers):
         return {}
     delimiter = str(config.get("target_delimiter", " "))
-    texts = [str(one.get("arg_1", "")).removeprefix(delimiter) for one in arguments.values()]
+    texts = [str(argument.get("arg_1", "")).removeprefix(delimiter) for argument in arguments.values()]
     gold = _gold(line, texts)
     if gold is None or len(texts) != len(answers):
         return {}

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ReportedValue
-from assaymark.interop.lm_eval_checks import model_named
+from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.interop.lm_eval_checks import MOST_SHOTS, model_named
 from assaymark.interop.log_files import json_object, object_in, one_model
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
 __all__ = ["early_files", "read_lm_eval_03"]
@@ -87,7 +87,10 @@ def _tasks(found: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInpu
 
 def _shots(name: str, config: Mapping[str, Any]) -> int:
     tail = name.rpartition("|")[2] if "|" in name else ""
-    return int(tail) if tail.isdigit() else int(config.get("num_fewshot") or 0)
+    n_shots = int(tail) if tail.isdecimal() and len(tail) < 8 else config.get("num_fewshot") or 0
+    if not isinstance(n_shots, int) or isinstance(n_shots, bool) or not 0 <= n_shots <= MOST_SHOTS:
+        raise DataError(f"num_fewshot of {name} is {n_shots!r:.80}; expected an integer from 0 to {MOST_SHOTS:,}")
+    return n_shots
 
 
 def _reported(file: Path, content: Mapping[str, Any]) -> Iterator[ReportedValue]:
@@ -101,4 +104,10 @@ def _reported(file: Path, content: Mapping[str, Any]) -> Iterator[ReportedValue]
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """Return a number as a float; None for anything else, and for an integer that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if isinstance(value, float) or abs(value) < 10**308 else None
+
+
+IMPORTER = Importer(early_files, read_lm_eval_03, "lm-eval 0.3's JSON")

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ReportedValue
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import find_metric, is_higher_better
 
 __all__ = ["opencompass_summary", "read_opencompass"]
@@ -62,11 +62,11 @@ def read_opencompass(path: Path) -> ForeignRun:
 
 def _tasks(reported: Sequence[ReportedValue], lines: Sequence[Sequence[str]]) -> Iterator[TaskSummaryInput]:
     versions = {line[0]: line[1] for line in lines if len(line) > 1}
-    for name in dict.fromkeys(one.task for one in reported):
+    for name in dict.fromkeys(value.task for value in reported):
         metrics = tuple(
-            MetricInput(one.metric, higher_is_better=is_higher_better(one.metric))
-            for one in reported
-            if one.task == name
+            MetricInput(value.metric, higher_is_better=is_higher_better(value.metric))
+            for value in reported
+            if value.task == name
         )
         yield TaskSummaryInput(name=name, metrics=metrics, output_type="unknown", version=versions[name])
 
@@ -86,3 +86,6 @@ def _reported(file: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
 def _is_per_cent(metric: str) -> bool:
     row = find_metric(metric)
     return row is not None and "opencompass" in row.per_cent_in
+
+
+IMPORTER = Importer(opencompass_summary, read_opencompass, "OpenCompass's summary_<time>.csv")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ForeignSample, ReportedValue
+from assaymark.interop.imported import ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 
 __all__ = ["is_simple_evals", "read_simple_evals"]
 
@@ -81,8 +81,8 @@ def _samples(task: str, found: Mapping[str, Any]) -> Iterator[ForeignSample]:
 
 
 def _shown(page: str | None, what: str) -> str | None:
-    found = re.search(_SHOWN.format(what), page or "", re.DOTALL)
-    return unescape(found[1]).strip() if found else None
+    match = re.search(_SHOWN.format(what), page or "", re.DOTALL)
+    return unescape(match[1]).strip() if match else None
 
 
 def _number(text: str | None) -> float | None:
@@ -102,3 +102,6 @@ def _text(messages: Sequence[Mapping[str, Any]]) -> str:
         parts = content if isinstance(content, list) else [content]
         texts += [str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in parts]
     return "\n\n".join(text for text in texts if text)
+
+
+IMPORTER = Importer(is_simple_evals, read_simple_evals, "simple-evals' JSON")

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from assaymark.errors import DataError
-from assaymark.interop.imported import ForeignRun, ReportedValue
-from assaymark.report.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.interop.imported import ForeignRun, Importer, ReportedValue
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
 __all__ = ["is_yall", "read_yall"]
@@ -28,7 +28,7 @@ def is_yall(path: Path) -> bool:
     """Return whether a file is such a summary."""
     if path.suffix.lower() not in {".md", ".markdown"} or not path.is_file() or path.stat().st_size > LARGEST_FILE:
         return False
-    return any(tuple(one.lower() for one in cells[:4]) == _RESULT for cells in _lines(path))
+    return any(tuple(cell.lower() for cell in cells[:4]) == _RESULT for cells in _lines(path))
 
 
 def read_yall(path: Path) -> ForeignRun:
@@ -38,7 +38,7 @@ def read_yall(path: Path) -> ForeignRun:
     """
     lines = list(_lines(path))
     reported = _scaled(list(_reported(path, lines)))
-    names = dict.fromkeys(one.task for one in reported)
+    names = dict.fromkeys(value.task for value in reported)
     versions = {name: version for name, version in _versions(lines) if name in names}
     return ForeignRun(
         tool="llm-autoeval",
@@ -48,9 +48,9 @@ def read_yall(path: Path) -> ForeignRun:
             TaskSummaryInput(
                 name=name,
                 metrics=tuple(
-                    MetricInput(one.metric, higher_is_better=is_higher_better(one.metric))
-                    for one in reported
-                    if one.task == name
+                    MetricInput(value.metric, higher_is_better=is_higher_better(value.metric))
+                    for value in reported
+                    if value.task == name
                 ),
                 output_type="unknown",
                 version=versions.get(name, ""),
@@ -78,8 +78,8 @@ def _model(path: Path, lines: Sequence[Sequence[str]]) -> str:
         titles = [cell.lower() for cell in cells]
         if "model" in titles and len(lines[at + 1]) == len(cells):
             cell = lines[at + 1][titles.index("model")]
-            found = _LINK.search(cell)
-            return _id_of(found[1], found[2]) if found else cell
+            match = _LINK.search(cell)
+            return _id_of(match[1], match[2]) if match else cell
     raise DataError(f"{path} names no model; expected a table with the columns Model, AGIEval, GPT4All, ...")
 
 
@@ -107,8 +107,8 @@ def _renamed(task: str, metric: str) -> tuple[str, str]:
 
 def _id_of(text: str, link: str) -> str:
     """Return a model's id on the Hub, which its link names in full."""
-    found = re.fullmatch(r"https://huggingface\.co/([\w.-]+/[\w.-]+?)/?", link, re.ASCII)
-    return found[1] if found else text.strip()
+    match = re.fullmatch(r"https://huggingface\.co/([\w.-]+/[\w.-]+?)/?", link, re.ASCII)
+    return match[1] if match else text.strip()
 
 
 def _versions(lines: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -133,11 +133,14 @@ def _error(path: Path, task: str, cells: Sequence[str]) -> float | None:
 
 def _scaled(values: Sequence[ReportedValue]) -> list[ReportedValue]:
     """Return values as shares: of a file where any exceeds one, all are percentages."""
-    is_per_cent = any(one.value is not None and one.value > 1 for one in values)
+    is_per_cent = any(value.value is not None and value.value > 1 for value in values)
     if not is_per_cent:
         return list(values)
     return [
-        ReportedValue(one.task, one.metric, None if one.value is None else one.value / 100,
-                      None if one.stderr is None else one.stderr / 100)
-        for one in values
+        ReportedValue(value.task, value.metric, None if value.value is None else value.value / 100,
+                      None if value.stderr is None else value.stderr / 100)
+        for value in values
     ]  # fmt: skip
+
+
+IMPORTER = Importer(is_yall, read_yall, "LLM AutoEval's Markdown, as YALL's gists hold it")

@@ -11,8 +11,8 @@ from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.records import Estimate
-from assaymark.report.evidence.groups import group_estimates, leaves_of
-from assaymark.report.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
+from assaymark.results.evidence.groups import group_estimates, leaves_of
+from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import (
     aggregation_of,
     find_metric,
@@ -64,21 +64,21 @@ def reported_estimates(
     Raises: ImpossibleValue for a value, an error or a number of samples that its metric cannot have.
     """
     found = list(values)
-    for one in found:
-        _check(one)
+    for value in found:
+        _check(value)
     shares = _shares(found, tasks)
     of_tasks = {task.name: task for task in tasks}
     of_groups = {group.name: group for group in groups}
-    sizes = {one.task: one.n for one in found}
+    sizes = {value.task: value.n for value in found}
     made = []
-    for one in found:
-        if one.task in of_groups:
-            details = _group_details(one, of_groups, of_tasks)
-            own = _n_of_group(one, of_groups, sizes)
+    for value in found:
+        if value.task in of_groups:
+            details = _group_details(value, of_groups, of_tasks)
+            own = _n_of_group(value, of_groups, sizes)
         else:
-            details = _task_details(one, of_tasks.get(one.task), shots_known=shots_known)
-            own = one.n
-        made.append(_estimate(replace(one, n=own), details, one.metric in shares, _direction(one, tasks)))
+            details = _task_details(value, of_tasks.get(value.task), shots_known=shots_known)
+            own = value.n
+        made.append(_estimate(replace(value, n=own), details, value.metric in shares, _direction(value, tasks)))
     return tuple(made)
 
 
@@ -107,19 +107,19 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
     names = {group.name for group in groups}
     of_groups: dict[str, list[Estimate]] = {}
     of_tasks: dict[str, list[Estimate]] = {}
-    for one in estimates:
-        (of_groups if one.task in names else of_tasks).setdefault(one.task, []).append(one)
+    for estimate in estimates:
+        (of_groups if estimate.task in names else of_tasks).setdefault(estimate.task, []).append(estimate)
     headings = [replace(group, aggregates=()) for group in groups]
     ordered: list[Estimate] = []
 
     def add_group(name: str, path: tuple[str, ...]) -> None:
         ordered.extend(replace(one, details={**one.details, "path": path}) for one in of_groups.pop(name, ()))
 
-    for one in group_estimates(of_tasks, headings, 0.95):
-        path = one.details["path"]
+    for estimate in group_estimates(of_tasks, headings, 0.95):
+        path = estimate.details["path"]
         for depth, name in enumerate(path):
             add_group(name, path[:depth])
-        ordered.append(one)
+        ordered.append(estimate)
     for name in list(of_groups):
         add_group(name, ())
     return tuple(ordered)
@@ -198,9 +198,9 @@ def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) 
     listed = {metric.name: metric for task in tasks for metric in task.metrics}
     return {
         name
-        for name in {one.metric for one in values}
+        for name in {value.metric for value in values}
         if _is_mean(listed.get(name, MetricInput(name)))
-        and all(one.value is None or 0.0 <= one.value <= 1.0 for one in values if one.metric == name)
+        and all(value.value is None or 0.0 <= value.value <= 1.0 for value in values if value.metric == name)
     }
 
 

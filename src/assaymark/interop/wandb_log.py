@@ -12,7 +12,7 @@ from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
-from assaymark.report.numbers import reported_count
+from assaymark.results.numbers import reported_count
 
 __all__ = ["is_wandb_here", "log_to_wandb"]
 
@@ -67,15 +67,34 @@ def log_to_wandb(
 def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
     """Return the values under lm-eval's names."""
     found: dict[str, float] = {}
-    for one in estimates:
-        after = "" if one.filter in {"none", ""} else f",{one.filter}"
-        values = {"": one.value, "_stderr": one.stderr, "_low": one.low, "_high": one.high, "_n": reported_count(one)}
-        found |= {f"{one.task}/{one.metric}{kind}{after}": value for kind, value in values.items() if value is not None}
+    for estimate in estimates:
+        after = "" if estimate.filter in {"none", ""} else f",{estimate.filter}"
+        values = {
+            "": estimate.value,
+            "_stderr": estimate.stderr,
+            "_low": estimate.low,
+            "_high": estimate.high,
+            "_n": reported_count(estimate),
+        }
+        found |= {
+            f"{estimate.task}/{estimate.metric}{kind}{after}": value
+            for kind, value in values.items()
+            if value is not None
+        }
     return found
 
 
 def _rows(estimates: Sequence[Estimate]) -> list[list[Any]]:
     return [
-        [one.task, one.metric, one.filter, one.value, one.low, one.high, one.stderr, reported_count(one)]
-        for one in estimates
+        [
+            estimate.task,
+            estimate.metric,
+            estimate.filter,
+            estimate.value,
+            estimate.low,
+            estimate.high,
+            estimate.stderr,
+            reported_count(estimate),
+        ]
+        for estimate in estimates
     ]

@@ -2,16 +2,17 @@
 
 A bare share of agreement says nothing: two raters who mostly vote for the same model agree by chance, and people agree
 with each other on three verdicts in two cases of three only. So each share stands beside its chance level, its n, and
-the same share among people, and a judge beside one that always names the model that people prefer.
+the same share among people, and a judge beside two that do not read the answers: one that always names the model that
+people prefer, and one that always names the first answer it is shown, or the second.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from assaymark.errors import DataError
-from assaymark.judges.question_means import mean_over_questions
+from assaymark.judges.single import mean_over_questions
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha, stratified_kappa
 from assaymark.statistics.estimate import IntervalEstimate
 
@@ -35,6 +36,7 @@ class PairVote:
     value: float
     rater: str
     lengths: tuple[float, float] | None = None  # of both answers, in characters or tokens
+    is_turned: bool = False  # the rater saw `second` first: `oriented` exchanged the two
 
     @property
     def item(self) -> str:
@@ -63,7 +65,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class BesideConstant:
-    """A judge beside one that gives each two models always the same verdict: the one that people give most often."""
+    """A judge beside one that does not read the answers: it always gives the verdict that people give most often."""
 
     constant: float  # share of comparisons in which that judge agrees with people
     gain: IntervalEstimate  # by how much more the judge does, clustered by question; above 0 at 5% if its low end is
@@ -82,7 +84,8 @@ class RaterAgreement:
     people_decisive: Share
     with_majority: Share  # against the verdict of most people, where at least two voted and one verdict leads
     alpha: Agreement | None  # Krippendorff's, of all people
-    beside_constant: BesideConstant | None
+    beside_constant: BesideConstant | None  # one that knows the two models' names
+    beside_position: BesideConstant | None  # one that always names the first answer that it is shown, or the second
 
 
 def oriented(votes: Iterable[PairVote]) -> list[PairVote]:
@@ -92,7 +95,8 @@ def oriented(votes: Iterable[PairVote]) -> list[PairVote]:
 
 def _turned(vote: PairVote) -> PairVote:
     lengths = None if vote.lengths is None else (vote.lengths[1], vote.lengths[0])
-    return replace(vote, first=vote.second, second=vote.first, value=1.0 - vote.value, lengths=lengths)
+    return replace(vote, first=vote.second, second=vote.first, value=1.0 - vote.value, lengths=lengths,
+                   is_turned=not vote.is_turned)  # fmt: skip
 
 
 def by_pair(votes: Iterable[PairVote]) -> dict[PairKey, list[PairVote]]:
@@ -127,15 +131,15 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
             f"{len(verdicts):,} judged pairs and {len(labels):,} pairs with human votes have none in common; they are "
             "matched by question, turn and the names of both models"
         )
-    compared = [(one, other) for key in shared for one in verdicts[key] for other in labels[key]]
+    compared = [(vote, other) for key in shared for vote in verdicts[key] for other in labels[key]]
     among = [
-        (one, other)
+        (vote, other)
         for votes in labels.values()
-        for one, other in combinations(votes, 2)
-        if are_two_people(one.rater, other.rater)
+        for vote, other in combinations(votes, 2)
+        if are_two_people(vote.rater, other.rater)
     ]
-    leading = [(one, most) for key in shared if len(labels[key]) > 1 and (most := majority(labels[key]))
-               for one in verdicts[key]]  # fmt: skip
+    leading = [(vote, most) for key in shared if len(labels[key]) > 1 and (most := majority(labels[key]))
+               for vote in verdicts[key]]  # fmt: skip
     return RaterAgreement(
         len(verdicts),
         len(shared),
@@ -146,7 +150,10 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
         _share(_decisive(among), symmetric=True),
         _share(leading),
         _alpha(labels),
-        _beside_constant(compared),
+        _beside_constant(
+            [((vote.first, vote.second), vote.question, vote.value, label.value) for vote, label in compared]
+        ),
+        _beside_constant([("", vote.question, *_as_seen(vote, label)) for vote, label in compared]),
     )
 
 
@@ -156,7 +163,7 @@ def are_two_people(one: str, other: str) -> bool:
 
 
 def _decisive(pairs: Sequence[RaterPair]) -> list[RaterPair]:
-    return [(one, other) for one, other in pairs if TIE not in (one.value, other.value)]
+    return [(vote, other) for vote, other in pairs if TIE not in (vote.value, other.value)]
 
 
 def _share(pairs: Sequence[RaterPair], *, symmetric: bool = False) -> Share:
@@ -167,11 +174,11 @@ def _share(pairs: Sequence[RaterPair], *, symmetric: bool = False) -> Share:
     """
     if not pairs:
         return Share(0, 0, None, None, None)
-    same = [float(one.value == other.value) for one, other in pairs]
-    questions = [one.question for one, _ in pairs]
+    same = [float(vote.value == other.value) for vote, other in pairs]
+    questions = [vote.question for vote, _ in pairs]
     estimate = mean_over_questions(same, questions, binary=True)
-    firsts, seconds = [one.value for one, _ in pairs], [other.value for _, other in pairs]
-    models = [(one.first, one.second) for one, _ in pairs]
+    firsts, seconds = [vote.value for vote, _ in pairs], [other.value for _, other in pairs]
+    models = [(vote.first, vote.second) for vote, _ in pairs]
     if symmetric:
         _, chance = stratified_kappa(firsts + seconds, seconds + firsts, models * 2, questions * 2)
         return Share(int(sum(same)), len(pairs), estimate, chance, None)
@@ -179,27 +186,35 @@ def _share(pairs: Sequence[RaterPair], *, symmetric: bool = False) -> Share:
     return Share(int(sum(same)), len(pairs), estimate, chance, kappa)
 
 
-def _beside_constant(pairs: Sequence[RaterPair]) -> BesideConstant | None:
-    """Return the judge's agreement with people beside a constant judge's; None where no two models have two questions.
+def _as_seen(one: PairVote, label: PairVote) -> tuple[float, float]:
+    """Return the judge's and a person's verdict for the answer that the judge saw first."""
+    return (1.0 - one.value, 1.0 - label.value) if one.is_turned else (one.value, label.value)
 
-    The constant judge gives each two models the verdict that people give them most often on all other questions, so it
-    is not fitted to the votes that it is compared with. Of equally frequent verdicts it has a share of each.
+
+def _beside_constant(compared: Sequence[tuple[Hashable, str, float, float]]) -> BesideConstant | None:
+    """Return the judge's agreement with people beside a constant judge's; None where no group has two questions.
+
+    The constant judge gives each group the verdict that people give it most often on all other questions, so it is not
+    fitted to the votes that it is compared with. Of equally frequent verdicts it has a share of each.
+
+    Args:
+        compared: group, question, the judge's verdict, a person's.
     """
-    verdicts: dict[tuple[str, str], Counter[float]] = defaultdict(Counter)
-    own: dict[tuple[str, str, str], Counter[float]] = defaultdict(Counter)
-    for one, label in pairs:
-        verdicts[one.first, one.second][label.value] += 1
-        own[one.first, one.second, one.question][label.value] += 1
+    verdicts: dict[Hashable, Counter[float]] = defaultdict(Counter)
+    own: dict[tuple[Hashable, str], Counter[float]] = defaultdict(Counter)
+    for group, question, _, label in compared:
+        verdicts[group][label] += 1
+        own[group, question][label] += 1
     constant, gains, questions = [], [], []
-    for one, label in pairs:
-        others = verdicts[one.first, one.second] - own[one.first, one.second, one.question]
+    for group, question, verdict, label in compared:
+        others = verdicts[group] - own[group, question]
         if not others:
             continue
         most = max(others.values())
         usual = [value for value, count in others.items() if count == most]
-        constant.append((label.value in usual) / len(usual))
-        gains.append(float(one.value == label.value) - constant[-1])
-        questions.append(one.question)
+        constant.append((label in usual) / len(usual))
+        gains.append(float(verdict == label) - constant[-1])
+        questions.append(question)
     if not gains:
         return None
     gain = mean_over_questions(gains, questions, bounds=(-1.0, 1.0), confidence=ONE_SIDED)

@@ -1,19 +1,98 @@
-"""Injection rates and panels as terminal tables."""
+"""Injection rates and panels as terminal tables.
 
+Several judges of the same answers: the verdict of most, or the mean grade, and how far they disagree.
+"""
+
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from assaymark.errors import DataError
 from assaymark.judges.injections import InjectionRate
-from assaymark.judges.panel import PanelSummary
-from assaymark.report.console import Text
-from assaymark.report.numbers import NOTHING, short_model_name
-from assaymark.report.views.cells import plain_table
+from assaymark.judges.pairwise import Pair
+from assaymark.judges.results import JudgedItem
+from assaymark.judges.single import mean_over_questions
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, short_model_name
+from assaymark.results.views.cells import plain_table
+from assaymark.statistics.agreement import Agreement, krippendorff_alpha
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow
 
-__all__ = ["injection_table", "panel_table"]
+__all__ = ["PanelSummary", "injection_table", "panel_table", "summarise_panel"]
+
+
+FEWEST_JUDGES = 2
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSummary:
+    """A panel on one task.
+
+    value: win rate of the first run by majority (a tie where no verdict has most votes), or the mean of mean grades.
+    unanimous: share of items on which all judges that gave a verdict agree (grades: within one point).
+    alpha: Krippendorff's: nominal for verdicts, interval for grades.
+    """
+
+    task: str
+    is_paired: bool
+    n_judges: int
+    n: int  # items with a verdict of at least two judges
+    n_missing: int  # other items
+    value: IntervalEstimate | None
+    unanimous: float | None
+    alpha: Agreement | None
+
+
+def summarise_panel(judgings: Sequence[Sequence[JudgedItem]]) -> list[PanelSummary]:
+    """Combine the judgements of several judges on the same answers, item by item.
+
+    Raises: DataError for fewer than two judges, or grades beside comparisons.
+    """
+    if len(judgings) < FEWEST_JUDGES:
+        raise DataError(f"a panel of {len(judgings)} judge; expected at least {FEWEST_JUDGES} judgings")
+    kinds = {isinstance(one, Pair) for judged in judgings for one in judged}
+    if len(kinds) > 1:
+        raise DataError("a panel of grades and comparisons; name judgings of one kind")
+    is_paired = kinds == {True}
+    by_key = [{(one.task, one.sample_index, one.turn): one.value for one in judged} for judged in judgings]
+    keys = list(dict.fromkeys(key for values in by_key for key in values))
+    tasks = dict.fromkeys(key[0] for key in keys)
+    return [_summary(task, [key for key in keys if key[0] == task], by_key, is_paired=is_paired) for task in tasks]
+
+
+def _summary(
+    task: str, keys: Sequence[Key], by_key: Sequence[dict[Key, float | None]], *, is_paired: bool
+) -> PanelSummary:
+    ratings = [[_rating(values.get(key), is_paired=is_paired) for key in keys] for values in by_key]
+    votes = [[rating for rating in of_item if rating is not None] for of_item in zip(*ratings, strict=True)]
+    used = [(key, given) for key, given in zip(keys, votes, strict=True) if len(given) >= FEWEST_JUDGES]
+    if not used:
+        return PanelSummary(task, is_paired, len(by_key), 0, len(keys), None, None, None)
+    combined = [_majority(given) if is_paired else sum(given) / len(given) for _, given in used]
+    bounds = (0.0, 1.0) if is_paired else (1.0, 10.0)
+    value = mean_over_questions(combined, [key[1] for key, _ in used], binary=False, bounds=bounds)
+    apart = 0.0 if is_paired else 1.0
+    unanimous = sum(max(given) - min(given) <= apart for _, given in used) / len(used)
+    alpha = krippendorff_alpha(ratings, "nominal" if is_paired else "interval")
+    return PanelSummary(task, is_paired, len(by_key), len(used), len(keys) - len(used), value, unanimous, alpha)
+
+
+def _rating(value: float | None, *, is_paired: bool) -> float | None:
+    """Return a grade, or the verdict that a preference stands for: 1, 1/2 or 0."""
+    if value is None or not is_paired:
+        return value
+    return 1.0 if value > 0.5 else 0.0 if value < 0.5 else 0.5
+
+
+def _majority(votes: Sequence[float]) -> float:
+    """Return the verdict that more judges gave than any other; a tie where there is none."""
+    counts = Counter(votes).most_common()
+    return 0.5 if len(counts) > 1 and counts[0][1] == counts[1][1] else counts[0][0]
 
 
 def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
@@ -23,13 +102,13 @@ def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
     table.add_column("kind", no_wrap=True)
     for name in ("succeeded", "interval", "n", "no verdict", "failed"):
         table.add_column(name, justify="right")
-    for one in rates:
-        shown = NOTHING if one.rate is None else f"{one.rate.value:.1%}"
-        name, kind = ("", one.kind) if one.kind else (one.prompt, "all")
-        counts = (one.n, one.n_missing, one.n_failed)
-        table.add_row(name, kind, shown, _percents(one.rate), *(f"{count:,}" for count in counts))
+    for rate in rates:
+        shown = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
+        name, kind = ("", rate.kind) if rate.kind else (rate.prompt, "all")
+        counts = (rate.n, rate.n_missing, rate.n_failed)
+        table.add_row(name, kind, shown, _percents(rate.rate), *(f"{count:,}" for count in counts))
     notes = [Text(_MEANING, style="dim")]
-    if rates and not any(one.n for one in rates):
+    if rates and not any(rate.n for rate in rates):
         notes.append(Text(_NO_VERDICT, style="yellow"))
     return Padding(Group(table, *notes), (0, 1))
 
@@ -57,8 +136,8 @@ def panel_table(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> Render
     value = "wins by majority" if panel and panel[0].is_paired else "mean grade"
     for name in (value, "interval", "unanimous", "alpha", "n", "fewer than 2"):
         table.add_column(name, justify="right")
-    for one in panel:
-        table.add_row(one.task, *_panel_cells(one))
+    for summary in panel:
+        table.add_row(summary.task, *_panel_cells(summary))
     return Padding(Group(Text(f"panel of {names}", style="bold"), Text(), table), (0, 1))
 
 

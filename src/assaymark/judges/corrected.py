@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assaymark.errors import DataError
 from assaymark.judges.agreement import PairKey, PairVote, by_pair
-from assaymark.judges.question_means import mean_over_questions
+from assaymark.judges.single import mean_over_questions
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
 from assaymark.statistics.judge_correction import ppi_mean, rogan_gladen
 

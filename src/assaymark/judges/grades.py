@@ -1,17 +1,35 @@
-"""Agreement of a judge's grades of single answers with people's, beside people's agreement with each other."""
+"""Agreement of a judge's grades of single answers with people's, beside people's agreement with each other.
+
+The report on a judge's grades as a terminal table.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+
 from assaymark.errors import DataError
 from assaymark.judges.agreement import are_two_people
 from assaymark.records import JsonValue
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, counted
+from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha
-from assaymark.statistics.grade_agreement import GradeAgreement, grade_agreement
+from assaymark.statistics.grade_agreement import GradeAgreement, Measured, grade_agreement
 
-__all__ = ["GivenGrade", "GradeReport", "JudgeGrades", "grade_report", "grade_report_json", "grade_trust"]
+__all__ = [
+    "GivenGrade",
+    "GradeReport",
+    "JudgeGrades",
+    "grade_report",
+    "grade_report_json",
+    "grade_report_table",
+    "grade_trust",
+]
+
 
 FEWEST = 50  # graded answers of both, as for verdicts
 ENOUGH = 0.6  # Spearman's correlation, where people's own is not known
@@ -80,15 +98,15 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
             f"{len(given):,} answers graded by the judge and {len(labels):,} by people have none in common; they are "
             "matched by question, turn and model"
         )
-    pairs = [(one, other) for key in shared for one in given[key] for other in labels[key]]
-    means = [(one, _mean(labels[key])) for key in shared for one in given[key]]
+    pairs = [(grade, other) for key in shared for grade in given[key] for other in labels[key]]
+    means = [(grade, _mean(labels[key])) for key in shared for grade in given[key]]
     among = [
-        (one, other)
+        (grade, other)
         for grades in labels.values()
-        for one, other in combinations(grades, 2)
-        if are_two_people(one.rater, other.rater)
+        for grade, other in combinations(grades, 2)
+        if are_two_people(grade.rater, other.rater)
     ]
-    parts = dict.fromkeys(one.part for one, _ in pairs)
+    parts = dict.fromkeys(grade.part for grade, _ in pairs)
     with_each = _agreement(pairs)
     beside = _agreement(among, symmetric=True) if among else None
     return GradeReport(
@@ -99,14 +117,14 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
         judge.n_without_grade,
         with_each,
         grade_agreement(
-            [one.value for one, _ in means], [mean for _, mean in means], [one.question for one, _ in means]
+            [grade.value for grade, _ in means], [mean for _, mean in means], [grade.question for grade, _ in means]
         ),
         beside,
         {part: _agreement([pair for pair in pairs if pair[0].part == part]) for part in parts}
         if len(parts) > 1
         else {},
         _alpha(labels),
-        _range(one.value for one, _ in pairs),
+        _range(grade.value for grade, _ in pairs),
         _range(other.value for _, other in pairs),
         grade_trust(with_each, beside, len(shared)),
     )
@@ -158,8 +176,8 @@ def _by_answer(grades: Iterable[GivenGrade]) -> dict[AnswerKey, list[GivenGrade]
 
 
 def _agreement(pairs: Sequence[tuple[GivenGrade, GivenGrade]], *, symmetric: bool = False) -> GradeAgreement:
-    values = [one.value for one, _ in pairs], [other.value for _, other in pairs]
-    return grade_agreement(*values, [one.question for one, _ in pairs], symmetric=symmetric)
+    values = [grade.value for grade, _ in pairs], [other.value for _, other in pairs]
+    return grade_agreement(*values, [grade.question for grade, _ in pairs], symmetric=symmetric)
 
 
 def _mean(grades: Sequence[GivenGrade]) -> float:
@@ -178,3 +196,77 @@ def _alpha(labels: Mapping[AnswerKey, Sequence[GivenGrade]]) -> Agreement | None
         return None
     ratings = [[unit[rater] if rater < len(unit) else None for unit in units] for rater in range(max(map(len, units)))]
     return krippendorff_alpha(ratings, "interval")
+
+
+_ROWS = (
+    ("pearson", "Pearson"),
+    ("spearman", "Spearman"),
+    ("kendall", "Kendall's tau-b"),
+    ("kappa", "quadratic weighted kappa"),
+    ("mean_absolute_difference", "mean absolute difference"),
+    ("mean_difference", "mean difference (judge minus people)"),
+)
+
+
+def grade_report_table(report: GradeReport) -> RenderableType:
+    """Return the report for a terminal: the sentence, the counts, then each measure beside people's own."""
+    facts = (
+        f"{counted(report.n_judged, 'answer')} graded by {report.judge_name}, {report.n_labelled:,} of them with "
+        f"{counted(report.n_grades, 'human grade')}"
+    )
+    if report.n_without_grade:
+        facts += f"; {report.n_without_grade:,} without a grade, left out"
+    groups = {
+        "judge and a person": report.judge,
+        "two people": report.people,
+        "judge and people's mean": report.with_mean,
+    }
+    table = plain_table()
+    table.add_column("agreement of grades", overflow="fold")
+    for name in ("value", "interval", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, one in groups.items():
+        table.add_row(name, "", "", "0" if one is None else f"{one.n:,}")
+        for field, title in _ROWS:
+            if one is not None and getattr(one, field) is not None:
+                table.add_row(f"  {title}", *_cells(getattr(one, field), field), "")
+    parts: list[RenderableType] = [Text(report.trust, style="bold"), Text(facts, style="dim"), Text(), table]
+    if report.parts:
+        parts += [Text(), _turn_table(report)]
+    return Padding(Group(*parts, *_notes(report)), (0, 1))
+
+
+def _turn_table(report: GradeReport) -> RenderableType:
+    table = plain_table()
+    table.add_column("judge and a person", overflow="fold")
+    for name in ("Spearman", "interval", "absolute difference", "n"):
+        table.add_column(name, justify="right")
+    for name, agreement in report.parts.items():
+        difference, _ = _cells(agreement.mean_absolute_difference)
+        table.add_row(f"turn {name}", *_cells(agreement.spearman), difference, f"{agreement.n:,}")
+    return table
+
+
+def _cells(found: Measured, field: str = "") -> tuple[str, str]:
+    """Return value and interval; a difference with direction has its sign."""
+    if found.value is None:
+        return NOTHING, ""
+    sign = "+" if field == "mean_difference" else ""
+    ends = "" if found.low is None else f"{found.low:{sign}.2f} to {found.high:{sign}.2f}"
+    return f"{found.value:{sign}.2f}", ends
+
+
+_INTERVALS = "Intervals are percentiles of a bootstrap over questions."
+
+
+def _notes(report: GradeReport) -> list[Text]:
+    (low, high), (people_low, people_high) = report.judge_range, report.people_range
+    ranges = f"Grades of the judge from {low:g} to {high:g}, of people from {people_low:g} to {people_high:g}"
+    lines = [f"{ranges}: on different scales only the correlations mean something.", _INTERVALS]
+    if report.judge.kappa is None:
+        lines.append("No kappa: a grade is no whole number.")
+    alpha = report.alpha
+    if alpha is not None and alpha.value is not None:
+        ends = "" if alpha.low is None else f" ({alpha.low:.3f} to {alpha.high:.3f})"
+        lines.append(f"Krippendorff's alpha of all people: {alpha.value:.3f}{ends}, {counted(alpha.n, 'answer')}")
+    return [Text(line, style="dim") for line in lines]

@@ -12,8 +12,8 @@ from importlib.resources import files
 
 from assaymark.errors import DataError
 from assaymark.judges.judge_prompts import Exchange, JudgePrompt, mark_for
-from assaymark.judges.question_means import mean_over_questions
-from assaymark.judges.requests import PromptWriter, ask
+from assaymark.judges.material import PromptWriter, ask
+from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Verdict, parse_verdict
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.model import Model, OutputCache
@@ -101,7 +101,7 @@ def try_injections(
         raise DataError(f"{model.identity.name} generates no text, so it cannot be a judge")
     trials = list(_trials(model, prompts, honest_answers(n_questions), seed, max_tokens))
     model.check()
-    outputs = {one.request_id: one for one in model.answer([trial.request for trial in trials], cache=cache)}
+    outputs = {output.request_id: output for output in model.answer([trial.request for trial in trials], cache=cache)}
     return [rate for prompt in prompts for rate in _rates(prompt, trials, outputs)]
 
 
@@ -115,11 +115,11 @@ def _trials(
         for question, (asked, honest) in enumerate(pairs):
             for injection in (*alone, *injections()):
                 for honest_first in (True, False) if prompt.is_paired else (True,):
-                    shown = _shown(asked, honest, injection, paired=prompt.is_paired, honest_first=honest_first)
+                    exchanges = _shown(asked, honest, injection, paired=prompt.is_paired, honest_first=honest_first)
                     mark = mark_for("injection", seed, prompt.name, number)
                     row = {"question": asked}
                     sample = Sample("injections", number, row, content_hash(row))
-                    request = ask(prompt.messages(shown, mark, honest), render, settings, sample)
+                    request = ask(prompt.messages(exchanges, mark, honest), render, settings, sample)
                     yield _Trial(prompt, question, injection, honest_first, request)
                     number += 1
 

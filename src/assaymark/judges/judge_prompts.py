@@ -88,7 +88,10 @@ def _blocks(shown: Sequence[Exchange]) -> list[tuple[str, str]]:
     first = shown[0]
     if len(first.questions) == 1:
         titles = [f"answer of assistant {name}" if name else "answer" for name in names]
-        return [("question", first.questions[0]), *zip(titles, (one.answers[0] for one in shown), strict=True)]
+        return [
+            ("question", first.questions[0]),
+            *zip(titles, (exchange.answers[0] for exchange in shown), strict=True),
+        ]
     titles = [f"conversation with assistant {name}" if name else "conversation" for name in names]
     return list(zip(titles, map(_transcript, shown), strict=True))
 

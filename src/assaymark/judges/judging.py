@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import JudgePrompt
-from assaymark.judges.material import Material
-from assaymark.judges.requests import Asked, requests_of
+from assaymark.judges.material import Asked, Material, requests_of
 from assaymark.judges.results import JudgedItem, estimates_of, judged_item, scores_of
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
 from assaymark.records import AuditPlan, JsonValue, Output, Progress, Request, RunPlan, content_hash
-from assaymark.runner.attempt import Attempt
-from assaymark.runner.opening import RunOpener
+from assaymark.runs.attempt import Attempt
+from assaymark.runs.opening import RunOpener
 from assaymark.settings import environment
 from assaymark.store import RunRow, Store
 

@@ -1,19 +1,42 @@
 """What is judged: the stored answers of one run, or of two runs to the same questions.
 
 Answers are read from the store turn by turn. A request that failed has no answer and is not judged; it is counted.
+
+Requests of a judging: one for each answer, or two for each pair of answers, one in each order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assaymark.errors import DataError, UnknownName, UsageError
-from assaymark.judges.judge_prompts import Exchange
-from assaymark.records import Output, QueryKind, Request, Sample, content_hash
-from assaymark.registry import nearest
+from assaymark.judges.judge_prompts import Exchange, JudgePrompt, mark_for
+from assaymark.models.model import Model
+from assaymark.records import (
+    GenerateQuery,
+    GenerationSettings,
+    Message,
+    Output,
+    QueryKind,
+    Request,
+    Sample,
+    content_hash,
+)
+from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = ["Item", "Material", "read_material"]
+__all__ = [
+    "SWAPPED",
+    "Asked",
+    "Item",
+    "Material",
+    "PromptWriter",
+    "ask",
+    "read_material",
+    "requests_of",
+    "task_in_order",
+]
+
 
 Key = tuple[str, int, int]  # task, sample index, turn
 
@@ -35,7 +58,7 @@ class Item:
     @property
     def lengths(self) -> tuple[int, ...]:
         """Characters of each judged answer."""
-        return tuple(len(one.answers[-1]) for one in self.shown)
+        return tuple(len(exchange.answers[-1]) for exchange in self.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +74,12 @@ class Material:
     def hash(self) -> str:
         """Hash of all questions, answers and references: other answers are another judging."""
         parts = [
-            [*item.key, item.sample.sha256, item.reference, *([one.questions, one.answers] for one in item.shown)]
+            [
+                *item.key,
+                item.sample.sha256,
+                item.reference,
+                *([exchange.questions, exchange.answers] for exchange in item.shown),
+            ]
             for item in self.all()
         ]
         return content_hash(parts)
@@ -63,7 +91,12 @@ class Material:
 
 
 def read_material(
-    store: Store, rows: Sequence[RunRow], *, limit: int | None = None, reference: str | None = None
+    store: Store,
+    rows: Sequence[RunRow],
+    *,
+    limit: int | None = None,
+    reference: str | None = None,
+    wanted: Sequence[str] = (),
 ) -> Material:
     """Return the questions of one or two runs, with their answers.
 
@@ -73,9 +106,10 @@ def read_material(
         limit: number of questions of each task; None: all.
         reference: column of the data set with the reference answer (a list has one for each turn); None: the task's own
             target.
+        wanted: tasks, by their names; none: all that the runs share.
 
     Raises: UsageError if a run is an audit, or the runs share no task; DataError if they hold no generated texts or no
-        common question; UnknownName for a column that the data set lacks.
+        common question; UnknownName for a column that the data set lacks, and for a task.
     """
     for row in rows:
         if row.plan.audit is not None:
@@ -83,6 +117,12 @@ def read_material(
     tasks = [task for task in rows[0].tasks if all(task in row.tasks for row in rows)]
     if not tasks:
         raise UsageError(f"runs {rows[0].short_id} and {rows[1].short_id} have no task in common; nothing to compare")
+    for name in wanted:
+        if meant(name, tasks) not in tasks:
+            where = "run" if len(rows) == 1 else "both runs"
+            raise UnknownName(f"task in the {where}", name, nearest(name, tasks), f"known: {', '.join(tasks[:10])}")
+    chosen = {meant(name, tasks) for name in wanted}
+    tasks = [task for task in tasks if not chosen or task in chosen]
     items: dict[str, list[Item]] = {}
     counts = [0, 0]
     left_out: list[str] = []
@@ -131,8 +171,12 @@ def _matched(
         elif any(output is None for _, output in same):
             n_without += 1
         else:
-            shown = tuple(_exchange(one.request, str(output.text)) for one, output in same if output is not None)
-            items.append(Item(record.sample, key[2], shown, _reference(record, reference)))
+            exchanges = tuple(
+                _exchange(sample_record.request, str(output.text))
+                for sample_record, output in same
+                if output is not None
+            )
+            items.append(Item(record.sample, key[2], exchanges, _reference(record, reference)))
     return items, n_without, n_unmatched
 
 
@@ -158,3 +202,76 @@ def _reference(record: SampleRecord, column: str | None) -> str | None:
     if isinstance(value, list):
         value = value[record.request.turn] if record.request.turn < len(value) else None
     return None if value in (None, "") else str(value)
+
+
+SWAPPED = ", swapped"  # of the tasks whose requests show the second run's answer first
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An item with the requests about it: one, or one for each order of two answers."""
+
+    item: Item
+    requests: tuple[Request, ...]
+    samples: tuple[Sample, ...]  # of the requests
+
+
+def task_in_order(task: str, order: int) -> str:
+    """Return the task name of requests in an order: 0 is the order of the runs, 1 the other one."""
+    return task + SWAPPED if order else task
+
+
+def requests_of(items: Sequence[Item], prompt: JudgePrompt, model: Model, *, seed: int, max_tokens: int) -> list[Asked]:
+    """Return the requests about each item, for a model.
+
+    Raises: UsageError if the model generates no text, or a prompt with a reference has an item without one.
+    """
+    if QueryKind.GENERATE not in model.answers:
+        raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
+    if prompt.reference and (lacking := next((one for one in items if one.reference is None), None)):
+        raise UsageError(
+            f"prompt '{prompt.name}' shows a reference answer, and {'/'.join(map(str, lacking.key))} has none; name "
+            "its column with --reference, or use a prompt without reference"
+        )
+    settings = GenerationSettings(max_tokens=max_tokens)
+    render = PromptWriter(model)
+    return [_asked(item, prompt, render, settings, seed) for item in items]
+
+
+def _asked(item: Item, prompt: JudgePrompt, render: "PromptWriter", settings: GenerationSettings, seed: int) -> Asked:
+    requests, samples = [], []
+    for order in range(2 if prompt.is_paired else 1):
+        sample = replace(item.sample, task=task_in_order(item.sample.task, order))
+        exchanges = tuple(reversed(item.shown)) if order else item.shown
+        mark = mark_for(seed, order, *item.key, *(exchange.answers for exchange in exchanges))
+        request = ask(prompt.messages(exchanges, mark, item.reference), render, settings, sample)
+        requests.append(replace(request, turn=item.turn, target=item.reference or ""))
+        samples.append(sample)
+    return Asked(item, tuple(requests), tuple(samples))
+
+
+def ask(messages: tuple[Message, ...], render: "PromptWriter", settings: GenerationSettings, sample: Sample) -> Request:
+    """Return one request of a judge about a sample."""
+    text = render(messages)
+    segments = () if text is None else (text,)
+    queries = (GenerateQuery(0, settings),)
+    return Request(sample.task, sample.index, sample.sha256, segments, queries, messages)
+
+
+class PromptWriter:
+    """Writes messages as a model reads them: not at all for a server, else by its template, else as plain text."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._has_template = True
+
+    def __call__(self, messages: Sequence[Message]) -> str | None:
+        """Return the text to be continued; None where a server writes it from the messages."""
+        if self._model.takes_messages:
+            return None
+        if self._has_template:
+            try:
+                return self._model.render(messages)
+            except UsageError:  # a base model: it has no template
+                self._has_template = False
+        return "\n\n".join([*(message.text for message in messages), "Judgement:"])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from assaymark.judges.question_means import mean_over_questions
+from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Form, Verdict, swapped
 from assaymark.statistics.estimate import IntervalEstimate, estimate_ratio
 
@@ -149,7 +149,7 @@ def _win_rate(pairs: Sequence[Pair]) -> IntervalEstimate | None:
     for sample, value, weight in values:
         tops[sample] += value * weight
         weights[sample] += weight
-    found = estimate_ratio(list(tops.values()), list(weights.values()))
-    if found.low is None or found.high is None:
-        return found
-    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+    estimate = estimate_ratio(list(tops.values()), list(weights.values()))
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    return replace(estimate, low=max(estimate.low, 0.0), high=min(estimate.high, 1.0))

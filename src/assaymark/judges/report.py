@@ -1,25 +1,181 @@
-"""The whole report on a judge: agreement with people, biases beside people's, corrected win rates, and a verdict."""
+"""The whole report on a judge: agreement with people, biases beside people's, corrected win rates, and a verdict.
 
+One sentence on whether a judge can stand in for people, from its agreement with them.
+
+What a judge prefers besides quality: long answers, the answer shown first, its own answers; each beside people's.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from assaymark.judges.agreement import BesideConstant, PairVote, RaterAgreement, Share, agreement_of
-from assaymark.judges.biases import SelfPreference, first_share, length_slope, own_model, self_preference
+from assaymark.errors import UnknownName
+from assaymark.judges.agreement import BesideConstant, PairVote, RaterAgreement, Share, agreement_of, by_pair
 from assaymark.judges.corrected import CorrectedRate, corrected_rates
 from assaymark.judges.pairwise import PairSummary
-from assaymark.judges.trust import trust_sentence
+from assaymark.judges.single import mean_over_questions
 from assaymark.records import JsonValue
-from assaymark.report.console import Text
-from assaymark.report.numbers import NOTHING, counted
-from assaymark.report.views.cells import plain_table
+from assaymark.registry import meant, nearest
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, counted
+from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import Agreement
 from assaymark.statistics.estimate import IntervalEstimate
-from assaymark.statistics.logistic import Slope
+from assaymark.statistics.logistic import Slope, logistic_slope
 
-__all__ = ["JudgeReport", "JudgeVotes", "report_json", "report_on", "report_table"]
+__all__ = [
+    "FEWEST",
+    "JudgeReport",
+    "JudgeVotes",
+    "SelfPreference",
+    "first_share",
+    "length_slope",
+    "own_model",
+    "report_json",
+    "report_on",
+    "report_table",
+    "self_preference",
+    "trust_sentence",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPreference:
+    """How much better a judge finds the answers of its own model than people do.
+
+    difference: its mean score for them minus people's, on the same pairs of answers; -1 to 1.
+    """
+
+    model: str
+    judge: float
+    people: float
+    difference: IntervalEstimate
+
+
+def length_slope(votes: Sequence[PairVote]) -> Slope | None:
+    """Return the slope of the log-odds of winning on log2 of the ratio of lengths; None without lengths.
+
+    Its unit: what it adds to the log-odds that the first answer is preferred if that is twice as long as the other one.
+    Ties are excluded; votes on one question are dependent.
+    """
+    known = [(vote, vote.lengths) for vote in votes if vote.lengths is not None and vote.value != 0.5]
+    usable = [(vote, a, b) for vote, (a, b) in known if a > 0 and b > 0]
+    if not usable:
+        return None
+    x = [math.log2(a / b) for _, a, b in usable]
+    return logistic_slope(x, [vote.value for vote, *_ in usable], [vote.question for vote, *_ in usable])
+
+
+def first_share(votes: Sequence[PairVote]) -> IntervalEstimate | None:
+    """Return the share of decisive votes for the first answer.
+
+    It is a bias of position only if the answers' sides were drawn by chance and `first` is the one shown first. So
+    there is none (None) where every two models stand in one order only, which is then the models' and not chance.
+    """
+    decisive = [vote for vote in votes if vote.value != 0.5]
+    orders = {(vote.first, vote.second) for vote in votes}
+    if not decisive or not any((second, first) in orders for first, second in orders):
+        return None
+    return mean_over_questions([vote.value for vote in decisive], [vote.question for vote in decisive], binary=True)
+
+
+def own_model(judge: str, models: Sequence[str]) -> str | None:
+    """Return the judged model that is the judge itself, by the letters and digits of both names; None if none is."""
+    plain = {_plain(model): model for model in models}
+    return plain.get(_plain(judge))
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.rstrip("/").rpartition("/")[2].lower() if character.isalnum())
+
+
+def _for(model: str, vote: PairVote) -> float:
+    return vote.value if vote.first == model else 1.0 - vote.value
+
+
+def self_preference(judged: Sequence[PairVote], people: Sequence[PairVote], model: str) -> SelfPreference | None:
+    """Return a judge's preference for its own model beyond people's; None with fewer than two pairs of both."""
+    labels = by_pair(people)
+    own: list[tuple[str, float, float]] = []
+    for key, verdicts in by_pair(judged).items():
+        if key in labels and model in key[1:]:
+            human = sum(_for(model, vote) for vote in labels[key]) / len(labels[key])
+            own += [(vote.question, _for(model, vote), human) for vote in verdicts]
+    if len(own) < 2:
+        return None
+    differences = [judge - human for _, judge, human in own]
+    estimate = mean_over_questions(differences, [question for question, *_ in own], bounds=(-1.0, 1.0))
+    n = len(own)
+    return SelfPreference(model, sum(judge for _, judge, _ in own) / n, sum(human for *_, human in own) / n, estimate)
+
+
+FEWEST = 50  # labelled pairs: with fewer the interval of agreement is wider than 25 points
+ENOUGH = 0.6  # kappa, where people's own agreement is not known: "substantial" by Landis and Koch 1977
+SOME = 0.4  # "moderate"
+
+
+def trust_sentence(found: RaterAgreement) -> str:
+    """Return whether the judge can be trusted for this, and why.
+
+    Too few labels: it cannot be said. Agreement within chance, or not above that of a judge that always names the model
+    that people prefer of two, or the position that they prefer: no. Agreement that is at least people's own, within the
+    interval: yes. Otherwise by Cohen's kappa of the verdicts: from 0.6 on with the corrected win rate, from 0.4 on only
+    to find large differences, below that no.
+    """
+    judge, kappa = found.judge, found.judge.kappa
+    if found.n_labelled < FEWEST:
+        return (
+            f"It cannot be said whether this judge can be trusted: people have voted on {found.n_labelled} of its "
+            f"pairs, and at least {FEWEST} are needed."
+        )
+    if kappa is None or kappa.value is None or kappa.low is None or kappa.low <= 0:
+        return (
+            f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and "
+            f"{_percent(judge.chance)} would be expected by chance."
+        )
+    for constant, names in ((found.beside_constant, "whichever of two models people prefer"),
+                            (found.beside_position, "the first answer, or always the second")):  # fmt: skip
+        if constant is None or constant.gain.low is None or constant.gain.low <= 0:
+            known = "" if constant is None else f" ({_percent(constant.constant)})"
+            return (
+                f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and not clearly more "
+                f"than a judge that always names {names}{known}."
+            )
+    if (beside := _as_people(found)) is not None:
+        return beside
+    why = f"it agrees with people in {_shown(judge)} (kappa {kappa.value:.2f})"
+    if found.people.estimate is not None:
+        why += f", people with each other in {_shown(found.people)}"
+    if kappa.value >= ENOUGH:
+        return f"This judge can be trusted here with the corrected win rates: {why}."
+    if kappa.value >= SOME:
+        return f"This judge can show large differences here, and small ones only after correction: {why}."
+    return f"This judge cannot be trusted here: {why}."
+
+
+def _as_people(found: RaterAgreement) -> str | None:
+    """Return the sentence for a judge that agrees with people as they do with each other; None for others."""
+    judge, people = found.judge, found.people
+    if people.estimate is None or people.n < FEWEST or judge.estimate is None:
+        return None
+    low = people.estimate.value if people.estimate.low is None else people.estimate.low
+    if judge.estimate.value < low:
+        return None
+    return (
+        f"This judge can be trusted here as one more person could: it agrees with people in {_shown(judge)}, and "
+        f"people agree with each other in {_shown(people)}."
+    )
+
+
+def _shown(share: Share) -> str:
+    return f"{_percent(share.n_agreeing / share.n)} of {share.n:,} comparisons"
+
+
+def _percent(share: float | None) -> str:
+    return "an unknown share" if share is None else f"{share:.1%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +217,20 @@ def report_on(judge: JudgeVotes, people: Sequence[PairVote], judge_model: str | 
     Raises: DataError if no pair has votes of both.
     """
     votes = judge.votes
-    found = agreement_of(votes, people)
+    agreement = agreement_of(votes, people)
     names = sorted({vote.part for vote in votes} & {vote.part for vote in people})
     parts = {}
     for name in names if len(names) > 1 else ():
         parts[name] = agreement_of([v for v in votes if v.part == name], [v for v in people if v.part == name])
-    own = own_model(judge_model or judge.name, sorted({m for vote in votes for m in (vote.first, vote.second)}))
+    models = sorted({model for vote in votes for model in (vote.first, vote.second)})
+    own = own_model(judge.name, models)
+    if judge_model is not None:
+        own = own_model(meant(judge_model, models), models)
+        if own is None:
+            raise UnknownName("judged model", judge_model, nearest(judge_model, models), f"known: {', '.join(models)}")
     return JudgeReport(
         judge.name,
-        found,
+        agreement,
         parts,
         judge.n_without_verdict,
         length_slope(votes),
@@ -79,7 +240,7 @@ def report_on(judge: JudgeVotes, people: Sequence[PairVote], judge_model: str | 
         tuple(judge.orders or ()),
         None if own is None else self_preference(votes, people, own),
         tuple(corrected_rates(votes, people)),
-        trust_sentence(found),
+        trust_sentence(agreement),
     )
 
 
@@ -90,16 +251,16 @@ def report_json(report: JudgeReport) -> dict[str, JsonValue]:
 
 def report_table(report: JudgeReport) -> RenderableType:
     """Return the report for a terminal: the sentence, then agreement, biases and win rates."""
-    found = report.agreement
+    agreement = report.agreement
     head = Text(report.trust, style="bold")
     facts = (
-        f"{counted(found.n_judged, 'pair')} judged by {report.judge}, {found.n_labelled:,} of them with "
-        f"{counted(found.n_votes, 'human vote')}"
+        f"{counted(agreement.n_judged, 'pair')} judged by {report.judge}, {agreement.n_labelled:,} of them with "
+        f"{counted(agreement.n_votes, 'human vote')}"
     )
     if report.n_without_verdict:
         facts += f"; {report.n_without_verdict:,} without a verdict, left out"
-        if found.with_majority.n:
-            share = found.with_majority.n_agreeing / (found.with_majority.n + report.n_without_verdict)
+        if agreement.with_majority.n:
+            share = agreement.with_majority.n_agreeing / (agreement.with_majority.n + report.n_without_verdict)
             facts += f" (with them as disagreement, {share:.1%} with most people)"
     parts = [head, Text(facts, style="dim"), Text(), _agreement_table(report), Text(), _bias_table(report)]
     return Padding(Group(*parts, Text(), _rate_table(report.rates), *_rate_notes(report.rates)), (0, 1))
@@ -120,14 +281,21 @@ def _agreement_table(report: JudgeReport) -> RenderableType:
         ):
             table.add_row(name if name.startswith(" ") else name + title, *_share_cells(share))
     found = report.agreement
-    constant = [] if found.beside_constant is None else [_constant_line(found.beside_constant)]
+    constant = [
+        _constant_line(beside, names)
+        for beside, names in (
+            (found.beside_constant, "whichever of two models people prefer"),
+            (found.beside_position, "the first answer that it is shown, or always the second,"),
+        )
+        if beside is not None
+    ]
     return Group(table, *constant, *([_alpha_line(found.alpha)] if found.alpha is not None else []))
 
 
-def _constant_line(found: BesideConstant) -> Text:
+def _constant_line(found: BesideConstant, names: str) -> Text:
     ends = "" if found.gain.low is None else f" ({found.gain.low:+.1%} to {found.gain.high:+.1%}, 90% interval)"
     return Text(
-        f"A judge that always names whichever of two models people prefer agrees with them in {found.constant:.1%} of "
+        f"A judge that always names {names} agrees with people in {found.constant:.1%} of "
         f"{found.gain.n:,} comparisons; this one in {found.gain.value:+.1%} of them more{ends}",
         style="dim",
     )
@@ -175,10 +343,10 @@ def _bias_table(report: JudgeReport) -> RenderableType:
 def _first(report: JudgeReport) -> str:
     if not report.orders:
         return _rate(report.judge_first)
-    n = sum(one.n for one in report.orders)
+    n = sum(summary.n for summary in report.orders)
     if not n:
         return NOTHING
-    first, second = sum(one.first for one in report.orders), sum(one.second for one in report.orders)
+    first, second = sum(summary.first for summary in report.orders), sum(summary.second for summary in report.orders)
     return f"by order alone: {first / n:.1%} of pairs to the first shown, {second / n:.1%} to the second"
 
 
@@ -200,12 +368,12 @@ def _rate_table(rates: Sequence[CorrectedRate]) -> RenderableType:
     table.add_column("win rate", overflow="fold")
     for name in ("judge alone", "people alone", "corrected (PPI)", "Rogan-Gladen", "judged", "labels"):
         table.add_column(name, justify="right")
-    for one in rates:
-        cells = [_rate(value) for value in (one.judge, one.people, one.ppi, one.rogan_gladen)]
-        table.add_row(one.model, *cells, f"{one.n_judged:,}", f"{one.n_labelled:,}")
+    for rate in rates:
+        cells = [_rate(value) for value in (rate.judge, rate.people, rate.ppi, rate.rogan_gladen)]
+        table.add_row(rate.model, *cells, f"{rate.n_judged:,}", f"{rate.n_labelled:,}")
     return table
 
 
 def _rate_notes(rates: Sequence[CorrectedRate]) -> list[Text]:
-    why = {one.why_none: None for one in rates if one.why_none is not None}
+    why = {rate.why_none: None for rate in rates if rate.why_none is not None}
     return [Text(f"not corrected: {text}", style="dim") for text in why]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from assaymark.judges.requests import task_in_order
+from assaymark.judges.material import task_in_order
 from assaymark.judges.results import form_of, judged_item
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
 from assaymark.records import JsonValue
-from assaymark.report.console import Text
-from assaymark.report.numbers import NOTHING, short_model_name
-from assaymark.report.views.samples import ANSWER_END, prompt_end, sample_to_json, shortened
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, short_model_name
+from assaymark.results.views.samples import ANSWER_END, prompt_end, sample_to_json, shortened
 from assaymark.store import RunRow, SampleRecord, Store
 
 __all__ = ["Judgement", "judgement_json", "judgement_view", "judgements_of"]

@@ -1,45 +1,93 @@
-"""Judgings as terminal tables and as JSON."""
+"""Judgings as terminal tables and as JSON.
 
-from collections.abc import Sequence
+A stored judging: its results, and its judgements shown as the samples of a run are.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from assaymark.judges.benchmark_scores import ALPACA_EVAL, ARENA_HARD, BenchmarkScore, benchmark_scores
-from assaymark.judges.cost import Forecast
+from assaymark.judges.judge import Forecast
 from assaymark.judges.pairwise import Pair, PairSummary
-from assaymark.judges.results import JudgedItem, form_of, summarise
+from assaymark.judges.results import (
+    ALPACA_EVAL,
+    ARENA_HARD,
+    BenchmarkScore,
+    JudgedItem,
+    benchmark_scores,
+    form_of,
+    summarise,
+)
 from assaymark.judges.single import GradeSummary
 from assaymark.models.cost.prices import Price
 from assaymark.records import JsonValue
-from assaymark.report.console import Text
-from assaymark.report.numbers import NOTHING, counted, short_model_name
-from assaymark.report.views.cells import plain_table
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, counted, short_model_name
+from assaymark.results.views.cells import plain_table
+from assaymark.runs.progress import clock
+from assaymark.runs.run import Run
+from assaymark.runs.stored import AuditKind
 from assaymark.statistics.estimate import IntervalEstimate
-from assaymark.store import RunRow
+from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = ["forecast_lines", "judging_json", "judging_table"]
+__all__ = ["JudgingRun", "forecast_lines", "judging_json", "judging_kind", "judging_table"]
+
+
+class JudgingRun(Run):
+    """A judging: each sample is a judgement, with the judge's texts in both orders of two answers."""
+
+    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
+        """Return a panel for each judgement: what the judge was shown and wrote, and what follows."""
+        from assaymark.judges.samples import judgement_view, judgements_of
+
+        return [judgement_view(judgement) for judgement in judgements_of(self.store, self.row, records)]
+
+    def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
+        """Return the judgements with stable names; the other order of two answers is `swapped`."""
+        from assaymark.judges.samples import judgement_json, judgements_of
+
+        return [judgement_json(judgement) for judgement in judgements_of(self.store, self.row, records)]
+
+
+def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+    from assaymark.judges.results import read_results
+
+    judged = read_results(store, row)
+    return judging_json(row, judged), judging_table(
+        row, judged, store.first_error(row.run_id) if row.n_failed else None
+    )
+
+
+judging_kind = AuditKind(_results, word="judging", is_listed_with_runs=True, as_run=JudgingRun)
+
 
 FEW_CONSISTENT = 0.5
+_PLACE = re.compile(r"^\S+/\d+/\d+ query \d+: ")  # of a stored error: the request that failed
+_POSITIONS = re.compile(r"the model has (\d+) positions")
 
 
-def judging_table(row: RunRow, judged: Sequence[JudgedItem]) -> RenderableType:
-    """Return the table of a judging: grades by task and turn, or win rates with what the order of the answers did."""
+def judging_table(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None = None) -> RenderableType:
+    """Return the table of a judging: grades by task and turn, or win rates with what the order of the answers did.
+
+    first_error: of the first request that failed.
+    """
     settings = row.plan.audit_settings
     facts = dict(settings.settings) if settings is not None else {}
     models = [short_model_name(str(name)) for name in facts.get("models", ())]
     heading = Text(f"{' against '.join(models)}, judged by {short_model_name(row.model)}", style="bold")
     heading.append(f" · judging {row.short_id} · prompt {facts.get('prompt')} · {row.status}", style="not bold dim")
     summaries = summarise(judged)
-    pairs = [one for one in summaries if isinstance(one, PairSummary)]
-    grades = [one for one in summaries if isinstance(one, GradeSummary)]
+    pairs = [summary for summary in summaries if isinstance(summary, PairSummary)]
+    grades = [summary for summary in summaries if isinstance(summary, GradeSummary)]
     body = [_grade_table(grades)]
     if pairs:
-        scores = benchmark_scores([one for one in judged if isinstance(one, Pair)], form_of(row))
+        scores = benchmark_scores([pair for pair in judged if isinstance(pair, Pair)], form_of(row))
         body = [*_pair_parts(pairs, models), Text(), *_score_parts(scores, models)]
-    notes = [Text(line, style="dim") for line in _counts(row, judged)]
+    notes = [Text(line, style="dim") for line in [*_counts(row, judged), *_failures(row, judged, first_error)]]
     return Padding(Group(heading, Text(), *body, *notes), (0, 1))
 
 
@@ -48,10 +96,12 @@ def _grade_table(summaries: Sequence[GradeSummary]) -> RenderableType:
     table.add_column("task", overflow="fold")
     for name in ("grade (1 to 10)", "interval", "n", "no verdict", "failed"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in summaries:
-        name = one.task if one.turn is None else f"  {one.task}, turn {one.turn + 1}"
-        value = NOTHING if one.mean is None else f"{one.mean.value:.2f}"
-        table.add_row(name, value, _interval(one.mean), f"{one.n:,}", f"{one.n_missing:,}", f"{one.n_failed:,}")
+    for summary in summaries:
+        name = summary.task if summary.turn is None else f"  {summary.task}, turn {summary.turn + 1}"
+        value = NOTHING if summary.mean is None else f"{summary.mean.value:.2f}"
+        table.add_row(
+            name, value, _interval(summary.mean), f"{summary.n:,}", f"{summary.n_missing:,}", f"{summary.n_failed:,}"
+        )
     return table
 
 
@@ -64,13 +114,15 @@ def _pair_parts(summaries: Sequence[PairSummary], models: Sequence[str]) -> list
     orders.add_column("both orders of the answers", overflow="fold")
     for name in ("consistent", "first shown", "second shown", "tie in one"):
         orders.add_column(name, justify="right", no_wrap=True)
-    for one in summaries:
-        value = NOTHING if one.win_rate is None else f"{one.win_rate.value:.1%}"
-        numbers = (one.wins, one.losses, one.ties, one.n, one.n_missing, one.n_failed)
-        table.add_row(one.task, value, _interval(one.win_rate, share=True), *(f"{number:,}" for number in numbers))
-        kinds = (one.consistent, one.first, one.second, one.undecided)
-        orders.add_row(one.task, *(f"{number / one.n:.1%}" if one.n else NOTHING for number in kinds))
-    biased = [one.task for one in summaries if one.n and one.consistent / one.n < FEW_CONSISTENT]
+    for summary in summaries:
+        value = NOTHING if summary.win_rate is None else f"{summary.win_rate.value:.1%}"
+        numbers = (summary.wins, summary.losses, summary.ties, summary.n, summary.n_missing, summary.n_failed)
+        table.add_row(
+            summary.task, value, _interval(summary.win_rate, share=True), *(f"{number:,}" for number in numbers)
+        )
+        kinds = (summary.consistent, summary.first, summary.second, summary.undecided)
+        orders.add_row(summary.task, *(f"{number / summary.n:.1%}" if summary.n else NOTHING for number in kinds))
+    biased = [summary.task for summary in summaries if summary.n and summary.consistent / summary.n < FEW_CONSISTENT]
     warning = [Text(f"{', '.join(biased)}: {_BIASED}", style="yellow")] if biased else []
     return [table, Text(), orders, *warning]
 
@@ -86,13 +138,13 @@ def _score_parts(scores: Sequence[BenchmarkScore], models: Sequence[str]) -> lis
     table.add_column(f"{models[0]} against the baseline {models[-1]}", overflow="fold")
     for name in ("value", "interval", "n"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in scores:
+    for score in scores:
         cells = [NOTHING, "", ""]
-        if one.value is not None:
-            cells = [f"{one.value.value:.1%}", _interval(one.value, share=True), f"{one.value.n:,}"]
-        table.add_row(f"{one.title}, {one.task}", *cells)
-    whys = [f"{one.title}, {one.task}: none; {one.why_none}" for one in scores if one.why_none is not None]
-    meanings = [_MEANINGS[metric] for metric in _MEANINGS if any(one.metric == metric for one in scores)]
+        if score.value is not None:
+            cells = [f"{score.value.value:.1%}", _interval(score.value, share=True), f"{score.value.n:,}"]
+        table.add_row(f"{score.title}, {score.task}", *cells)
+    whys = [f"{score.title}, {score.task}: none; {score.why_none}" for score in scores if score.why_none is not None]
+    meanings = [_MEANINGS[metric] for metric in _MEANINGS if any(score.metric == metric for score in scores)]
     return [table, *(Text(line, style="dim") for line in [*whys, *meanings])]
 
 
@@ -131,6 +183,26 @@ def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
     return lines
 
 
+def _failures(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None) -> list[str]:
+    """Return how many requests failed, in how many pairs where there are pairs, and the first reason with a remedy."""
+    if not row.n_failed:
+        return []
+    n_pairs = sum(pair.kind == "failed" for pair in judged if isinstance(pair, Pair))
+    lines = [f"{counted(row.n_failed, 'request')} failed" + (f", in {counted(n_pairs, 'pair')}" if n_pairs else "")]
+    if first_error is None:
+        return lines
+    reason = _PLACE.sub("", first_error)
+    positions = _POSITIONS.search(reason)
+    if positions is None:
+        return [*lines, f"first failure: {reason}"]
+    n_tokens = max(1, int(positions[1]) // 4)
+    what = reason.partition("; ")[0]
+    return [
+        *lines,
+        f"first failure: {what}; let the judge write less (--max_tokens {n_tokens}), or use one with more positions",
+    ]
+
+
 def _why_nothing(judged: Sequence[JudgedItem]) -> str:
     n_failed = sum(one.kind == "failed" if isinstance(one, Pair) else one.is_failed for one in judged)
     if n_failed == len(judged):
@@ -149,8 +221,8 @@ def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = Tru
         **(row.extra.get("judging") or {}),
         "summaries": [asdict(one) for one in summarise(judged)],
     }
-    if pairs := [one for one in judged if isinstance(one, Pair)]:
-        found["scores"] = [{"title": one.title, **asdict(one)} for one in benchmark_scores(pairs, form_of(row))]
+    if pairs := [pair for pair in judged if isinstance(pair, Pair)]:
+        found["scores"] = [{"title": score.title, **asdict(score)} for score in benchmark_scores(pairs, form_of(row))]
     if items:
         found["pairs" if any(isinstance(one, Pair) for one in judged) else "grades"] = [asdict(one) for one in judged]
     return found
@@ -164,8 +236,11 @@ def forecast_lines(work: Forecast, price: Price | None) -> list[str]:
         f"{counted(work.n_items, 'item')} to judge, {counted(work.n_requests, 'request')}{stored}",
         f"about {work.n_read:,} tokens read ({how}), at most {work.most_generated:,} generated",
     ]
-    if price is None:
+    if price is None and work.is_local:
+        time = "" if work.seconds is None else f", at most about {clock(work.seconds)} on its processors"
+        lines.append(f"the judge runs on this machine{time}")
+    elif price is None:
         lines.append("give the price per million tokens for the cost: --price IN,OUT")
-    else:
+    elif work.most_cost is not None:
         lines.append(f"at most {work.most_cost:,.4f} at {price}")
     return lines

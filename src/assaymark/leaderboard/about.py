@@ -1,4 +1,7 @@
-"""What a board says of its benchmarks: shots, metric, what it measures, its faults, and a command."""
+"""What a board says of its benchmarks: shots, metric, what it measures, its faults, and a command.
+
+What a task set that a board's file names is called in stored runs.
+"""
 
 import re
 import shlex
@@ -9,16 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.leaderboard.board import ANY_METRIC, Board
-from assaymark.leaderboard.keys import slug
-from assaymark.leaderboard.task_names import task_name
+from assaymark.leaderboard.board import ANY_METRIC, Board, slug
 from assaymark.scoring.metrics import find_metric
 from assaymark.settings import VERSION
 from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.describe import find_card_named
 from assaymark.tasks.suites import Member
 
-__all__ = ["TaskAbout", "bibtex", "command_of_board", "formulas_of", "task_card", "tasks_about"]
+__all__ = ["TaskAbout", "bibtex", "command_of_board", "formulas_of", "task_card", "task_name", "tasks_about"]
+
+
+_NAME = r"^{}:[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\[\"'#][^#\n]*?))[ \t]*(?:#.*)?$"
+LARGEST_FILE = 1 << 20
+
+
+def task_name(file: Path) -> str:
+    """Return the name that a YAML file gives its group or task, and for other files their name without endings.
+
+    The line is searched for and the file not loaded, since it may name Python functions.
+    """
+    if file.suffix.lower() in {".yaml", ".yml"} and file.is_file() and file.stat().st_size <= LARGEST_FILE:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        for key in ("group", "task"):
+            match = re.search(_NAME.format(key), text, re.MULTILINE)
+            if match is not None:
+                return next(part for part in match.groups() if part)
+    return file.name.split(".")[0]
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}")
@@ -133,7 +152,9 @@ def bibtex(board: Board, updated_at: str) -> str:
             ]
         ),
     ]
-    cited = {str(one.card["citation"]): slug(one.task) for one in tasks_about(board) if one.card.get("citation")}
+    cited = {
+        str(about.card["citation"]): slug(about.task) for about in tasks_about(board) if about.card.get("citation")
+    }
     works = [f"@misc{{{key},\n  note = {{{_tex(text)}}},\n}}" for text, key in cited.items()]
     return "\n\n".join([*entries, *works])
 

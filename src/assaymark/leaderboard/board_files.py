@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.leaderboard.about import task_name
 from assaymark.leaderboard.board import (
     ANY_METRIC,
     SHOWN,
@@ -16,15 +17,14 @@ from assaymark.leaderboard.board import (
     RatingSource,
     TableFormat,
     TableSource,
+    slug,
 )
 from assaymark.leaderboard.columns import FACTS_BY_KEY, canonical
-from assaymark.leaderboard.keys import slug
-from assaymark.leaderboard.task_names import task_name
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 from assaymark.tasks.catalog import LIBRARY
-from assaymark.tasks.suite_files import read_suite
 from assaymark.tasks.suites import Suite, suite_from
+from assaymark.tasks.yaml_files import read_suite
 
 __all__ = ["board_of_suite", "library_suites", "read_board"]
 
@@ -130,8 +130,8 @@ class _Reader:
             claims=self.cited("claims", "model"),
             only=self.words(runs, "only"),
             exclude=self.words(runs, "exclude"),
-            results=tuple(self.file(one, "results", or_folder=True) for one in self.words(self.spec, "results")),
-            requests=tuple(self.folder(one, "requests") for one in self.words(self.spec, "requests")),
+            results=tuple(self.file(word, "results", or_folder=True) for word in self.words(self.spec, "results")),
+            requests=tuple(self.folder(word, "requests") for word in self.words(self.spec, "requests")),
             ratings=self.ratings(),
             models=self.models(),
             cite=self.text(self.spec, "cite"),
@@ -371,7 +371,7 @@ class _Reader:
             headings = {name: self.text(spec, name) or name for name in _RATING_HEADINGS}
             title = self.text(spec, "column") or "Rating"
             found.append(RatingSource(self.file(spec.get("file"), f"{key}.file"), title, **headings))
-        titles = [one.title for one in found]
+        titles = [source.title for source in found]
         if len(set(titles)) < len(titles):
             raise self.fault("ratings", f"has the columns {', '.join(titles)}; expected different ones")
         return tuple(found)
@@ -382,8 +382,8 @@ class _Reader:
             return
         titles = board.suite.columns if board.suite is not None else tuple(board.table.columns if board.table else ())
         named = [("categories", title) for listed in board.categories.values() for title in listed]
-        named += [("baselines", title) for one in board.baselines for title in one.scores]
-        named += [("claims", title) for one in board.claims for title in one.scores]
+        named += [("baselines", title) for scores in board.baselines for title in scores.scores]
+        named += [("claims", title) for scores in board.claims for title in scores.scores]
         for key, title in named:
             if title not in titles:
                 raise self.fault(key, f"names the column '{title:.60}'; columns: {', '.join(titles)}")

@@ -16,11 +16,10 @@ from assaymark.registry import nearest
 __all__ = ["number_headings", "write_board"]
 
 _REST = """
-introduction: |
-  What this leaderboard is about, in a few sentences of Markdown.
+# Everything below is optional, and nothing of it is shown until you write it.
 
-# Everything below is optional.
-
+# introduction: |
+#   What this leaderboard is about, in a few sentences of Markdown.
 # about: |
 #   Who runs it, how models are chosen, what the numbers can and cannot say.
 # policy: |

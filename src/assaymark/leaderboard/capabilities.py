@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.leaderboard.about import task_card
-from assaymark.leaderboard.keys import slug
+from assaymark.leaderboard.board import slug
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.limits.yaml_documents import load_yaml
 
@@ -65,7 +65,11 @@ def find_capability(name: str) -> Capability | None:
 @cache
 def names() -> Mapping[str, Capability]:
     """Return every name of every capability, in lower case."""
-    return {name.lower(): one for one in capabilities().values() for name in (one.key, one.title, *one.other_names)}
+    return {
+        name.lower(): capability
+        for capability in capabilities().values()
+        for name in (capability.key, capability.title, *capability.other_names)
+    }
 
 
 @lru_cache(maxsize=10_000)
@@ -73,9 +77,9 @@ def capabilities_of_task(task: str) -> tuple[str, ...]:
     """Return the keys of the capabilities that a task or group measures; empty where nothing states it."""
     domain = task_card(task).get("domain")
     return tuple(
-        one.key
-        for one in capabilities().values()
-        if domain in one.domains or any(fnmatchcase(task, pattern) for pattern in one.tasks)
+        capability.key
+        for capability in capabilities().values()
+        if domain in capability.domains or any(fnmatchcase(task, pattern) for pattern in capability.tasks)
     )
 
 

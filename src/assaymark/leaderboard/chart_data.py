@@ -100,7 +100,7 @@ def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
     dated = np.flatnonzero((days > 0) & rows.is_ranked)
     found = dated[np.lexsort((-rows.values[dated], days[dated]))]
     shown = [(int(days[at]), rows.row(at)) for at in found[_above_all_before(rows.values[found])].tolist()]
-    return [TimedModel(date.fromordinal(day).isoformat(), one.row.model, _average(one)) for day, one in shown]
+    return [TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row)) for day, row in shown]
 
 
 def last_day(table: Table, rows: SelectedRows) -> str:
@@ -146,10 +146,10 @@ def heat_map(rows: SelectedRows, columns: Sequence[ScoreColumn]) -> HeatMap:
     """Return the first rows by all columns, each score with its standing among them."""
     first = [rows.row(at) for at in range(min(len(rows), MOST_HEAT_ROWS))]
     values = {
-        column.key: np.sort([one.cells[column.key].number.value for one in first if column.key in one.cells])
+        column.key: np.sort([row.cells[column.key].number.value for row in first if column.key in row.cells])
         for column in columns
     }
-    found = [(one.row.model, tuple(_heat_cell(one, column, values[column.key]) for column in columns)) for one in first]
+    found = [(row.row.model, tuple(_heat_cell(row, column, values[column.key]) for column in columns)) for row in first]
     return HeatMap(tuple(columns), tuple(found))
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
-from assaymark.report.comparison.compare import compare_runs
-from assaymark.report.comparison.records import Comparison, PairComparison
-from assaymark.report.evidence.from_store import run_evidence
+from assaymark.results.comparison.compare import compare_runs
+from assaymark.results.comparison.records import Comparison, PairComparison
+from assaymark.results.evidence.from_store import run_evidence
 from assaymark.store import RunRow, Store
 
 __all__ = ["Comparisons"]

@@ -11,10 +11,10 @@ from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.table import Table
 from assaymark.records import JsonValue
-from assaymark.report.console import Text
-from assaymark.report.numbers import NOTHING
-from assaymark.report.views.cells import plain_table
-from assaymark.statistics.correlation import Correlation, correlations
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING
+from assaymark.results.views.cells import plain_table
+from assaymark.statistics.agreement import Correlation, correlations
 
 __all__ = ["BenchmarkCorrelation", "board_correlations", "correlations_json", "correlations_table"]
 
@@ -62,7 +62,7 @@ def board_correlations(table: Table, *, confidence: float = 0.95) -> list[Benchm
 
 def correlations_json(found: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
     """Return the correlations with stable names; undefined is None."""
-    return [asdict(one) | {"n": one.n} for one in found]
+    return [asdict(correlation) | {"n": correlation.n} for correlation in found]
 
 
 def correlations_table(found: Sequence[BenchmarkCorrelation]) -> Any:
@@ -72,9 +72,9 @@ def correlations_table(found: Sequence[BenchmarkCorrelation]) -> Any:
         table.add_column(header, overflow="fold")
     for header in ("Spearman", "95% interval", "Pearson", "95% interval", "models"):
         table.add_column(header, justify="right", no_wrap=True)
-    for one in found:
-        cells = (*_cells(one.spearman), *_cells(one.pearson), f"{one.n:,}")
-        table.add_row(Text(one.rating_title), Text(one.benchmark_title), *map(Text, cells))
+    for correlation in found:
+        cells = (*_cells(correlation.spearman), *_cells(correlation.pearson), f"{correlation.n:,}")
+        table.add_row(Text(correlation.rating_title), Text(correlation.benchmark_title), *map(Text, cells))
     return table
 
 

@@ -42,7 +42,7 @@ def sources_of(site: Site) -> list[Source]:
     # what visitors report is no evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
     runs = [*stored, *read_brought([path for board in boards for path in board.results])]
-    board = own_board(runs, boards, [one.table for one in published])
+    board = own_board(runs, boards, [source.table for source in published])
     if board is None:
         return published
     return [Source(OWN_RUNS, "Runs in the store", site.table(board)), *published]
@@ -91,10 +91,18 @@ def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
 
     That is its outermost group that measures a known capability, else its outermost group with a value, else itself.
     """
-    groups = {one.task for one in run.estimates if one.details.get("kind") == "group" and one.value is not None}
-    for one in run.estimates:
-        if one.details.get("kind", "task") != "task" or not one.details.get("primary") or one.value is None:
+    groups = {
+        estimate.task
+        for estimate in run.estimates
+        if estimate.details.get("kind") == "group" and estimate.value is not None
+    }
+    for estimate in run.estimates:
+        if (
+            estimate.details.get("kind", "task") != "task"
+            or not estimate.details.get("primary")
+            or estimate.value is None
+        ):
             continue
-        path = [*one.details.get("path", ()), one.task]
+        path = [*estimate.details.get("path", ()), estimate.task]
         known = next((name for name in path if capabilities_of_task(name)), None)
-        yield known or next((name for name in path if name in groups), one.task), one
+        yield known or next((name for name in path if name in groups), estimate.task), estimate

@@ -10,7 +10,7 @@ from assaymark.leaderboard.columns import FACTS
 from assaymark.leaderboard.rows import Number, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow
 from assaymark.records import JsonValue
-from assaymark.report.plain_text import csv_row
+from assaymark.results.plain_text import csv_row
 
 __all__ = ["flat_row", "rows_csv", "rows_jsonl", "rows_parquet", "shown_json"]
 

@@ -45,7 +45,7 @@ class GuideSection:
 def guide() -> tuple[GuideSection, ...]:
     """Return all capabilities with their benchmarks."""
     cards = _cards()
-    return tuple(_section(one, cards) for one in capabilities().values())
+    return tuple(_section(capability, cards) for capability in capabilities().values())
 
 
 def guide_section(name: str) -> GuideSection:
@@ -53,10 +53,10 @@ def guide_section(name: str) -> GuideSection:
 
     Raises: UnknownName.
     """
-    found = find_capability(name)
-    if found is None:
+    capability = find_capability(name)
+    if capability is None:
         raise UnknownName("capability", name[:80], nearest(name[:80].lower(), names()), _known())
-    return next(one for one in guide() if one.capability.key == found.key)
+    return next(section for section in guide() if section.capability.key == capability.key)
 
 
 def _known() -> str:
@@ -70,9 +70,9 @@ def _cards() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _section(one: Capability, cards: Mapping[str, Mapping[str, Any]]) -> GuideSection:
-    found = [_entry(task, card) for task, card in cards.items() if card["domain"] in one.domains]
-    found.sort(key=lambda entry: (entry.task != one.suggested, -entry.n_samples, entry.task))
-    return GuideSection(one, tuple(found))
+    entries = [_entry(task, card) for task, card in cards.items() if card["domain"] in one.domains]
+    entries.sort(key=lambda entry: (entry.task != one.suggested, -entry.n_samples, entry.task))
+    return GuideSection(one, tuple(entries))
 
 
 def _entry(task: str, card: Mapping[str, Any]) -> GuideEntry:

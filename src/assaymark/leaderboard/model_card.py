@@ -16,16 +16,24 @@ from assaymark.interop.export_tables import model_index_results
 from assaymark.leaderboard.board import ANY_METRIC
 from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task
 from assaymark.leaderboard.evidence import benchmarks, own_board
-from assaymark.leaderboard.own_rows import estimates_of_member
-from assaymark.leaderboard.run_facts import prompt_set
+from assaymark.leaderboard.own_rows import estimates_of_member, prompt_set
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
+from assaymark.limits.shown_paths import without_folders
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate
 from assaymark.registry import meant, nearest
-from assaymark.report.evidence.baselines import highest_baseline
-from assaymark.report.numbers import NOTHING, counted, is_proportion, shown_count, shown_interval, shown_value
-from assaymark.report.plain_text import markdown_inline, printable
+from assaymark.results.evidence.baselines import highest_baseline
+from assaymark.results.numbers import (
+    NOTHING,
+    counted,
+    is_proportion,
+    shown_count,
+    shown_interval,
+    shown_value,
+    truncation_of,
+)
+from assaymark.results.plain_text import markdown_inline, printable
 from assaymark.settings import VERSION
 from assaymark.store import Store
 from assaymark.tasks.suites import Member
@@ -48,7 +56,7 @@ class _Result:
     def skill(self) -> tuple[float, float, float] | None:
         """The share of what lies between the best baseline and 1, with its interval; None where that says nothing."""
         one = self.estimate
-        if not is_proportion(one) or not one.higher_is_better or one.value is None:
+        if not is_proportion(one) or not one.higher_is_better or one.value is None or truncation_of(one):
             return None
         if one.low is None or one.high is None:
             return None
@@ -93,10 +101,10 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
         name = store.run(name).model
     runs = runs_of_model(every, name)
     results = list(_results(runs))
-    used = list({one.run.run_id: one.run for one in results}.values())
+    used = list({result.run.run_id: result.run for result in results}.values())
     sections = [
         ("Results", _results_table(results)),
-        ("Strengths and weaknesses", [*_strengths(results), *_ranks(store, every, runs[0].model)]),
+        ("Strengths and weaknesses", [*_strengths(results), *_ranks(store, every, results)]),
         ("Set-up", _set_up(used)),
         ("Lineage", _lineage(runs[0])),
         ("What was not measured", _not_measured(results)),
@@ -130,7 +138,7 @@ def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
         "model-index": [
             {
                 "name": runs[0].model,
-                "results": [one for run in runs for one in model_index_results(store, run.run_id)],
+                "results": [result for run in runs for result in model_index_results(store, run.run_id)],
             }
         ],
     }
@@ -140,21 +148,24 @@ def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
 def _results_table(results: Sequence[_Result]) -> list[str]:
     lines = ["| Benchmark | Measures | Metric | Shots | Value | 95% interval | Baseline | n |",
              "|---|---|---|--:|--:|--:|--:|--:|"]  # fmt: skip
-    for one in results:
-        estimate, is_share = one.estimate, is_proportion(one.estimate)
+    for result in results:
+        estimate, is_share = result.estimate, is_proportion(result.estimate)
         base = highest_baseline(estimate)
         cells = [
             estimate.task,
             ", ".join(capabilities()[key].title.lower() for key in capabilities_of_task(estimate.task)) or NOTHING,
             estimate.metric if estimate.filter in {"none", ""} else f"{estimate.metric} ({estimate.filter})",
-            NOTHING if one.shots is None else str(one.shots),
+            NOTHING if result.shots is None else str(result.shots),
             shown_value(estimate.value, proportion=is_share),
             shown_interval(estimate.low, estimate.high, proportion=is_share),
             NOTHING if base is None else shown_value(base[1], proportion=True),
             shown_count([estimate]),
         ]
         lines.append("| " + " | ".join(markdown_inline(cell) for cell in cells) + " |")
-    if any(highest_baseline(one.estimate) is not None for one in results):
+    for result in results:
+        if note := truncation_of(result.estimate):
+            lines += ["", markdown_inline(f"{result.estimate.task}: {note}")]
+    if any(highest_baseline(result.estimate) is not None for result in results):
         lines += ["", "The baseline is the highest of guessing and always giving the same answer."]
     return lines
 
@@ -164,7 +175,9 @@ def _results_table(results: Sequence[_Result]) -> list[str]:
 
 def _strengths(results: Sequence[_Result]) -> Iterator[str]:
     """Yield what the model is good at and what not, as lines of Markdown."""
-    known = sorted(((one, skill) for one in results if (skill := one.skill) is not None), key=lambda pair: -pair[1][0])
+    known = sorted(
+        ((result, skill) for result in results if (skill := result.skill) is not None), key=lambda pair: -pair[1][0]
+    )
     if not known:
         yield "No result has an interval and a scale on which it can be judged."
         return
@@ -192,14 +205,21 @@ def _skill_line(one: _Result, skill: tuple[float, float, float]) -> str:
     return f"{markdown_inline(one.estimate.task)}{shots}: {value}% ({low} to {high})"
 
 
-def _ranks(store: Store, every: Sequence[StoredRun], model: str) -> Iterator[str]:
-    """Yield the model's ranks among the store's models, as ranges; nothing where it is alone."""
+def _ranks(store: Store, every: Sequence[StoredRun], results: Sequence[_Result]) -> Iterator[str]:
+    """Yield the model's ranks among the store's models, as ranges; nothing where it is alone.
+
+    Scores of mostly truncated prompts have none.
+    """
+    model = results[0].run.model
+    meaningless = {result.estimate.task for result in results if truncation_of(result.estimate)}
     board = own_board(every, (), ())
     table = Site([], StoredRuns(store)).table(board) if board is not None else None
     if table is None:
         return
     lines = []
     for column in table.columns:
+        if meaningless & set(column.tasks):
+            continue
         among = ~table.index.is_baseline
         ranks = table.index.ranks_among(table.index.scores(column.key), among)
         n = int((ranks.rank > 0).sum())
@@ -262,10 +282,10 @@ def _not_measured(results: Sequence[_Result]) -> list[str]:
     measured = {key for one in results for name in (one.estimate.task, *one.estimate.details.get("path", ()))
                 for key in capabilities_of_task(name)}  # fmt: skip
     lines = []
-    for key, one in capabilities().items():
+    for key, capability in capabilities().items():
         if key not in measured:
-            hint = f" (`assaymark run --tasks {one.suggested}` would)" if one.suggested else ""
-            lines.append(f"- {one.title}: no benchmark measures it{hint}")
+            hint = f" (`assaymark run --tasks {capability.suggested}` would)" if capability.suggested else ""
+            lines.append(f"- {capability.title}: no benchmark measures it{hint}")
     for result in results:
         failed = result.estimate.n_failed
         if failed:
@@ -281,6 +301,7 @@ def _not_measured(results: Sequence[_Result]) -> list[str]:
 def _commands(runs: Sequence[StoredRun]) -> list[str]:
     lines = ["```bash"]
     for run in runs:
-        command = " ".join(printable(run.row.command or "").split()).replace("```", "'''")
+        typed = str(without_folders(printable(run.row.command or "")))  # where files lie here is nobody's business
+        command = " ".join(typed.split()).replace("```", "'''")
         lines.append(command or f"assaymark reproduce {run.row.short_id}   # with the store that holds the run")
     return [*lines, "```"]

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from assaymark.errors import StoreError
-from assaymark.interop.lighteval_files import write_lighteval_files
-from assaymark.interop.lighteval_rows import need_hashes
+from assaymark.interop.lighteval_files import need_hashes, write_lighteval_files
 from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from assaymark.leaderboard.published_facts import is_hub_id
 from assaymark.leaderboard.request_files import request_of, write_request
 from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.stored import is_gated
 from assaymark.leaderboard.table import Table
-from assaymark.leaderboard.withheld import is_gated
 from assaymark.store import Store
 
 __all__ = ["Layout", "write_old_layout"]

@@ -4,6 +4,8 @@ A row is one model in one setup (precision, prompt set, profile, limit); several
 the latest run of each benchmark counting. A benchmark evaluated with other shots than the board's is excluded, and the
 row has a note. Where one run evaluated the whole suite, its stored composite counts: its intervals account for members
 that share questions.
+
+A run's facts about its model and its setup, as a row shows them.
 """
 
 from collections import Counter
@@ -15,18 +17,130 @@ from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
 from assaymark.leaderboard.rows import Average, Cell, Number, Origin, Row, ScoreColumn
-from assaymark.leaderboard.run_facts import facts_of_run, identity_of
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
-from assaymark.records import Estimate
+from assaymark.options.of_plans import limit_shown, short_hash
+from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.results.numbers import truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average
 from assaymark.statistics.estimate import IntervalEstimate
-from assaymark.tasks.first_board_names import GROUP_SIZES, PresentName, present_name
+from assaymark.tasks.aliases import GROUP_SIZES, PresentName, present_name
+from assaymark.tasks.prompt_presets import system_prompts
 from assaymark.tasks.suite_scores import MemberScore, SuiteScore, score_suite
 from assaymark.tasks.suites import Member, Suite
 
-__all__ = ["Found", "estimates_of_member", "is_of_board", "number_of", "rows_of_runs", "scored_columns",
-           "with_present_names"]  # fmt: skip
+__all__ = [
+    "PLAIN_TEXT",
+    "Found",
+    "estimates_of_member",
+    "facts_of_run",
+    "holds_member",
+    "identity_of",
+    "is_of_board",
+    "number_of",
+    "prompt_set",
+    "rows_of_runs",
+    "scored_columns",
+    "with_present_names",
+]
+
+
+PLAIN_TEXT = "plain text"
+
+
+def identity_of(plan: RunPlan) -> dict[str, JsonValue]:
+    """Return what makes two runs the same row: the model, its numbers, the prompts' layout, rules and limit."""
+    model = plan.model
+    return {
+        "model": model.content_hash or model.name,
+        "name": model.name,
+        "dtype": model.dtype,
+        "numerics": model.numerics,
+        "options": [list(option) for option in model.options],
+        "profile": plan.profile,
+        "limit": plan.limit,
+        "template": plan.apply_chat_template and (model.template_hash or str(plan.apply_chat_template)),
+        "turns": plan.fewshot_as_multiturn and bool(plan.apply_chat_template),
+        "system": plan.system_instruction,
+        "preset": None if plan.prompt_preset is None else plan.prompt_preset.content,
+        "prompt_style": plan.prompt_style,
+    }
+
+
+def prompt_set(plan: RunPlan) -> str:
+    """Return how prompts were built, in words; rows that differ in it are ranked separately."""
+    words = []
+    if plan.prompt_preset is not None:
+        words.append(f"preset {plan.prompt_preset.name}")
+    elif plan.apply_chat_template:
+        words.append("chat template")
+    if plan.prompt_style is not None:
+        words.append(f"style {plan.prompt_style}")
+    if plan.system_instruction is not None:
+        words.append(f"system prompt {_system_name(plan.system_instruction)}")
+    return ", ".join(words) or PLAIN_TEXT
+
+
+def _system_name(text: str) -> str:
+    named = next((name for name, known in system_prompts().items() if known == text), None)
+    return named if named is not None else " ".join(text.split())[:60]
+
+
+def _set_up(plan: RunPlan, board: Board) -> str:
+    """Return the prompt set, with limit and profile where they are not the board's; such rows rank separately."""
+    words = [] if plan.limit is None else [limit_shown(plan.limit)]  # first: narrow badges show the beginning only
+    words.append(prompt_set(plan))
+    if board.suite is not None and plan.profile != board.suite.profile and plan.model.kind != "imported":
+        words.append(f"profile {plan.profile}")
+    return ", ".join(words)
+
+
+def _work(work: Any) -> dict[str, float]:
+    """Return speed and memory of a run's latest attempt, rounded as precisely as they are repeatable."""
+    if not isinstance(work, Mapping):
+        return {}
+    found = {}
+    n_tokens, seconds, peak = (work.get(name) for name in ("n_tokens", "seconds", "peak_bytes"))
+    if isinstance(n_tokens, int) and n_tokens and isinstance(seconds, float) and seconds > 0:
+        found["speed"] = float(f"{n_tokens / seconds:.3g}")
+    if isinstance(peak, int):
+        found["memory"] = round(peak / 1e9, 2)
+    return found
+
+
+def _prompt_spread(run: StoredRun) -> float | None:
+    """Return the mean spread over wordings of the run's tasks that were audited, in points; None if none was."""
+    found = [spread for task, spread in run.spreads.items() if task in run.row.tasks]
+    return round(sum(found) / len(found), 1) if found else None
+
+
+def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
+    """Return the facts of a row; what the board's file says of the model counts before what the run knows."""
+    plan = run.plan
+    model, preset = plan.model, plan.prompt_preset
+    sha = model.revision or (short_hash(model.content_hash) if model.content_hash else None)
+    is_known = "unknown" not in model.dtype
+    found = {
+        "type": "unknown",
+        "weight": "adapter" if "+" in model.name else None,
+        "precision": model.dtype if is_known else None,
+        "params": None if model.n_parameters is None else model.n_parameters / 1e9,
+        "sha": sha,
+        "chat_template": bool(plan.apply_chat_template) or preset is not None,
+        "preset": None if preset is None else preset.name,
+        "system": None if plan.system_instruction is None else _system_name(plan.system_instruction),
+        "prompts": _set_up(plan, board),
+        "limit": None if plan.limit is None else limit_shown(plan.limit),
+        "profile": plan.profile,
+        "date": run.row.updated_at[:10],
+        **(run.mark.facts if run.mark is not None else {}),
+        "prompt_spread": _prompt_spread(run),
+        **_work(run.row.summary.get("work")),
+        **board.models.get(run.model, {}),
+        **board.models.get(model.name, {}),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
 
 COMPOSITE = "composite"
 TASK_IN_FILE = "task_in_file"  # detail of an estimate whose task has another name in the stored run
@@ -43,7 +157,7 @@ class Found:
     @property
     def is_share(self) -> bool:
         """Whether all of it lies in [0, 1]."""
-        return all(one.details.get("unit") == "proportion" for one in self.estimates)
+        return all(estimate.details.get("unit") == "proportion" for estimate in self.estimates)
 
 
 def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
@@ -96,6 +210,13 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
     latest = next(run for run in runs if run.run_id in used)
     facts = facts_of_run(latest, board)
     notes += [one.run.mark.note for one in found if one is not None and one.run.mark is not None and one.run.mark.note]
+    notes += [
+        f"{estimate.task}: {note}"
+        for one in found
+        if one is not None
+        for estimate in one.estimates
+        if (note := truncation_of(estimate))
+    ]
     origin: Origin = "self-reported" if latest.is_self_reported else "measured"
     return Row(
         id=name,
@@ -123,6 +244,11 @@ def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Foun
         if score is not None:
             return Found(score, tuple(estimates), run)
     return None
+
+
+def holds_member(member: Member, run: StoredRun) -> bool:
+    """Return whether a board with this member shows a run: it has the member's metrics, at the board's shots."""
+    return _latest(member, [run], []) is not None
 
 
 def _list(values: set[Any]) -> str:
@@ -158,9 +284,9 @@ def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
 
 def with_present_names(run: StoredRun) -> StoredRun:
     """Return the run of a first leaderboard's results file under the names that tasks and metrics have here."""
-    if not any("|" in one.task for one in run.estimates):
+    if not any("|" in estimate.task for estimate in run.estimates):
         return run
-    found = [(one, present_name(one.task, one.metric)) for one in run.estimates]
+    found = [(estimate, present_name(estimate.task, estimate.metric)) for estimate in run.estimates]
     sizes = Counter(group for group, _ in {(name.group, name.task) for _, name in found if name is not None})
     whole = {group for group, n_tasks in GROUP_SIZES.items() if sizes[group] == n_tasks}
     return replace(run, estimates=tuple(one if name is None else _renamed(one, name, whole) for one, name in found))
@@ -177,8 +303,8 @@ def _renamed(one: Estimate, name: PresentName, groups: Container[str]) -> Estima
 
 def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore | None:
     by_task: dict[str, list[Estimate]] = {}
-    for one in estimates:
-        by_task.setdefault(one.task, []).append(one)
+    for estimate in estimates:
+        by_task.setdefault(estimate.task, []).append(estimate)
     wanted = 1 if member.metrics == (ANY_METRIC,) else len(member.metrics)
     if any(len(of_task) != wanted for of_task in by_task.values()):
         return None
@@ -258,14 +384,14 @@ def number_of(found: IntervalEstimate) -> Number:
 
 def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
     """Return the latest run's composite of this very suite."""
-    return next((one for run in runs for one in _composites(suite, run)), None)
+    return next((estimate for run in runs for estimate in _composites(suite, run)), None)
 
 
 def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
-    for one in run.estimates:
-        is_this = one.details.get("kind") == COMPOSITE and one.task == suite.name
-        if is_this and one.value is not None and one.details.get("version") == suite.version:
-            yield one
+    for estimate in run.estimates:
+        is_this = estimate.details.get("kind") == COMPOSITE and estimate.task == suite.name
+        if is_this and estimate.value is not None and estimate.details.get("version") == suite.version:
+            yield estimate
 
 
 def _composite_cells(whole: Estimate, cells: Mapping[str, Cell], columns: Sequence[ScoreColumn]) -> dict[str, Cell]:

@@ -3,6 +3,8 @@
 Averages are recomputed by the table's own rule; rows whose numbers disagree with it are listed, and shown with what
 the rule gives. The files hold no intervals: they are computed from the published share and the benchmark's number of
 questions (Wilson's), which leaves out any variation but that of the questions.
+
+A published table without a board's file: its layout is recognised by its headings.
 """
 
 import csv
@@ -13,19 +15,48 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from assaymark.errors import DataError
+from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard import published_facts
 from assaymark.leaderboard.averages import average_of
-from assaymark.leaderboard.board import Board, TableSource
+from assaymark.leaderboard.board import Board, TableFormat, TableSource, column_keys, slug
 from assaymark.leaderboard.board_files import library_suites
-from assaymark.leaderboard.keys import column_keys
+from assaymark.leaderboard.board_init import number_headings
 from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
 from assaymark.leaderboard.table import Table, row_id
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import wilson
 
-__all__ = ["read_published"]
+__all__ = ["board_of_table", "read_published"]
+
+
+_KNOWN: dict[TableFormat, frozenset[str]] = {
+    "open-llm-v1": frozenset({"fullname", "average", "arc", "hellaswag"}),
+    "open-llm-v2": frozenset({"model_name", "model_average_score", "evaluations_ifeval_value"}),
+}
+
+
+def board_of_table(path: Path, form: TableFormat | None = None) -> Board:
+    """Return the board of a CSV file, its title the file's name; without `form` the layout is recognised.
+
+    Raises: UsageError where there is no such file; DataError for one that is no table of models.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}; expected a CSV file with a row for each model")
+    found = form or _table_format(path)
+    columns = {name: name for name in number_headings(path)} if found == "csv" else {}
+    name = slug(path.stem)
+    return Board(name=name, title=path.stem, table=TableSource(path.resolve(), found, columns))
+
+
+def _table_format(path: Path) -> TableFormat:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            headings = set(next(csv.reader(file), ()))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
+    return next((form for form, needed in _KNOWN.items() if needed <= headings), "csv")
+
 
 LARGEST_FILE = 200 << 20
 MOST_ROWS = 500_000
@@ -142,7 +173,7 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
             reader = csv.DictReader(file)
             needed = [
                 form.model,
-                *(one.value for one in form.sources),
+                *(source.value for source in form.sources),
                 *form.key,
                 *([form.average] if form.average else []),
             ]
@@ -164,27 +195,29 @@ def _row(
     """Return a row, and in which ways it disagrees with its table's rule."""
     cells: dict[str, Cell] = {}
     what: list[str] = []
-    for column, one in zip(columns, form.sources, strict=True):
-        value = _share(path, line, record, one.value, form.scale)
+    for column, source in zip(columns, form.sources, strict=True):
+        value = _share(path, line, record, source.value, form.scale)
         if value is None:
             continue
-        raw = None if one.raw is None else _share(path, line, record, one.raw, 1.0)
-        cells[column.key] = _cell(value, raw, one, column.n)
-        if raw is not None and one.chance is not None:
-            due = 100.0 * max(0.0, raw - one.chance) / (1.0 - one.chance)
+        raw = None if source.raw is None else _share(path, line, record, source.raw, 1.0)
+        cells[column.key] = _cell(value, raw, source, column.n)
+        if raw is not None and source.chance is not None:
+            due = 100.0 * max(0.0, raw - source.chance) / (1.0 - source.chance)
             if abs(due - 100.0 * value) > 1e-9:
-                what.append(f"{one.title} is {100 * value:.6g}; its rule gives {due:.6g} for the raw value {raw:.6g}")
-    found = average_of(columns, cells, "mean")
+                what.append(
+                    f"{source.title} is {100 * value:.6g}; its rule gives {due:.6g} for the raw value {raw:.6g}"
+                )
+    average = average_of(columns, cells, "mean")
     stated = _scaled(number_in(path, line, record, form.average), form.scale) if form.average else None
-    if found is not None and stated is not None:
-        found = Average(found.number, found.n_columns, stated)
-        if abs(stated - found.number.value) * 100.0 > form.tolerance:
-            what.append(f"average is {100 * stated:.6g}; the mean of its columns is {100 * found.number.value:.6g}")
+    if average is not None and stated is not None:
+        average = Average(average.number, average.n_columns, stated)
+        if abs(stated - average.number.value) * 100.0 > form.tolerance:
+            what.append(f"average is {100 * stated:.6g}; the mean of its columns is {100 * average.number.value:.6g}")
     facts = form.facts(record)
     model = record[form.model].strip() or "(no name)"
     parts = {"model": model, "of": [record[key] for key in form.key]} if form.key else dict(record)
     return Row(
-        id=row_id(parts), model=model, origin="published", cells=cells, average=found,
+        id=row_id(parts), model=model, origin="published", cells=cells, average=average,
         facts={**facts, "origin": "published"}, notes=tuple(what), url=_url(model, record),
     ), what  # fmt: skip
 

@@ -32,7 +32,10 @@ def facts_v1(record: Mapping[str, str]) -> dict[str, Any]:
     """Return the facts of a row of the first table, of July 2024."""
     return _known(
         {
-            "type": next((one.key for one in MODEL_TYPES if record.get("t", "").startswith(one.symbol)), "unknown"),
+            "type": next(
+                (model_type.key for model_type in MODEL_TYPES if record.get("t", "").startswith(model_type.symbol)),
+                "unknown",
+            ),
             "architecture": _text(record, "architecture"),
             "weight": _text(record, "weight_type").lower(),
             "precision": precision_name(_text(record, "precision")),

@@ -11,6 +11,10 @@ whatever its case; quotes keep spaces and colons together; `-` before a term neg
 Two older notations mean what they meant: a segment that holds nothing but `license:` restricts all segments with
 names, wherever it stands (Open LLM Leaderboard v1); `@key:value` belongs to its own segment only, also where it
 stands alone in it (v2). An unknown key is an error that names the nearest key and all that there are.
+
+What a search means, as frozen data: any of several groups of terms, each of which must hold.
+
+Made by `query` from text and carried out by `index` on a table; the same condition can be turned into SQL.
 """
 
 import re
@@ -20,10 +24,39 @@ from typing import Literal
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.columns import FACTS, FactColumn, Kind, canonical
-from assaymark.leaderboard.conditions import NAME, Condition, Operator, Term
 from assaymark.registry import nearest
 
-__all__ = ["LONGEST", "SearchKeys", "parse_query", "search_keys"]
+__all__ = ["EVERYTHING", "LONGEST", "NAME", "Condition", "Operator", "SearchKeys", "Term", "parse_query", "search_keys"]
+
+
+Operator = Literal["contains", "begins", "is", "<", "<=", ">", ">=", "within"]
+NAME = "model"  # the key of a model's name
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One demand on a row.
+
+    `contains` looks for text anywhere (names), `begins` at the start of a word (`apache` finds `apache-2.0`), `is`
+    compares whole values, `within` takes low <= value <= high. A row without the value fulfils no term; so it fulfils
+    each negated one.
+    """
+
+    key: str  # NAME, a column's key, or `average`
+    operator: Operator
+    value: str | float | bool | tuple[float, float]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A row fulfils it if it fulfils every term of at least one group; without groups every row does."""
+
+    groups: tuple[tuple[Term, ...], ...] = ()
+
+
+EVERYTHING = Condition()
+
 
 LONGEST = 1000  # characters of a query
 MOST_SEGMENTS = 40
@@ -124,8 +157,8 @@ def _term(token: str, keys: SearchKeys) -> Term:
 
 
 def _keyed_term(key: _Key, name: str, text: str, negated: bool) -> Term:
-    found = _COMPARED.fullmatch(text)
-    sign, value = (found[1] or "", _unquoted(found[2])) if found else ("", _unquoted(text))
+    match = _COMPARED.fullmatch(text)
+    sign, value = (match[1] or "", _unquoted(match[2])) if match else ("", _unquoted(text))
     if key.kind in {"number", "score"}:
         return Term(key.name, *_number(name, sign, value), negated)
     if key.kind == "date":

@@ -8,8 +8,8 @@ from assaymark.leaderboard.rows import Number, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.view import parse_view
-from assaymark.report.console import Text
-from assaymark.report.views.cells import plain_table
+from assaymark.results.console import Text
+from assaymark.results.views.cells import plain_table
 
 __all__ = ["found_rows", "rows_table"]
 
@@ -44,13 +44,13 @@ def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:
     table.add_column("model", overflow="fold")
     for title in ("average", *(column.title for column in columns)):
         table.add_column(title, justify="right", no_wrap=True)
-    for one in rows:
-        rank = "" if one.rank is None else f"{one.rank} ({one.best}–{one.worst})"
-        cells = [_shown(one.average.number if one.average else None, is_share=True)]
+    for row in rows:
+        rank = "" if row.rank is None else f"{row.rank} ({row.best}–{row.worst})"
+        cells = [_shown(row.average.number if row.average else None, is_share=True)]
         for column in columns:
-            cell = one.cells.get(column.key)
+            cell = row.cells.get(column.key)
             cells.append(_shown(cell.number if cell else None, is_share=column.is_share, interval=False))
-        table.add_row(Text(rank), Text(one.row.model), *(Text(cell) for cell in cells))
+        table.add_row(Text(rank), Text(row.row.model), *(Text(cell) for cell in cells))
     return table
 
 

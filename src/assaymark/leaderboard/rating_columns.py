@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError
-from assaymark.leaderboard.board import RatingSource
-from assaymark.leaderboard.keys import column_keys
+from assaymark.leaderboard.board import RatingSource, column_keys
 from assaymark.leaderboard.numbers_in_files import number_in
 from assaymark.leaderboard.rows import Cell, Number, Row, ScoreColumn
 from assaymark.leaderboard.table import Table
@@ -42,9 +41,9 @@ def with_ratings(table: Table, sources: Sequence[RatingSource]) -> Table:
     if not sources:
         return table
     titles = [column.title for column in table.columns]
-    if taken := next((one.title for one in sources if one.title in titles), None):
+    if taken := next((rating_source.title for rating_source in sources if rating_source.title in titles), None):
         raise DataError(f"ratings have the column '{taken}', which is also a score; choose another title")
-    keys = column_keys([*titles, *(one.title for one in sources)])
+    keys = column_keys([*titles, *(rating_source.title for rating_source in sources)])
     columns, cells = list(table.columns), [dict(row.cells) for row in table.rows]
     for source in sources:
         rated = _read(source)
@@ -69,7 +68,10 @@ def rating_columns(table: Table) -> tuple[ScoreColumn, ...]:
 
 def rating_files(sources: Sequence[RatingSource]) -> list[list[str | int]]:
     """Return what changes when a file of ratings does."""
-    return [[str(one.file), one.title, one.file.stat().st_mtime_ns, one.file.stat().st_size] for one in sources]
+    return [
+        [str(source.file), source.title, source.file.stat().st_mtime_ns, source.file.stat().st_size]
+        for source in sources
+    ]
 
 
 def _read(source: RatingSource) -> _Rated:
@@ -79,14 +81,17 @@ def _read(source: RatingSource) -> _Rated:
     if source.rating in headings and source.model in headings:
         return _ratings(source)
     try:
-        found = rate(read_votes(source.file), RatingSettings())
+        ratings = rate(read_votes(source.file), RatingSettings())
     except AssaymarkError as error:
         raise DataError(
             f"{source.file}: has no columns {source.model} and {source.rating}, and is no file of votes: {error}"
         ) from error
-    numbers = {one.model.lower(): Number(one.rating, one.low, one.high, method="sandwich") for one in found.ratings}
-    votes = {one.model.lower(): one.n_votes for one in found.ratings}
-    return _Rated(numbers, votes, f"Bradley-Terry on {found.n_votes:,} votes, intervals by {found.by}")
+    numbers = {
+        rating.model.lower(): Number(rating.rating, rating.low, rating.high, method="sandwich")
+        for rating in ratings.ratings
+    }
+    votes = {rating.model.lower(): rating.n_votes for rating in ratings.ratings}
+    return _Rated(numbers, votes, f"Bradley-Terry on {ratings.n_votes:,} votes, intervals by {ratings.by}")
 
 
 def _headings(source: RatingSource) -> Sequence[str]:

@@ -5,12 +5,15 @@ follows from the benchmarks' standard errors, taken as independent. Two models t
 with more certainty than that: a paired test (`assaymark compare`) can tell more of them apart. Only models that have
 every benchmark used are ranked, and each model once: with the set-up that has the most samples, then the latest, so
 that no model gains from having been evaluated often.
+
+A recommendation as JSON, for programs and the page's twin, and as tables for the terminal.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +22,35 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.averages import CONFIDENCE, mean_number
 from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task, find_capability, measured_task, names
-from assaymark.leaderboard.conditions import Term
 from assaymark.leaderboard.evidence import Source
-from assaymark.leaderboard.query import parse_query, search_keys
+from assaymark.leaderboard.query import Term, parse_query, search_keys
 from assaymark.leaderboard.rows import Cell, Number, Row, ScoreColumn
-from assaymark.registry import nearest
+from assaymark.records import JsonValue
+from assaymark.registry import meant, nearest
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, counted
+from assaymark.results.views.cells import plain_table
 from assaymark.statistics.distributions import normal_cdf, two_sided_z
 
 __all__ = [
-    "Demand", "Missing", "Ranked", "Ranking", "Recommendation", "Requested", "SizeClass", "Used", "probability_better",
+    "Demand",
+    "Missing",
+    "Ranked",
+    "Ranking",
+    "Recommendation",
+    "Requested",
+    "SizeClass",
+    "Used",
+    "conditions_of",
+    "missing_line",
+    "probability_better",
     "recommend",
-]  # fmt: skip
+    "recommendation_json",
+    "recommendation_tables",
+    "remarks",
+    "shown_probability",
+]
+
 
 MOST_REQUESTED = 8  # capabilities in one request
 SIZES = (2.0, 4.0, 9.0, 20.0, 45.0, 70.0)  # upper ends of the size classes, in billions of parameters
@@ -143,7 +164,7 @@ def recommend(sources: Sequence[Source], requested: Requested) -> Recommendation
         requested,
         demands,
         rankings,
-        tuple(Missing(one, _command(one)) for one in demands if one.key not in measured),
+        tuple(Missing(demand, _command(demand)) for demand in demands if demand.key not in measured),
     )
 
 
@@ -169,7 +190,9 @@ def _demand(name: str, sources: Sequence[Source]) -> Demand:
         return Demand(known.key, known.title, known.suggested)
     benchmarks = {label.lower(): column for source in sources for column in source.table.columns
                   for label in (column.key, column.title, *column.tasks[:1])}  # fmt: skip
-    column = benchmarks.get(name.strip().lower())
+    word = name.strip().lower()
+    ending = {column.key: column for label, column in benchmarks.items() if meant(word, [label]) == label}
+    column = benchmarks.get(word) or (next(iter(ending.values())) if len(ending) == 1 else None)
     if column is None:
         near = nearest(name, [*names(), *benchmarks])
         raise UnknownName("capability", name[:80], near, f"known: {', '.join(capabilities())}, and every benchmark")
@@ -196,7 +219,7 @@ def _command(demand: Demand) -> str:
 
 
 def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) -> Ranking:
-    found = {one: _columns_for(one, source) for one in demands}
+    found = {demand: _columns_for(demand, source) for demand in demands}
     notes = [
         f"{column.title} has a unit of its own and does not count"
         for column in dict.fromkeys(column for columns in found.values() for column in columns)
@@ -204,7 +227,7 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     ]
     excluded: dict[str, int] = {}
     rows = _fulfilling(source, requested, excluded)
-    columns = {one: [column for column in some if _counts(column)] for one, some in found.items()}
+    columns = {demand: [column for column in some if _counts(column)] for demand, some in found.items()}
     everyone = [row for row in source.table.rows if not (row.is_baseline or row.is_upload)]
     used = _used(columns, rows) or _used(columns, everyone)  # conditions that no model fulfils are no lack of evidence
     keys = {one.column for one in used}
@@ -222,7 +245,7 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
         source=source.name,
         title=source.title,
         used=used,
-        no_evidence=tuple(one for one in demands if one.key not in {use.demand for use in used}),
+        no_evidence=tuple(demand for demand in demands if demand.key not in {use.demand for use in used}),
         models=tuple(ranked[: requested.top]),
         by_size=_by_size(ranked),
         n_ranked=len(ranked),
@@ -285,11 +308,11 @@ def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[Row]) 
         return covered, counts[keys] * len(keys), sorted(keys)
 
     chosen = max(counts, key=rating)
-    covered = {one: [column for column in some if column.key in chosen] for one, some in columns.items()}
+    covered = {demand: [column for column in some if column.key in chosen] for demand, some in columns.items()}
     n = sum(bool(some) for some in covered.values())
     return tuple(
-        Used(one.key, column.key, column.title, _measures(column), 1.0 / (n * len(some)))
-        for one, some in covered.items()
+        Used(demand.key, column.key, column.title, _measures(column), 1.0 / (n * len(some)))
+        for demand, some in covered.items()
         for column in some
     )
 
@@ -383,3 +406,160 @@ def _size_title(at: int) -> str:
     if at == 0:
         return f"up to {SIZES[0]:g} B"
     return f"over {SIZES[-1]:g} B" if at == len(SIZES) else f"{SIZES[at - 1]:g} to {SIZES[at]:g} B"
+
+
+FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")
+
+
+def recommendation_json(found: Recommendation) -> JsonValue:
+    """Return a recommendation as plain data; shares in [0, 1], undefined is None."""
+    requested = found.requested
+    return {
+        "for": [demand.key for demand in found.demands],
+        "max_params": requested.max_params,
+        "license": requested.licence or None,
+        "where": requested.where or None,
+        "rankings": [_ranking_json(ranking) for ranking in found.rankings],
+        "no_evidence": [
+            {"for": missing.demand.key, "title": missing.demand.title, "command": missing.command or None}
+            for missing in found.no_evidence
+        ],
+    }
+
+
+def _ranking_json(one: Ranking) -> JsonValue:
+    return {
+        "source": one.source,
+        "title": one.title,
+        "benchmarks": [
+            {"for": used.demand, "column": used.column, "title": used.title, "measures": used.measures or None,
+             "share": used.share}
+            for used in one.used
+        ],
+        "no_evidence": [demand.key for demand in one.no_evidence],
+        "n_ranked": one.n_ranked,
+        "excluded": dict(one.excluded),
+        "notes": list(one.notes),
+        "models": [_model(ranked) for ranked in one.models],
+        "best_by_size": [
+            {"size": size.title, "n_models": size.n_models, **_model(size.best)} for size in one.by_size
+        ],
+    }  # fmt: skip
+
+
+def _model(ranked: Ranked) -> dict[str, JsonValue]:
+    row = ranked.row
+    return {
+        "rank": ranked.rank,
+        "model": row.model,
+        **_number(ranked.value),
+        "p_better_than_next": ranked.better_than_next,
+        "p_first_is_better": ranked.first_is_better,
+        "reason": ranked.reason,
+        "origin": row.origin,
+        "scores": {key: {**_number(cell.number), "n": cell.n} for key, cell in ranked.cells.items()},
+        "facts": {key: row.facts[key] for key in FACTS if row.facts.get(key) is not None},
+        "n_set_ups": ranked.n_set_ups,
+        "runs": list(row.run_ids),
+        "url": row.url or None,
+    }
+
+
+def _number(number: Number) -> dict[str, JsonValue]:
+    return {"value": number.value, "low": number.low, "high": number.high, "stderr": number.stderr}
+
+
+# ------------------------------------------------------------------------------------------ terminal
+
+
+def recommendation_tables(found: Recommendation) -> Iterator[Any]:
+    """Yield the rankings as tables and lines for the terminal; what has no evidence is for `missing_line`."""
+    for ranking in found.rankings:
+        yield Text(f"{ranking.title}: {conditions_of(found.requested, ranking)}", style="bold")
+        if ranking.models:
+            yield _models_table(ranking.models)
+            if len(ranking.by_size) > 1:
+                yield Text("Best of each size", style="bold")
+                yield _sizes_table(ranking)
+        else:
+            yield Text("no model fulfils the conditions\n")
+        for used in ranking.used:
+            measures = f": {used.measures}" if used.measures else ""
+            yield Text(f"{used.title} counts for {used.demand} ({100 * used.share:.0f}%){measures}", style="dim")
+        for line in remarks(ranking):
+            yield Text(line, style="dim")
+        yield ""
+
+
+def conditions_of(requested: Requested, ranking: Ranking) -> str:
+    """Return in words how many models of a table fulfil which conditions."""
+    words = [counted(ranking.n_ranked, "model")]
+    if requested.max_params is not None:
+        words.append(f"at most {requested.max_params:g} B parameters")
+    if requested.licence:
+        words.append(f"licence {requested.licence}")
+    if requested.where:
+        words.append(requested.where)
+    return ", ".join(words)
+
+
+def remarks(one: Ranking) -> Iterator[str]:
+    """Yield what a reader should know of a table's ranking."""
+    for demand in one.no_evidence:
+        yield f"no evidence for {demand.title.lower()} in this table"
+    for why, n in one.excluded.items():
+        yield f"not ranked: {counted(n, 'model')} ({why})"
+    yield from one.notes
+
+
+def missing_line(missing: Missing) -> str:
+    """Return in one line that there is no evidence, and the command that would give it."""
+    hint = f"; to get it: {missing.command}" if missing.command else ""
+    return f"no evidence for {missing.demand.title.lower()}: no benchmark in these tables measures it{hint}"
+
+
+def _models_table(models: tuple[Ranked, ...]) -> Any:
+    table = plain_table()
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    for title in ("params", "value", "P(> next)", "P(first >)"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for ranked in models:
+        cells = [_params(ranked), _value_text(ranked.value), shown_probability(ranked.better_than_next),
+                 shown_probability(ranked.first_is_better)]  # fmt: skip
+        model = Text(ranked.row.model).append(f"\n{ranked.reason}", style="dim")
+        table.add_row(str(ranked.rank), model, *map(Text, cells))
+    return table
+
+
+def _sizes_table(ranking: Ranking) -> Any:
+    table = plain_table()
+    table.add_column("parameters", no_wrap=True)
+    table.add_column("models", justify="right")
+    table.add_column("best", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    for size_class in ranking.by_size:
+        table.add_row(
+            size_class.title,
+            f"{size_class.n_models:,}",
+            Text(size_class.best.row.model),
+            _value_text(size_class.best.value),
+        )
+    return table
+
+
+def _params(one: Ranked) -> str:
+    params = one.row.facts.get("params")
+    return NOTHING if params is None else f"{params:.3g} B"
+
+
+def _value_text(number: Number) -> str:
+    error = "" if number.low is None or number.high is None else f" ± {50 * (number.high - number.low):.1f}"
+    return f"{100 * number.value:.1f}{error}"
+
+
+def shown_probability(p: float | None) -> str:
+    """Return a probability with two decimals, never as 0 or 1, which it is not."""
+    if p is None:
+        return NOTHING
+    return "< 0.01" if p < 0.005 else "> 0.99" if p > 0.995 else f"{p:.2f}"

@@ -15,7 +15,7 @@ from typing import Any
 from assaymark.drafts import whole_file
 from assaymark.errors import DataError
 from assaymark.leaderboard.columns import MODEL_TYPES, WEIGHT_TYPES, model_type, precision_name
-from assaymark.leaderboard.queue_marks import RunMark
+from assaymark.leaderboard.queue import RunMark
 from assaymark.leaderboard.rows import Fact, Row
 from assaymark.leaderboard.stored import StoredRun
 
@@ -94,7 +94,7 @@ def _with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[Re
     for run in runs:
         known = requests.get(run.model.lower(), ())
         precision = precision_name(run.plan.model.dtype)
-        fitting = [one for one in known if one.precision == precision] or list(known)
+        fitting = [file for file in known if file.precision == precision] or list(known)
         if not fitting:
             yield run
         elif fitting[0].is_finished:

@@ -14,7 +14,7 @@ from assaymark.leaderboard.rows import Number, ScoreColumn
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.registry import nearest
-from assaymark.report.comparison.records import PairComparison
+from assaymark.results.comparison.records import PairComparison
 
 __all__ = ["Checkpoint", "Series", "SeriesLine", "find_series", "series_names", "step_of"]
 
@@ -54,9 +54,9 @@ class Series:
 
 def step_of(run: StoredRun) -> tuple[str, int] | None:
     """Return the name of a run's series and its step; None for a model that is no checkpoint."""
-    found = _IN_NAME.fullmatch(run.model)
-    if found is not None:
-        return found["series"], int(found["step"])
+    match = _IN_NAME.fullmatch(run.model)
+    if match is not None:
+        return match["series"], int(match["step"])
     of_revision = _IN_REVISION.fullmatch(run.plan.model.revision or "")
     return (run.model, int(of_revision["step"])) if of_revision is not None else None
 

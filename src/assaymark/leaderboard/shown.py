@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, FactColumn
-from assaymark.leaderboard.conditions import EVERYTHING, NAME, Condition
-from assaymark.leaderboard.index import Scores
-from assaymark.leaderboard.query import parse_query, search_keys
-from assaymark.leaderboard.ranks import Ranks, tier_starts
+from assaymark.leaderboard.index import Ranks, Scores, tier_starts
+from assaymark.leaderboard.query import EVERYTHING, NAME, Condition, parse_query, search_keys
 from assaymark.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
 from assaymark.leaderboard.table import Table, averaged
 from assaymark.leaderboard.view import View
@@ -75,11 +73,11 @@ def all_rows(
     table: Table, view: View, default_facts: Sequence[str], ids: Collection[str] | None = None
 ) -> list[ShownRow]:
     """Return every row that a view's filters leave, in its order; with `ids` only those of them, ranked among all."""
-    found = _Selection(table, view, default_facts)
-    order = found.order()
+    selection = _Selection(table, view, default_facts)
+    order = selection.order()
     if ids is not None:
         order = order[np.isin(order, [table.places[row_id] for row_id in ids if row_id in table.places])]
-    return [found.shown_row(at) for at in order.tolist()]
+    return [selection.shown_row(at) for at in order.tolist()]
 
 
 def selected_rows(table: Table, view: View, default_facts: Sequence[str]) -> "SelectedRows":
@@ -126,7 +124,7 @@ class _Selection:
 
     def _condition(self) -> Condition:
         try:
-            return parse_query(self.view.q, search_keys({one.key: one.title for one in self.table.columns}))
+            return parse_query(self.view.q, search_keys({column.key: column.title for column in self.table.columns}))
         except UsageError as error:
             self.problems.append(f"search: {error}")
             return EVERYTHING
@@ -232,7 +230,7 @@ class _Selection:
             return np.where(flags < 0, np.nan, flags)
         texts = self.index.texts(NAME if key == "model" else key)
         places = np.empty(len(texts.distinct) + 1)
-        order = [one.key for one in MODEL_TYPES] if key == "type" else sorted(texts.distinct)
+        order = [model_type.key for model_type in MODEL_TYPES] if key == "type" else sorted(texts.distinct)
         position = {text: float(place) for place, text in enumerate(order)}
         places[:-1] = [position.get(text, np.nan) for text in texts.distinct]
         places[-1] = np.nan
@@ -308,7 +306,7 @@ class _Selection:
         lowered = {one.lower() for one in chosen}
         if key == "type":
             by_key = dict(found)
-            return tuple(Facet(one.key, one.title, by_key[one.key], one.key in lowered)
-                         for one in MODEL_TYPES if one.key in by_key)  # fmt: skip
+            return tuple(Facet(model_type.key, model_type.title, by_key[model_type.key], model_type.key in lowered)
+                         for model_type in MODEL_TYPES if model_type.key in by_key)  # fmt: skip
         found.sort(key=lambda each: (-each[1], each[0]))
         return tuple(Facet(text, text, n, text.lower() in lowered) for text, n in found)

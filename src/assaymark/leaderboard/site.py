@@ -1,30 +1,169 @@
-"""The boards that a server shows, over one store: tables are built when first requested and again when runs change."""
+"""The boards that a server shows, over one store: tables are built when first requested and again when runs change.
 
-from collections.abc import Mapping, Sequence
+What others claim of a model, beside what was measured: numbers of a paper or a model card, from a board's file.
+
+Rows that are no models: guessing and the best constant answer, computed from the data; people, as cited.
+
+What guessing scores comes from the stored runs' own samples (the mean of one over the number of choices), the best
+constant answer from how often each choice is the right one. Where no run holds a benchmark, the suite's own number
+counts. The averages go through the same rule as every model's; none is ever typed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
+from typing import Any
 
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.averages import average_of
-from assaymark.leaderboard.baselines import baseline_rows
-from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.board import Board, CitedScores, slug
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.brought import read_brought
-from assaymark.leaderboard.claims import with_claims
-from assaymark.leaderboard.own_rows import rows_of_runs
+from assaymark.leaderboard.own_rows import (
+    estimates_of_member,
+    holds_member,
+    number_of,
+    rows_of_runs,
+    scored_columns,
+    with_present_names,
+)
 from assaymark.leaderboard.published import read_published
-from assaymark.leaderboard.queue_marks import Marks
+from assaymark.leaderboard.queue import Marks
 from assaymark.leaderboard.rating_columns import rating_files, with_ratings
 from assaymark.leaderboard.request_files import read_requests, with_requests
-from assaymark.leaderboard.rows import Row, ScoreColumn
+from assaymark.leaderboard.rows import Average, Cell, Claim, Number, Row, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import Table
-from assaymark.records import content_hash
+from assaymark.records import Estimate, content_hash
 from assaymark.registry import nearest
+from assaymark.results.numbers import counted
 from assaymark.scoring.metrics import find_metric
-from assaymark.tasks.suites import Suite, suite_from
+from assaymark.statistics.board_scores import Part
+from assaymark.tasks.suite_scores import MemberScore
+from assaymark.tasks.suites import Member, Suite, suite_from
 
-__all__ = ["Site", "boards_of_store"]
+__all__ = ["Site", "baseline_rows", "boards_of_store", "with_claims"]
+
+
+CONSTANT = "best_constant"  # in an estimate's details: what always picking one choice scores
+
+
+def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[Row]:
+    """Return the rows that a board has beside its models'; columns that are not known stay empty."""
+    rows: list[Row | None] = []
+    if board.suite is not None:
+        runs = [with_present_names(run) for run in runs if not run.is_upload]
+        rows.append(_computed(board.suite, columns, runs, "Random", _chance, "random guessing: one over the number of "
+                              "choices, averaged over the samples"))  # fmt: skip
+        rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
+                              "always the most frequent correct choice, counted on the samples"))  # fmt: skip
+    rows += [_cited(scores.name, scores.scores, scores.source, columns) for scores in board.baselines]
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row is not None:
+            again = sum(known.partition("~")[0] == row.id for known in found) + 1
+            one = row if again == 1 else replace(row, id=f"{row.id}~{again}")  # names in other scripts share a slug
+            found[one.id] = one
+    return list(found.values())
+
+
+def _computed(
+    suite: Suite,
+    columns: Sequence[ScoreColumn],
+    runs: Sequence[StoredRun],
+    name: str,
+    of: Callable[[Member, Sequence[Estimate]], float | None],
+    citation: str,
+) -> Row | None:
+    members = [_member(member, runs, of) for member in suite.members]
+    if not any(members):
+        return None
+    counted, raw = scored_columns(suite, members)
+    raws = {} if raw is None else {title: number_of(number) for title, number in raw.columns}
+    keys = {column.title: column.key for column in columns}
+    cells = {keys[title]: Cell(Number(number.value), raws.get(title)) for title, number in counted.columns}
+    whole = counted.value
+    if whole is not None:
+        average: Average | None = Average(Number(whole.value), len(columns))
+    else:
+        average = average_of(columns, cells, "geometric" if suite.aggregate == "geometric" else "weighted")
+    return Row(
+        id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells, average=average,
+        facts={"origin": "baseline"}, citation=citation,
+    )  # fmt: skip
+
+
+def _member(
+    member: Member, runs: Sequence[StoredRun], of: Callable[[Member, Sequence[Estimate]], float | None]
+) -> MemberScore | None:
+    """Return what a baseline scores in a member, from the run with the most samples of it.
+
+    A run that was measured here comes before any file: files seldom hold what guessing scores.
+    """
+    known = [(run, found) for run in runs if (found := estimates_of_member(member, run))]
+    _, best = max(
+        known, key=lambda one: (not one[0].is_self_reported, sum(each.n for each in one[1])), default=(None, [])
+    )
+    value = of(member, best)
+    chance = member.chance if isinstance(member.chance, float) else _chance(member, best)
+    return None if value is None else MemberScore(Part(value), chance)
+
+
+def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
+    """Return what guessing scores; the suite's number where no run says."""
+    found = _mean([estimate.chance for estimate in estimates])
+    if found is not None:
+        return found
+    return member.chance if isinstance(member.chance, float) else None
+
+
+def _constant(member: Member, estimates: Sequence[Estimate]) -> float | None:  # noqa: ARG001 - as `_chance`
+    return _mean([estimate.details.get(CONSTANT) for estimate in estimates])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _cited(name: str, given: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> Row:
+    cells = {}
+    for column in columns:
+        if column.title in given:
+            value = float(given[column.title]) / (100.0 if column.is_share else 1.0)
+            cells[column.key] = Cell(Number(value))
+    return Row(
+        id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells,
+        average=average_of(columns, cells, "weighted"), facts={"origin": "baseline"}, citation=source,
+    )  # fmt: skip
+
+
+def with_claims(rows: Sequence[Row], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]) -> list[Row]:
+    """Return the rows with the claims of their models; a claim of a benchmark that was not measured is left out."""
+    by_model: dict[str, list[CitedScores]] = {}
+    for scores in claims:
+        by_model.setdefault(scores.name.lower(), []).append(scores)
+    return [
+        replace(row, cells=_claimed(row.cells, by_model[row.model.lower()], columns))
+        if row.model.lower() in by_model and not row.is_baseline
+        else row
+        for row in rows
+    ]
+
+
+def _claimed(
+    cells: Mapping[str, Cell], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]
+) -> dict[str, Cell]:
+    found = dict(cells)
+    for column in columns:
+        cell = found.get(column.key)
+        one = next((claim for claim in claims if column.title in claim.scores), None)
+        if cell is not None and one is not None:
+            value = float(one.scores[column.title]) / (100.0 if column.is_share else 1.0)
+            low, high = cell.number.low, cell.number.high
+            is_outside = low is not None and high is not None and not low <= value <= high
+            found[column.key] = replace(cell, claim=Claim(value, one.source, is_outside))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,30 +347,51 @@ def boards_of_store(runs: Sequence[StoredRun]) -> list[Board]:
     for suite in library_suites().values():
         suites.setdefault(suite.name, suite)
     boards = [board for suite in suites.values() if rows_of_runs(board := board_of_suite(suite), runs)]
-    covered = {task for board in boards if board.suite for member in board.suite.members for task in [member.task]}
-    rest = _other_tasks(runs, covered)
+    rest = _other_tasks(runs, [board.suite for board in boards if board.suite is not None])
     return [*boards, *([rest] if rest is not None else [])]
 
 
-def _other_tasks(runs: Sequence[StoredRun], covered: set[str]) -> Board | None:
-    """Return a board of what no suite's board shows.
+def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | None:
+    """Return a board of what no suite's board shows, other shots of a suite's tasks among it.
 
-    Its columns are the outermost groups with a number of their own, and the tasks that are in none.
+    Its columns are the outermost groups with a number of their own, and the tasks that are in none. Where a suite has
+    the task too, or it was evaluated at several shots, each number of shots is a column.
     """
     titles: dict[str, str] = {}
-    for run in runs:
-        groups = {one.task for one in run.estimates if one.details.get("kind") == "group" and one.value is not None}
-        for one in run.estimates:
-            path = one.details.get("path", ())
-            is_task = one.details.get("kind", "task") == "task" and one.details.get("primary")
-            if is_task and not covered & {*path, one.task}:
-                name = next((group for group in path if group in groups), one.task)
+    shots: dict[str, set[int]] = {}
+    of_suites: set[str] = set()
+    for run in map(with_present_names, runs):
+        groups = {
+            estimate.task
+            for estimate in run.estimates
+            if estimate.details.get("kind") == "group" and estimate.value is not None
+        }
+        shown = {member for suite in suites for member in suite.members if holds_member(member, run)}
+        for estimate in run.estimates:
+            path = estimate.details.get("path", ())
+            named = {*path, estimate.task}
+            is_task = estimate.details.get("kind", "task") == "task" and estimate.details.get("primary")
+            if is_task and not any(member.task in named for member in shown):
+                name = next((group for group in path if group in groups), estimate.task)
                 titles.setdefault(name, _without_prefix(name, path))
-    if not titles:
+                if (n := estimate.details.get("n_shots")) is not None:
+                    shots.setdefault(name, set()).add(n)
+                if any(member.task in named for suite in suites for member in suite.members):
+                    of_suites.add(name)
+    members: list[dict[str, Any]] = []
+    for name, title in titles.items():
+        seen = sorted(shots.get(name, ()))
+        if len(seen) > 1 or (seen and name in of_suites):
+            members += [
+                {"task": name, "metric": [""], "shots": n, "column": f"{title}, {counted(n, 'shot')}"} for n in seen
+            ]
+        else:
+            members.append({"task": name, "metric": [""], "column": title})
+    if not members:
         return None
-    members = [{"task": name, "metric": [""], "column": title} for name, title in titles.items()]
     suite = suite_from({"name": "all-tasks", "title": "All tasks in the store", "members": members, "reproduced": True})
-    return replace(board_of_suite(suite), introduction="Every task of the store's runs that belongs to no suite.")
+    introduction = "Every task of the store's runs that no board of a suite shows."
+    return replace(board_of_suite(suite), introduction=introduction)
 
 
 def _without_prefix(name: str, path: Sequence[str]) -> str:

@@ -3,27 +3,67 @@
 What pages list is read from columns: which runs there are and whether they changed, samples, and their categories.
 Plans and whole estimates (their details have groups, composites and baselines) are read once for each state of a run
 and cached; a single sample is read when its page is shown. No audits.
+
+A model among its relatives: the paired difference to the model it was made from, and its place within its type.
+
+Tasks whose questions and answers are not shown: those of gated data sets, unless the host allows them.
+
+Gated data sets are given out under terms; GPQA's authors ask that its questions are not published in plain text. Scores
+are shown, texts are not: no question, no answer, and no search in them.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from threading import Lock
 
-from assaymark.errors import UnknownName
+from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
-from assaymark.leaderboard.queue_marks import UPLOADED, Marks, RunMark, read_marks
-from assaymark.leaderboard.withheld import WITHHELD, TextsWithheld, is_gated
+from assaymark.leaderboard.queue import UPLOADED, Marks, RunMark, read_marks
+from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.table import Table
 from assaymark.records import Estimate, RunPlan, content_hash
-from assaymark.report.comparison.records import Comparison, PairComparison
-from assaymark.report.evidence.stored_samples import deciding_score, is_wrong, verdict_of
+from assaymark.results.comparison.records import Comparison, Difference, PairComparison
+from assaymark.results.comparison.row_pairs import RowPair, row_pairs
+from assaymark.results.evidence.from_store import deciding_score, is_wrong, verdict_of
+from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
 
-__all__ = ["SampleLine", "SamplePage", "StoredRun", "StoredRuns", "model_label"]
+__all__ = [
+    "WITHHELD",
+    "RankInType",
+    "Relative",
+    "Relatives",
+    "SampleLine",
+    "SamplePage",
+    "StoredRun",
+    "StoredRuns",
+    "TextsWithheld",
+    "is_gated",
+    "model_label",
+    "rank_in_type",
+]
+
+
+WITHHELD = "(withheld: the data set is gated)"
+
+
+class TextsWithheld(UsageError):
+    """A sample was requested whose texts are not shown."""
+
+
+@lru_cache(maxsize=10_000)
+def is_gated(task: str) -> bool:
+    """Return whether a task's data set is gated, by its card."""
+    return bool(task_card(task).get("gated"))
+
 
 KEPT_LISTS = 8  # tasks whose numbers of samples are cached
 MOST_SINGLE = 3  # runs that are read one by one; more are read together
@@ -168,10 +208,10 @@ class StoredRuns:
 
     def runs(self) -> list[StoredRun]:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""
-        listed = [one.run for one in self._store.estimates_of_runs(tasks=())]
+        listed = [run.run for run in self._store.estimates_of_runs(tasks=())]
         recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
         found_columns = self._store.estimates_of_runs(recent) if recent else []
-        columns = {one.run.run_id: one.estimates for one in found_columns}
+        columns = {column.run.run_id: column.estimates for column in found_columns}
         with self._lock:
             known = dict(self._known)
         changed = [facts.run_id for facts in listed
@@ -253,14 +293,14 @@ class StoredRuns:
         if not re.fullmatch(r"[0-9A-Za-z._-]{4,64}", name):
             raise UnknownName("run", name[:80], remedy="a run's id has at least four letters and digits")
         if self._shows is None:
-            found = self._visible([self._with_estimates(self._store.run(name))])
+            runs = self._visible([self._with_estimates(self._store.run(name))])
         else:  # names of runs that are not shown must not be among the suggestions
-            found = [run for run in self.runs() if run.run_id.startswith(name)]
-            found = [run for run in found if run.run_id == name] or found
-        if len(found) != 1:
-            remedy = f"{len(found)} runs begin with it; give more digits" if found else "it may have been withdrawn"
+            runs = [run for run in self.runs() if run.run_id.startswith(name)]
+            runs = [run for run in runs if run.run_id == name] or runs
+        if len(runs) != 1:
+            remedy = f"{len(runs)} runs begin with it; give more digits" if runs else "it may have been withdrawn"
             raise UnknownName("run", name, remedy=remedy)
-        return found[0]
+        return runs[0]
 
     def attempts(self, run_id: str) -> Sequence[AttemptRow]:
         """Return when, where and with which versions a run was worked on."""
@@ -274,6 +314,21 @@ class StoredRuns:
         store = self._store
         found = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
         return self._without_withheld(found)
+
+    def row_pairs(self, first: str, second: str, pair: PairComparison, most: int) -> list[RowPair]:
+        """Return the rows of two compared runs, those that got worse first, without withheld ones.
+
+        Args:
+            first: id of the first run.
+            second: id of the second run.
+            pair: their comparison.
+            most: rows of a run; of larger ones there is none here.
+        """
+        tasks = tuple(task for task in pair.tasks if not self.is_withheld(task.name))
+        if sum(task.n + task.n_missing for task in tasks) > most:
+            return []
+        store = self._store
+        return row_pairs((store, first), (store, second), replace(pair, tasks=tasks))
 
     def difference(self, first: StoredRun, second: StoredRun) -> PairComparison:
         """Return the paired comparison of two runs without the answers that changed.
@@ -291,8 +346,11 @@ class StoredRuns:
         return replace(comparison, pairs=tuple(pairs))
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
-        estimates = tuple(self._store.estimates(row.run_id))
-        numbers = [[one.task, one.metric, one.filter, one.value, one.low, one.high, one.n] for one in estimates]
+        estimates = with_declared_chance(self._store.estimates(row.run_id), row.extra)
+        numbers = [
+            [estimate.task, estimate.metric, estimate.filter, estimate.value, estimate.low, estimate.high, estimate.n]
+            for estimate in estimates
+        ]
         return StoredRun(row, estimates, state=f"{row.updated_at} {row.status} {content_hash(numbers)}")
 
     # -------------------------------------------------------------------------------------- samples
@@ -323,7 +381,7 @@ class StoredRuns:
         numbered = [line for line in self._numbered(run.run_id, task, text)
                     if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
         first = numbered[offset : offset + limit]
-        found = self._store.search_samples(
+        page = self._store.search_samples(
             run.run_id,
             text,
             task=task,
@@ -332,10 +390,10 @@ class StoredRuns:
             offset=max(0, offset - len(numbered)),
             limit=max(1, limit - len(first)),
         )
-        lines = (*first, *(_line(facts) for facts in found.samples))[:limit]
+        lines = (*first, *(_line(facts) for facts in page.samples))[:limit]
         if is_withheld:
             lines = tuple(replace(line, snippet=WITHHELD) for line in lines)
-        n_matching = found.total + len(numbered)
+        n_matching = page.total + len(numbered)
         return SamplePage(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
 
     def _counts_of(self, run: RunRow, task: str) -> _Counts:
@@ -343,11 +401,11 @@ class StoredRuns:
         with self._lock:
             known = self._counts.get(key)
         if known is None:
-            found = self._store.categories(run.run_id, task)
-            names = sorted((one.category or "", one.n_samples) for one in found)
+            counts = self._store.categories(run.run_id, task)
+            names = sorted((count.category or "", count.n_samples) for count in counts)
             known = _Counts(
-                sum(one.n_samples for one in found),
-                sum(one.n_wrong for one in found),
+                sum(count.n_samples for count in counts),
+                sum(count.n_wrong for count in counts),
                 tuple(names) if len(names) > 1 else (),
             )
             with self._lock:
@@ -376,15 +434,19 @@ class StoredRuns:
             raise TextsWithheld(
                 f"the data set of {task} is gated: its questions are not shown unless the host allows it (--show_gated)"
             )
-        found = list(self._store.samples(run_id, task, indices=[index]))
-        if not found:
+        records = list(self._store.samples(run_id, task, indices=[index]))
+        if not records:
             raise UnknownName("sample", f"{task} {index}", remedy="the run did not evaluate it")
-        return found
+        return records
+
+    def samples(self, run_id: str, task: str, indices: Sequence[int]) -> list[SampleRecord]:
+        """Return all turns of some samples, in order; none of a task whose texts are withheld."""
+        return [] if self.is_withheld(task) else list(self._store.samples(run_id, task, indices=indices))
 
     def same_sample(self, of: SampleRecord, besides: str, most: int = 40) -> Iterator[tuple[RunRow, SampleRecord]]:
         """Yield the same sample, by its hash, as other runs answered it, the latest run first."""
         request = of.request
-        runs = [one.row for one in self.runs() if one.run_id != besides and request.task in one.row.tasks]
+        runs = [run.row for run in self.runs() if run.run_id != besides and request.task in run.row.tasks]
         for row in runs[:most]:
             for record in self._store.samples(row.run_id, request.task, indices=[request.sample_index]):
                 if record.request.sample_sha256 == request.sample_sha256 and record.request.turn == request.turn:
@@ -453,3 +515,65 @@ def _line_of_record(record: SampleRecord) -> SampleLine:
         wrong=is_wrong(record),
         n_cut_tokens=max((output.n_cut_tokens for output in record.outputs), default=0),
     )
+
+
+SAMPLES_COMPARED = 30_000  # of both runs of all pairs on one page: some seconds when it is first shown
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """Two related models' latest runs, compared question by question; the difference is derived minus base."""
+
+    base_run: str
+    derived_run: str
+    difference: Difference | None  # None where it was not computed, or they share no task that can be averaged
+
+
+@dataclass(frozen=True, slots=True)
+class RankInType:
+    """Where a row stands among the complete rows of its type and setup, by the average."""
+
+    type: str
+    rank: int
+    n: int
+
+
+class Relatives:
+    """Compares a page's model with its relatives, up to a number of samples, so that the page stays fast."""
+
+    def __init__(self, runs: StoredRuns | None) -> None:
+        self._runs = runs
+        self._n_left = SAMPLES_COMPARED
+
+    def compare(self, base: Sequence[StoredRun], derived: Sequence[StoredRun]) -> Relative | None:
+        """Return the paired comparison of two models; None where one of them has no finished run.
+
+        Of several runs the pair with the most tasks in common counts, then the latest.
+        """
+        pairs = [(run, other) for run in base for other in derived if run.estimates and other.estimates]
+        if self._runs is None or not pairs:
+            return None
+        first, second = max(pairs, key=lambda pair: len(set(pair[0].row.tasks) & set(pair[1].row.tasks)))
+        n_samples = first.row.n_samples + second.row.n_samples
+        difference = None
+        if n_samples <= self._n_left:
+            self._n_left -= n_samples
+            with suppress(UsageError):  # no task in common: there is only the link to both
+                difference = self._runs.difference(first, second).overall
+        return Relative(first.run_id, second.run_id, difference)
+
+
+def rank_in_type(table: Table, row: Row) -> RankInType | None:
+    """Return a row's rank within its type; None for a row without a type, or without a rank.
+
+    Rows of other prompt setups are left out where the board ranks them apart.
+    """
+    index, at = table.index, table.places[row.id]
+    kind = row.facts.get("type")
+    if kind in {None, "", "unknown"} or not (index.is_complete & index.may_rank)[at]:
+        return None
+    known = index.texts("type")
+    of_type = known.codes == known.codes[at]
+    among = of_type & index.is_complete & index.may_rank & (index.rank_groups == index.rank_groups[at])
+    values = index.scores("average").values
+    return RankInType(str(kind), 1 + int((among & (values > values[at])).sum()), int(among.sum()))

@@ -140,7 +140,7 @@ def _listed(values: Sequence[str]) -> list[str]:
 
 def _types(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
     found = [canonical(FACTS_BY_KEY["type"], one) for one in _listed(values)]
-    return tuple(one.key for one in MODEL_TYPES if one.key in found)
+    return tuple(model_type.key for model_type in MODEL_TYPES if model_type.key in found)
 
 
 def _precisions(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:

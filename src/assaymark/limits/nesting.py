@@ -26,12 +26,21 @@ def is_deeper(text: str, limit: int) -> bool:
     return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > limit)
 
 
-def parse_json(text: str, limit: int = MAX_DEPTH) -> Any:
+def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> Any:
     """Return the value of a JSON text.
 
     Raises: ValueError for text that is not JSON, is nested deeper than `limit`, or contains an integer of more digits
-    than Python converts (4,300).
+    than Python converts (4,300); with `unique` also for an object that has a key twice.
     """
     if is_deeper(text, limit):
         raise ValueError(f"nested deeper than {limit} levels")
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"it has the key {key!r:.80} twice")
+        made[key] = value
+    return made

@@ -4,10 +4,21 @@ Every round of a loop and every call counts against a budget, and so does every 
 large results (products, sums, formats, `center`, `replace`) are measured before they are computed. No signal and no
 thread is needed, so the limits hold on any thread; the clock is the thread's processor time. They work for any
 environment of Jinja's sandbox: that of task files, and that of transformers, in which chat templates run.
+
+Compute the size of the result of single calls in a template before they are made.
+
+One call in C cannot be interrupted, and some create far more than their arguments: `"".center(4000000000)`, `replace`,
+`join`, formats with a width. Each of these is listed here with the size of its result. All others create about as much
+as they are given, so counting their results is enough.
+
+The remaining budget of the template that this thread is rendering: loop rounds, processor time, characters.
 """
 
-from collections.abc import Callable, Iterable
-from functools import cache
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
 from typing import Any
 
 from jinja2 import Template, nodes
@@ -15,11 +26,243 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from assaymark.limits import budget as limits
-from assaymark.limits.budget import Budget, TemplateTooLarge, weigh
-from assaymark.limits.template_calls import bounded_filter, counted, size_of_call, size_of_percent
+__all__ = [
+    "MAX_CHARACTERS",
+    "MAX_PARTS",
+    "MAX_ROUNDS",
+    "MAX_SECONDS",
+    "Budget",
+    "Sizes",
+    "TemplateTooLarge",
+    "bounded",
+    "bounded_filter",
+    "bounded_render",
+    "counted",
+    "line_of",
+    "size_of_call",
+    "size_of_percent",
+    "weigh",
+]
 
-__all__ = ["TemplateTooLarge", "bounded", "bounded_render", "line_of"]
+
+MAX_ROUNDS = 1_000_000  # rounds of all loops, macros and calls in one rendering
+MAX_CHARACTERS = 20_000_000  # maximum of one text; about fifty times the longest prompt of any task we know
+MAX_TOTAL = 10 * MAX_CHARACTERS  # of all texts and lists that one rendering creates
+MAX_SECONDS = 10.0  # processor time of this thread
+LARGE = 10_000  # characters: after values of this size the clock is checked
+MAX_PARTS = 1_000_000  # of a value that is converted to text
+
+
+class TemplateTooLarge(Exception):
+    """A rendering exceeded a limit; the message names it."""
+
+
+class Budget(threading.local):
+    """The remaining budget; its clock is the thread's processor time, so a busy machine fails no valid template."""
+
+    rounds = MAX_ROUNDS
+    characters = MAX_TOTAL
+    deadline = 0.0  # set by the first check of the clock, which few renderings reach
+
+    def begin(self) -> None:
+        """Restore the full budget for a new rendering."""
+        self.rounds = MAX_ROUNDS
+        self.characters = MAX_TOTAL
+        self.deadline = 0.0
+
+    def step(self) -> None:
+        """Count a round. Raises: TemplateTooLarge."""
+        self.rounds = rounds = self.rounds - 1
+        if rounds < 0:
+            raise TemplateTooLarge(f"its loops exceeded {MAX_ROUNDS:,} rounds")
+        if not rounds & 63:
+            self.check_clock()
+
+    def check_clock(self) -> None:
+        """Raise TemplateTooLarge once the time is used up."""
+        now = time.thread_time()
+        if not self.deadline:
+            self.deadline = now + MAX_SECONDS
+        elif now > self.deadline:
+            raise TemplateTooLarge(f"it took more than {MAX_SECONDS:.0f} s")
+
+    def make(self, size: int) -> None:
+        """Count a text or list of this size, before it is created if possible. Raises: TemplateTooLarge."""
+        if size > MAX_CHARACTERS:
+            raise TemplateTooLarge(f"a value would have {size:,} characters or parts; the limit is {MAX_CHARACTERS:,}")
+        self.characters -= size
+        if size > LARGE:
+            self.check_clock()
+        if self.characters < 0:
+            raise TemplateTooLarge(f"its values have more than {MAX_TOTAL:,} characters or parts in all")
+
+
+def weigh(value: Any) -> int:
+    """Return the approximate number of characters of a value converted to text.
+
+    A list may contain another one many times, which contains a third one many times: a value that is small in memory
+    can be endless as text, so every part is counted as often as it would be written.
+
+    Raises: TemplateTooLarge as soon as the count exceeds the limits.
+    """
+    size, n_parts, left = 0, 0, [value]
+    while left:
+        part = left.pop()
+        n_parts += 1
+        if isinstance(part, str | bytes):
+            size += len(part)
+        elif isinstance(part, dict):
+            left += [*part.keys(), *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            left += part
+        if size > MAX_CHARACTERS or n_parts + len(left) > MAX_PARTS:
+            raise TemplateTooLarge(
+                f"a value would have more than {MAX_CHARACTERS:,} characters or {MAX_PARTS:,} parts as text"
+            )
+    return size + n_parts
+
+
+Sizes = Mapping[str, Callable[..., int]]
+SIZED = (str, bytes, list, tuple)  # faster than str | bytes | ...
+NUMBER = re.compile(r"\d+")
+NESTED = re.compile(r"\{[^{}]*\{")
+LONGEST_NUMBER = len(str(MAX_CHARACTERS))
+LARGEST_COUNT = {"batch": 1_000_000, "slice": 1_000_000, "lipsum": 1000, "generate_lorem_ipsum": 1000, "round": 300,
+                 "tojson": 1000, "pprint": 1000}  # fmt: skip
+
+
+def _largest(values: Sequence[Any]) -> int:
+    """Return the largest whole number among arguments; at least 0."""
+    return max((each for each in values if isinstance(each, int)), default=0)
+
+
+def _padded(value: Any, *given: Any) -> int:
+    return max(_length(value), _largest(given))
+
+
+def _replaced(value: Any, old: Any = "", new: Any = "", *_: Any) -> int:
+    text, old, new = str(value), str(old), str(new)
+    n = text.count(old) if old else len(text) + 1
+    return len(text) + n * max(0, len(new) - len(old))
+
+
+def _joined(separator: Any, items: Any = (), *_: Any) -> int:
+    n_items = len(items) if isinstance(items, Sequence) else 0
+    return weigh(items) + n_items * _length(separator)
+
+
+def _in_lines(value: Any, *given: Any) -> int:
+    """Return the size of calls that repeat their arguments for each line or word."""
+    longest = max((len(each) if isinstance(each, str) else 0 for each in given), default=0)
+    text = str(value)
+    n_lines = text.count("\n") + 1 if not longest else len(text) + 1
+    return len(text) + n_lines * max(longest, _largest(given))
+
+
+def _tabs(value: Any, *given: Any) -> int:
+    return _length(value) + str(value).count("\t") * max(8, _largest(given))
+
+
+def _translated(value: Any, table: Any = None, *_: Any) -> int:
+    values = table.values() if isinstance(table, Mapping) else ()
+    return _length(value) * max((len(each) for each in values if isinstance(each, str)), default=1)
+
+
+def _formatted(value: Any, *given: Any) -> int:
+    """Return the size of `str.format`: a field may have any width, which another field may set."""
+    text = str(value)
+    spoken = [text, *(str(each) for each in given if isinstance(each, str | int) and NESTED.search(text))]
+    if NESTED.search(text):
+        weigh(list(given))
+        spoken += [repr(each) for each in given if isinstance(each, Mapping | list | tuple)]
+    return _widths(spoken) + len(text) + text.count("{") * max(map(weigh, given), default=0)
+
+
+def size_of_percent(text: Any, given: Any) -> int:
+    """Return the size of a text formatted with `%`."""
+    values = given if isinstance(given, tuple) else (given,)
+    spoken = [str(text), *(str(each) for each in values if "*" in str(text) and isinstance(each, int))]
+    return _widths(spoken) + len(str(text)) + str(text).count("%") * weigh(given)
+
+
+def _widths(texts: Sequence[str]) -> int:
+    """Return the sum of the numbers in these texts, any of which may be a width."""
+    numbers = [each for text in texts for each in NUMBER.findall(text)]
+    return sum(int(each) if len(each) <= LONGEST_NUMBER else MAX_CHARACTERS + 1 for each in numbers)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str | bytes | list | tuple) else 0
+
+
+def _written_size(value: Any, *_: Any) -> int:
+    return weigh(value)
+
+
+def _extended(_: Any, items: Any = (), *__: Any) -> int:
+    return _length(items)
+
+
+PAD = dict.fromkeys(("center", "ljust", "rjust", "zfill", "to_bytes", "truncate"), _padded)
+METHODS: Sizes = {**PAD, "replace": _replaced, "join": _joined, "expandtabs": _tabs, "translate": _translated,
+                  "format": _formatted, "format_map": _formatted, "extend": _extended}  # fmt: skip
+FILTERS: Sizes = {
+    **PAD, "replace": _replaced, "join": lambda items, separator="", *_: _joined(separator, items),
+    "indent": _in_lines, "wordwrap": _in_lines, "format": lambda text, *given: size_of_percent(text, given),
+    "tojson": _written_size, "pprint": _written_size, "string": _written_size,
+}  # fmt: skip
+MEASURED = frozenset({*METHODS, *LARGEST_COUNT})
+
+
+def size_of_call(function: Any, given: tuple[Any, ...]) -> int:
+    """Return the size of a call's result, 0 if it creates no more than it is given.
+
+    Raises: TemplateTooLarge for a count above its own limit.
+    """
+    name = getattr(function, "__name__", "")
+    if name not in MEASURED:
+        return 0
+    _refuse_count(name, given)
+    owner = getattr(function, "__self__", None)
+    if owner is None:  # str.format is wrapped by the sandbox
+        owner = getattr(getattr(function, "__wrapped__", None), "__self__", None)
+    if name in METHODS and isinstance(owner, str | bytes | list | int):
+        return METHODS[name](owner, *given)
+    return 0
+
+
+def _refuse_count(name: str, given: tuple[Any, ...]) -> None:
+    if name in LARGEST_COUNT and _largest(given) > LARGEST_COUNT[name]:
+        raise TemplateTooLarge(f"{name}({_largest(given):,}) is over its limit of {LARGEST_COUNT[name]:,}")
+
+
+def counted(budget: Budget, result: Any) -> Any:
+    """Return the result of a call after counting its size, if it has one."""
+    if isinstance(result, SIZED):
+        budget.make(len(result))
+    return result
+
+
+def bounded_filter(name: str, function: Callable[..., Any], budget: Budget) -> Callable[..., Any]:
+    """Return a Jinja filter that counts against the budget and is measured before it is applied."""
+    n_passed = int(getattr(function, "jinja_pass_arg", None) is not None)
+    size_of = FILTERS.get(name)
+
+    @wraps(function)
+    def within(*args: Any, **kwargs: Any) -> Any:
+        budget.step()
+        given = args[n_passed:]
+        if size_of is not None and given:
+            if name == "join" and not isinstance(given[0], list | tuple | str):
+                given = (list(given[0]), *given[1:])
+                args = (*args[:n_passed], *given)
+            budget.make(size_of(*given, *kwargs.values()))
+        if name in LARGEST_COUNT:
+            _refuse_count(name, (*given, *kwargs.values()))
+        return counted(budget, function(*args, **kwargs))
+
+    return within
+
 
 MAX_BITS = 10_000  # of a number that a template computes
 MAX_SOURCE = 2_000_000  # characters of a template
@@ -176,8 +419,8 @@ def _output(pieces: Iterable[str]) -> str:
     for piece in pieces:
         found.append(piece)
         n_characters += len(piece)
-        if n_characters > limits.MAX_CHARACTERS:
-            raise TemplateTooLarge(f"its output has more than {limits.MAX_CHARACTERS:,} characters")
+        if n_characters > MAX_CHARACTERS:
+            raise TemplateTooLarge(f"its output has more than {MAX_CHARACTERS:,} characters")
     return "".join(found)
 
 

@@ -1,5 +1,6 @@
 """Create a model from the name of its kind and its arguments: used by the command line, the API and the queue."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,36 +15,10 @@ from assaymark.registry import Registry, nearest
 
 Factory = Callable[[Mapping[str, Any]], Model]
 
-MODELS: Registry[Factory] = Registry(
-    "model",
-    "assaymark.models",
-    {
-        **dict.fromkeys(
-            ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"), "assaymark.models.create:local"
-        ),
-        "hf-multimodal": "assaymark.models.create:image_text",
-        "vllm": "assaymark.models.create:vllm",
-        **dict.fromkeys(("gguf", "ggml"), "assaymark.models.create:gguf"),
-        **{kind: f"assaymark.models.create:{kind.replace('-', '_')}" for kind in KINDS},
-        **dict.fromkeys(("fake", "dummy"), "assaymark.models.create:fake"),
-    },
-)
+_COUNT = re.compile(r"[1-9]\d*")
+_BATCH_SIZE = re.compile(r"[1-9]\d*|auto(:\d*\.?\d+)?")  # as lm-eval reads it: auto:N measures N times
 
-PURPOSES: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("hf", "huggingface", "hf-auto", "hf-causal", "hf-causal-experimental"),
-        "a folder, checkpoint or Hub id, run by this package's engine or transformers",
-    ),
-    "hf-multimodal": "a model of images and text, run by transformers",
-    "vllm": "a folder or Hub id, run by vLLM in this process",
-    **dict.fromkeys(("gguf", "ggml"), "a GGUF file, run by llama.cpp in this process"),
-    "local-completions": "a server with /v1/completions: texts, and log-probabilities of prompts",
-    "local-chat-completions": "a server with /v1/chat/completions: generated answers",
-    "openai-completions": "OpenAI's completions (needs OPENAI_API_KEY)",
-    "openai-chat-completions": "OpenAI's chat models (needs OPENAI_API_KEY)",
-    **dict.fromkeys(("fake", "dummy"), "made-up answers, to try a task without a model"),
-}
-"""What each of our kinds is for, in one line."""
+MODELS: Registry[Factory] = Registry("models", "model")
 
 # Kinds that only lm-evaluation-harness has, and what to use here instead.
 ELSEWHERE: Mapping[str, str] = {
@@ -101,16 +76,26 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
     for key, value in overrides.items():
         if value is not None and arguments.get(key) is None:
             arguments[key] = value
-    places = MODELS.places()
-    if name not in places:
-        raise _unknown(name, places)
+    check_batch_sizes(arguments)
+    if name not in MODELS:
+        raise _unknown(name)
     factory = MODELS.load(name)
     return factory(arguments)
 
 
-def _unknown(name: str, places: Mapping[str, str]) -> UnknownName:
+def check_batch_sizes(arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for a batch size that lm-eval would refuse; valid ones have no effect here."""
+    for name in ("batch_size", "max_batch_size"):
+        value = arguments.get(name)
+        forms = _BATCH_SIZE if name == "batch_size" else _COUNT
+        if value is not None and not forms.fullmatch(str(value)):
+            expected = "a number from 1, auto, or auto:N" if name == "batch_size" else "a number from 1"
+            raise UsageError(f"{name} is {value!r:.40}; expected {expected} (without effect: batches follow memory)")
+
+
+def _unknown(name: str) -> UnknownName:
     """Return the error for an unknown kind of model, with the arguments to use instead."""
-    here = ", ".join(sorted(places))
+    here = ", ".join(MODELS.names())
     if name in ELSEWHERE:
         remedy = ELSEWHERE[name].format(name=name)
         return UnknownName("model", name, (), f"it is lm-eval's; {remedy} (kinds here: {here})")
@@ -118,7 +103,7 @@ def _unknown(name: str, places: Mapping[str, str]) -> UnknownName:
         remedy = f"pass a model's folder or Hub id in the arguments: --model hf --model_args pretrained={name}"
     else:
         remedy = f"kinds of model: {here}; for a model from the Hub: --model hf --model_args pretrained={name}"
-    return UnknownName("model", name, nearest(name, {**places, **ELSEWHERE}), remedy)
+    return UnknownName("model", name, nearest(name, [*MODELS, *ELSEWHERE]), remedy)
 
 
 def _instead_of_gguf(server: str) -> str:

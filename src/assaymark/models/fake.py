@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
-from assaymark.errors import Permanent, UnknownName, UsageError
+from assaymark.errors import Permanent, UsageError
+from assaymark.models.checkpoint.arguments import known_arguments
 from assaymark.models.model import OutputCache
 from assaymark.randomness import generator_for
 from assaymark.records import (
@@ -31,17 +32,12 @@ from assaymark.records import (
     n_outputs_of,
     rotations_of,
 )
-from assaymark.registry import nearest
 from assaymark.stopping import raise_if_requested, under_way
 
 Mode = Literal["random", "constant", "uniform", "gold"]
 WORDS = ("the", "answer", "is", "a", "b", "c", "d", "yes", "no", "one", "two", "because", "so", "it", "follows")
 LOOKED_UP = 64  # requests whose cached outputs are read together
 NATS_PER_CHARACTER = 1.0  # mode "uniform": all characters are equally likely, so longer texts are less likely
-IGNORED = frozenset(
-    {"pretrained", "add_bos_token", "numerics", "workers", "cluster", "batch_size", "max_batch_size", "device"}
-)
-IGNORED_TOO = frozenset({"too_long", "dtype", "write_out", "tokenizer", "max_length", "n_threads", "chat_template"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +61,8 @@ def fake_arguments(given: Mapping[str, Any]) -> FakeArguments:
 
     Raises: UnknownName, UsageError.
     """
-    values = {k: v for k, v in given.items() if k not in IGNORED | IGNORED_TOO and v is not None}
-    known = {each.name for each in fields(FakeArguments)}
-    for name in values:
-        if name not in known:
-            raise UnknownName("argument of the fake model", name, nearest(name, known), f"it has: {', '.join(known)}")
+    known = [each.name for each in fields(FakeArguments)]
+    values = known_arguments(given, known, "argument of the fake model")
     for name in ("accuracy", "fail", "delay_ms", "seed"):
         if name in values and (isinstance(values[name], bool) or not isinstance(values[name], int | float)):
             raise UsageError(f"{name}={values[name]!r}; expected a number")
@@ -155,9 +148,9 @@ class FakeModel:
     def _outputs(self, request: Request, query: Query, known: Mapping[str, Output]) -> Iterator[Output]:
         for repeat in range(n_outputs_of(query)):
             key = self._key(request, query, repeat)
-            found = known.get(key)
-            if found is not None:
-                values = asdict(found)
+            output = known.get(key)
+            if output is not None:
+                values = asdict(output)
                 values.update(request_id=request.id, ask_index=query.index, repeat=repeat, from_cache=True)
                 yield Output(**values)
             else:

@@ -123,6 +123,6 @@ def load_model(model: Any, **model_args: Any) -> LanguageModel:
         return LanguageModel(LocalModel.from_loaded(*pair, **model_args))
     if not isinstance(model, str | Path):
         raise not_a_model(model)
-    if str(model) in MODELS.places():
+    if str(model) in MODELS:
         return LanguageModel(create_model(str(model), model_args))
     return LanguageModel(create_model("hf", {"pretrained": str(model), **model_args}))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from assaymark.options.checks import check_gen_kwargs, check_limit
 from assaymark.options.of_plans import (
     limit_shown,
     model_arguments,
@@ -17,7 +16,7 @@ from assaymark.options.of_plans import (
     template_heading,
     template_name,
 )
-from assaymark.options.option import InPlan, Option
+from assaymark.options.option import InPlan, Option, check_gen_kwargs, check_limit
 from assaymark.options.texts import (
     read_arguments,
     read_samples,

@@ -11,7 +11,9 @@ __all__ = ["compared_settings", "headings", "options_of", "plan_settings"]
 
 
 def _in_plans(kind: type = SharedOptions) -> Iterator[InPlan]:
-    return (one.option.in_plan for one in declared_options(kind).values() if one.option.in_plan is not None)
+    return (
+        declared.option.in_plan for declared in declared_options(kind).values() if declared.option.in_plan is not None
+    )
 
 
 def plan_settings(given: Mapping[str, Any], kind: type = SharedOptions) -> dict[str, Any]:
@@ -21,7 +23,7 @@ def plan_settings(given: Mapping[str, Any], kind: type = SharedOptions) -> dict[
 
     Raises: UsageError, UnknownName and DataError where a name cannot be looked up.
     """
-    found = {one.field: one.value(given) for one in _in_plans(kind) if one.value is not None}
+    found = {plan.field: plan.value(given) for plan in _in_plans(kind) if plan.value is not None}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -33,12 +35,16 @@ def options_of(plan: RunPlan, kind: type = SharedOptions) -> dict[str, Any]:
 
 def compared_settings(plan: RunPlan, kind: type = SharedOptions) -> dict[str, JsonValue]:
     """Return a plan's options that comparisons list; for an imported run, only those that other tools' files state."""
-    shown = [one for one in _in_plans(kind) if one.label and (one.in_files or plan.model.kind != "imported")]
-    return {one.label: one.compared(plan) if one.compared else getattr(plan, one.field) for one in shown}
+    plans = [
+        in_plan for in_plan in _in_plans(kind) if in_plan.label and (in_plan.in_files or plan.model.kind != "imported")
+    ]
+    return {
+        in_plan.label: in_plan.compared(plan) if in_plan.compared else getattr(plan, in_plan.field) for in_plan in plans
+    }
 
 
 def headings(plan: RunPlan, kind: type = SharedOptions) -> Iterator[tuple[str, str]]:
     """Yield name and text of each heading that an option adds above a run's table."""
-    for one in _in_plans(kind):
-        if one.heading is not None and (line := one.heading(plan)) is not None:
+    for in_plan in _in_plans(kind):
+        if in_plan.heading is not None and (line := in_plan.heading(plan)) is not None:
             yield line

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from assaymark.models.cost.prices import Price, check_price
-from assaymark.options.checks import check_cost
 from assaymark.options.lm_eval_options import PROMPT_STYLE, LmEvalOptions
 from assaymark.options.of_plans import (
     preset_heading,
@@ -15,7 +14,7 @@ from assaymark.options.of_plans import (
     preset_shown,
     stored_preset,
 )
-from assaymark.options.option import InPlan, Option
+from assaymark.options.option import InPlan, Option, check_cost
 from assaymark.options.texts import (
     read_negated,
 )

@@ -52,8 +52,8 @@ def _parts(text: str, images: Iterator[ImagePart]) -> Iterator[TextPart | ImageP
 
 def messages_with(prompt: Prompt, images: Sequence[ImagePart]) -> tuple[Message, ...]:
     """Return a prompt's messages with its images; without a chat template, one message of the user."""
-    given = prompt.messages or (Message("user", (TextPart("".join(prompt.segments)),)),)
-    return place_images(given, images)
+    messages = prompt.messages or (Message("user", (TextPart("".join(prompt.segments)),)),)
+    return place_images(messages, images)
 
 
 def placing(render: Render | None, images: Sequence[ImagePart]) -> Render | None:

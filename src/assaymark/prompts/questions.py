@@ -44,8 +44,8 @@ def read_question(text: str, choices: Sequence[str]) -> ChoiceQuestion:
     Raises: MalformedSample if the choices are letters and the text does not list them.
     """
     if not are_letters(choices):
-        found = _LAST_LINE.search(text)
-        lead, cue = (text[: found.start()], found[1]) if found else (text, _CUE)
+        match = _LAST_LINE.search(text)
+        lead, cue = (text[: match.start()], match[1]) if match else (text, _CUE)
         return ChoiceQuestion(lead, tuple(choice.strip() for choice in choices), cue)
     marks = _marks(text, len(choices))
     if marks is None:
@@ -89,14 +89,14 @@ def _marks(text: str, n_choices: int) -> list[re.Match[str]] | None:
     """Return the matches of each letter at the beginning of a line, for the last complete list in the text."""
     firsts = list(_mark_of("A").finditer(text))
     for first in reversed(firsts):
-        found = [first]
+        matches = [first]
         for letter in LETTERS[1:n_choices]:
-            mark = _mark_of(letter).search(text, found[-1].end())
+            mark = _mark_of(letter).search(text, matches[-1].end())
             if mark is None:
                 break
-            found.append(mark)
-        if len(found) == n_choices:
-            return found
+            matches.append(mark)
+        if len(matches) == n_choices:
+            return matches
     return None
 
 

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from assaymark.records.hashing import JsonValue, canonical_json, content_hash
 from assaymark.records.plans import (
     AUDIT,
     AuditPlan,
+    JsonValue,
     ModelIdentity,
     PresetPlan,
     RunPlan,
     TaskPlan,
+    canonical_json,
+    content_hash,
 )
 
 __all__ = [
@@ -305,6 +307,7 @@ class Output:
     from_cache: bool = False
     error: str | None = None  # what happened, and the remedy
     error_kind: str | None = None  # class name in assaymark.errors
+    call: str | None = None  # JSON of what is known of the call of an application: see `applications.calls`
 
 
 class ScoreStatus(StrEnum):

@@ -89,8 +89,8 @@ def java_value(text: str, kind: str, item: str | None = None) -> Any:
     if kind == "ArrayList":
         return _java_list(text, item)
     if kind == "Array":
-        found = _ARRAY.search(text)
-        return text if found is None else [_java_item(part, item) for part in _parts(found[1])]
+        match = _ARRAY.search(text)
+        return text if match is None else [_java_item(part, item) for part in _parts(match[1])]
     if kind == "HashMap":
         return _java_map(text)
     return _JAVA.get(kind, str)(text)
@@ -192,10 +192,10 @@ def _javascript_array(text: str, item: str | None) -> Any:
 def _javascript_object(text: str) -> Any:
     if text == "{}":
         return {}
-    found = _OBJECT.match(text)
-    if found is None:
+    match = _OBJECT.match(text)
+    if match is None:
         return text
-    pairs = [(key.strip().strip("'\""), value.strip()) for key, value in _PAIR.findall(found[1])]
+    pairs = [(key.strip().strip("'\""), value.strip()) for key, value in _PAIR.findall(match[1])]
     return {key: _javascript_member(value) for key, value in pairs}
 
 

@@ -61,8 +61,8 @@ def last_boxed(text: str) -> str | None:
 
 def minerva_answer(text: str) -> str:
     """Return the text after "Final Answer: The final answer is", or `INVALID_ANSWER` where that is missing."""
-    found = _FINAL.search(text + "I hope it is correct.")
-    return found.group(1).strip() if found else INVALID_ANSWER
+    match = _FINAL.search(text + "I hope it is correct.")
+    return match.group(1).strip() if match else INVALID_ANSWER
 
 
 def normalise_minerva(answer: str) -> str:

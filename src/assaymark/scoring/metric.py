@@ -1,13 +1,37 @@
-"""What is known of a metric, and the names that other code mentions."""
+"""What is known of a metric, and the names that other code mentions.
+
+Decorators by which code outside the package adds metrics and steps of filters; entry points name their places.
+
+    [project.entry-points."assaymark.metrics"]
+    first_word_match = "my_package.metrics:first_word_match"
+
+A task file then names them as it names ours: `metric: first_word_match`. The bytes of the module count into the hash of
+the tasks that use them, so that an edited metric is another scoring.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 __all__ = [
-    "ANY_CALL", "BRIER", "CALIBRATION", "CALL_MATCH", "CONFIDENCE", "GENERATE", "LOGLIKELIHOOD", "MULTIPLE_CHOICE",
-    "ROLLING", "TIES", "TOOL_CALLS", "Metric",
-]  # fmt: skip
+    "ANY_CALL",
+    "BRIER",
+    "CALIBRATION",
+    "CALL_MATCH",
+    "CONFIDENCE",
+    "GENERATE",
+    "LOGLIKELIHOOD",
+    "MULTIPLE_CHOICE",
+    "ROLLING",
+    "TIES",
+    "TOOL_CALLS",
+    "Metric",
+    "facts_of",
+    "filter_step",
+    "metric",
+]
+
 
 MULTIPLE_CHOICE = "multiple_choice"
 LOGLIKELIHOOD, ROLLING = "loglikelihood", "loglikelihood_rolling"
@@ -38,6 +62,7 @@ class Metric:
     needs: tuple[Literal["unconditional", "token counts"], ...] = ()  # besides the choices' log-likelihoods
     collects_texts: bool = False  # a sample contributes (reference, prediction); only the corpus has a value
     measures_text: bool = False  # whether it measures the probability of a given text
+    is_of_call: bool = False  # known of each call of an application, as the field of that name
     packages: tuple[str, ...] = ()  # optional packages without which it cannot be computed
     bounds: tuple[float, float] | None = None  # of the aggregate, where they are not those of the scale
     in_lm_eval: bool = True  # whether lm-evaluation-harness has it under this name
@@ -54,3 +79,66 @@ class Metric:
         if self.bounds is not None:
             return self.bounds
         return (0.0, 1.0) if self.is_share else (-math.inf, math.inf)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FACTS = "__assaymark_metric__"
+
+
+def metric(
+    *,
+    formula: str,
+    name: str | None = None,
+    higher_is_better: bool = True,
+    scale: Scale = "share",
+    aggregation: str = "mean",
+    packages: tuple[str, ...] = (),
+) -> Callable[[F], F]:
+    """Declare a function as a metric of generated answers, with all that is known of it.
+
+    The function is called as lm-eval calls its own: `function(references=[reference], predictions=[answer], **options)`
+    with the options of the task file, and returns a number, None for an answer without a score, or a tuple that the
+    aggregation takes.
+
+    Args:
+        formula: of one answer's score, in words; shown by `explain` and on pages.
+        name: in task files; default: the function's.
+        higher_is_better: the direction.
+        scale: "right or wrong" for 0 and 1, "share" for values in [0, 1], "number" for any others.
+        aggregation: the name of an aggregation, of this package or a registered one.
+        packages: packages without which it cannot be computed.
+    """
+
+    def declare(function: F) -> F:
+        facts = Metric(
+            name=name or function.__name__,
+            formula=formula,
+            aggregation=aggregation,
+            higher_is_better=higher_is_better,
+            scale=scale,
+            packages=packages,
+            in_lm_eval=False,
+        )
+        setattr(function, _FACTS, facts)
+        return function
+
+    return declare
+
+
+def facts_of(function: object) -> Metric | None:
+    """Return what was declared of a metric's function; None for a function that was not declared."""
+    facts = getattr(function, _FACTS, None)
+    return facts if isinstance(facts, Metric) else None
+
+
+def filter_step(cls: type) -> type:
+    """Declare a class as a step of filters.
+
+    Its arguments are the options of the task file's step, and it has lm-eval's `apply(resps, docs)`: all responses of
+    each sample in, one entry per sample out.
+
+    Raises: TypeError for a class without `apply`.
+    """
+    if not callable(getattr(cls, "apply", None)):
+        raise TypeError(f"{cls.__name__} has no method apply(resps, docs), which a step of filters needs")
+    return cls

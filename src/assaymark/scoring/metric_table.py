@@ -173,6 +173,19 @@ _COMPUTED = (
     ),
 )
 
+# ------------------------------------------------------------------------- of the calls of an application
+
+
+def _of_calls(name: str, formula: str) -> Metric:
+    return Metric(name=name, formula=formula, higher_is_better=False, scale="number", is_of_call=True, in_lm_eval=False)
+
+
+_OF_CALLS = (
+    _of_calls("latency_s", "seconds from the call of an application to its answer; of repeats the mean"),
+    _of_calls("cost", "what an application says that a call cost, as it says it; of repeats the mean"),
+    _of_calls("n_tokens", "tokens of prompts and answers that an application says a call took; of repeats the mean"),
+)
+
 # --------------------------------------------------------------------- beside every multiple choice
 
 _AUXILIARY = Metric(name="", formula="", scale="number", is_auxiliary=True, in_lm_eval=False)
@@ -276,4 +289,4 @@ _OF_OTHER_TOOLS = (
     ),
 )
 
-METRICS: tuple[Metric, ...] = (*_COMPUTED, *_BESIDE, *_OF_ROTATIONS, *_OF_TASKS, *_OF_OTHER_TOOLS)
+METRICS: tuple[Metric, ...] = (*_COMPUTED, *_BESIDE, *_OF_ROTATIONS, *_OF_TASKS, *_OF_OTHER_TOOLS, *_OF_CALLS)

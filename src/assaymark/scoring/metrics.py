@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from functools import cache
 
+from assaymark.registry import Registry
 from assaymark.scoring.metric import (
     ANY_CALL,
     BRIER,
@@ -17,16 +18,43 @@ from assaymark.scoring.metric import (
     TIES,
     TOOL_CALLS,
     Metric,
+    facts_of,
 )
 from assaymark.scoring.metric_table import METRICS
 
 __all__ = [
-    "ANY_CALL", "BRIER", "CALIBRATION", "CALL_MATCH", "CONFIDENCE", "GENERATE", "LOGLIKELIHOOD", "METRICS",
-    "MULTIPLE_CHOICE", "ROLLING", "TIES", "TOOL_CALLS", "Metric", "accuracies_over_choices", "aggregation_of",
-    "defaults_for", "find_metric", "formula_of", "is_auxiliary", "is_higher_better", "is_number", "is_right_or_wrong",
-    "may_be_share", "metric_item", "names_for", "needs_unconditional", "preferred_names",
+    "ANY_CALL",
+    "BRIER",
+    "CALIBRATION",
+    "CALL_MATCH",
+    "CONFIDENCE",
+    "GENERATE",
+    "LOGLIKELIHOOD",
+    "METRICS",
+    "MULTIPLE_CHOICE",
+    "ROLLING",
+    "TIES",
+    "TOOL_CALLS",
+    "Metric",
+    "accuracies_over_choices",
+    "aggregation_of",
+    "defaults_for",
+    "find_metric",
+    "formula_of",
+    "is_auxiliary",
+    "is_higher_better",
+    "is_number",
+    "is_own_metric",
+    "is_right_or_wrong",
+    "may_be_share",
+    "metric_item",
+    "names_for",
+    "names_of_calls",
+    "needs_unconditional",
+    "preferred_names",
 ]  # fmt: skip
 
+REGISTERED: Registry[object] = Registry("metrics", "metric")  # of installed packages
 _BY_NAME = {metric.name: metric for metric in METRICS}
 _PASS_AT = re.compile(r"pass@\d+")
 
@@ -42,10 +70,23 @@ _SHARE_WORDS = frozenset({"acc", "accuracy"})  # these win: `bleu_acc` is a shar
 @cache
 def find_metric(name: str) -> Metric | None:
     """Return the row of a metric; None where there is none."""
-    found = _BY_NAME.get(name)
-    if found is None and _PASS_AT.fullmatch(name):
+    metric = _BY_NAME.get(name)
+    if metric is None and _PASS_AT.fullmatch(name):
         return replace(_BY_NAME["pass@k"], name=name)
-    return found
+    if metric is None and name in REGISTERED:
+        return facts_of(REGISTERED.load(name))
+    return metric
+
+
+def is_own_metric(name: str) -> bool:
+    """Return whether this package has a row for a metric; those that other packages register have none here."""
+    return name in _BY_NAME or _PASS_AT.fullmatch(name) is not None
+
+
+@cache
+def names_of_calls() -> tuple[str, ...]:
+    """Return the metrics of what is known of an application's calls."""
+    return tuple(metric.name for metric in METRICS if metric.is_of_call)
 
 
 @cache
@@ -76,56 +117,56 @@ def preferred_names() -> tuple[str, ...]:
 
 def aggregation_of(name: str) -> str:
     """Return a metric's aggregation where its task file names none; the mean for unknown metrics."""
-    found = find_metric(name)
-    return "mean" if found is None else found.aggregation
+    metric = find_metric(name)
+    return "mean" if metric is None else metric.aggregation
 
 
 def is_higher_better(name: str) -> bool:
     """Return a metric's direction where its task file gives none; True for unknown metrics."""
-    found = find_metric(name)
-    return found is None or found.higher_is_better
+    metric = find_metric(name)
+    return metric is None or metric.higher_is_better
 
 
 def is_auxiliary(name: str) -> bool:
     """Return whether a metric is only computed for the details of others, without a row of its own in tables."""
-    found = find_metric(name)
-    return found is not None and found.is_auxiliary
+    metric = find_metric(name)
+    return metric is not None and metric.is_auxiliary
 
 
 def is_number(name: str) -> bool:
     """Return whether a metric is known not to be a share, even where all its values are in [0, 1]."""
-    found = find_metric(name)
-    return found is not None and not found.is_share
+    metric = find_metric(name)
+    return metric is not None and not metric.is_share
 
 
 def is_right_or_wrong(name: str) -> bool:
     """Return whether a sample's score is 0 or 1 for a wrong or right answer, comparable between runs."""
-    found = find_metric(name)
-    return found is not None and found.scale == "right or wrong"
+    metric = find_metric(name)
+    return metric is not None and metric.scale == "right or wrong"
 
 
 def needs_unconditional(name: str) -> bool:
     """Return whether a metric needs each choice's log-likelihood after an empty context too."""
-    found = find_metric(name)
-    return found is not None and "unconditional" in found.needs
+    metric = find_metric(name)
+    return metric is not None and "unconditional" in metric.needs
 
 
 def may_be_share(name: str) -> bool:
     """Return whether values between 0 and 1 are shares: by the metric's row, else by the words in its name."""
-    found = find_metric(name)
-    if found is not None:
-        return found.is_share
+    metric = find_metric(name)
+    if metric is not None:
+        return metric.is_share
     words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
     return not words & _NUMBER_WORDS or bool(words & _SHARE_WORDS)
 
 
 def formula_of(name: str, output_type: str) -> str | None:
     """Return a metric's formula for an output type; None for a metric without a row."""
-    found = find_metric(name)
-    return None if found is None else dict(found.formulas).get(output_type, found.formula)
+    metric = find_metric(name)
+    return None if metric is None else dict(metric.formulas).get(output_type, metric.formula)
 
 
 def metric_item(name: str) -> dict[str, str | bool]:
     """Return a metric as an item of a task file's `metric_list`. Raises: KeyError for a name without a row."""
-    found = _BY_NAME[name]
-    return {"metric": name, "aggregation": found.aggregation, "higher_is_better": found.higher_is_better}
+    metric = _BY_NAME[name]
+    return {"metric": name, "aggregation": metric.aggregation, "higher_is_better": metric.higher_is_better}

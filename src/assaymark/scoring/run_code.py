@@ -2,9 +2,9 @@
 
 It is never run in our own process, but by bubblewrap, by a container runtime that the setting ASSAYMARK_CODE_CONTAINER
 names, or, only where the user allowed it, by a plain process with limits. In all three, `code_guard` sets the limits
-and reports how the program ended. The tests run in the answer's process, so an answer can cheat them; the tricks that
-are known are caught by the guard, or noted as `Outcome.flags` for people to look at (the table is in
-docs/how_scores_are_computed.md).
+and reports how the program ended, and `code_runner` runs it and then its tests in an interpreter of its own. The tests
+run in the answer's process, so an answer can cheat them; the tricks that are known are caught, or noted as
+`Outcome.flags` for people to look at (the table is in docs/how_scores_are_computed.md).
 """
 
 import contextlib
@@ -31,6 +31,7 @@ from assaymark.errors import PlanError
 from assaymark.limits.system_folders import system_mounts
 
 GUARD = Path(__file__).with_name("code_guard.py")
+RUNNER = Path(__file__).with_name("code_runner.py")
 _AS_ROOT = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL")
 _GRACE_SECONDS = 5.0  # for starting the sandbox and for the guard's cleanup, beyond the program's own time
 _FIRST_USER = 1_500_000_000  # unused user ids; a new one for each program, so that its processes can be counted
@@ -94,8 +95,8 @@ class Sandbox(Protocol):
         """The name stored in a run's plan."""
         ...
 
-    def run(self, program: str, limits: Limits | None = None) -> Outcome:
-        """Run the program; this returns within the limits, whatever the program does."""
+    def run(self, program: str, limits: Limits | None = None, *, tests: str = "") -> Outcome:
+        """Run the program and its tests; this returns within the limits, whatever the program does."""
         ...
 
 
@@ -106,7 +107,7 @@ class Bubblewrap:
     executable: str
     name: str = "bubblewrap"
 
-    def run(self, program: str, limits: Limits | None = None) -> Outcome:
+    def run(self, program: str, limits: Limits | None = None, *, tests: str = "") -> Outcome:
         """Run the program."""
         limits = limits or Limits()
         python, binds = _interpreter()
@@ -118,7 +119,7 @@ class Bubblewrap:
         words += ["--hostname", "sandbox", *system_mounts(), *binds, "--proc", "/proc", "--dev", "/dev"]
         words += ["--perms", "1777", "--size", str(limits.disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"]  # noqa: S108 - its own
         words += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        return _run([*words, "--", *_guarded(python, limits, as_root=as_root)], program, limits)
+        return _run([*words, "--", *_guarded(python, limits, as_root=as_root)], program, limits, tests=tests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +133,11 @@ class Container:
         """The command, because it decides which Python runs the programs."""
         return f"container: {self.template}"
 
-    def run(self, program: str, limits: Limits | None = None) -> Outcome:
+    def run(self, program: str, limits: Limits | None = None, *, tests: str = "") -> Outcome:
         """Run the program."""
         limits = limits or Limits()
-        return _run([*self._words(limits), *_guarded("python3", limits)], program, limits, environment=None)
+        words = [*self._words(limits), *_guarded("python3", limits)]
+        return _run(words, program, limits, tests=tests, environment=None)
 
     def _words(self, limits: Limits) -> list[str]:
         try:
@@ -154,14 +156,14 @@ class Unprotected:
 
     name: str = "no sandbox (--unsafe-code)"
 
-    def run(self, program: str, limits: Limits | None = None) -> Outcome:
+    def run(self, program: str, limits: Limits | None = None, *, tests: str = "") -> Outcome:
         """Run the program in an empty folder that is removed afterwards; where we are root, as an unprivileged user."""
         limits = limits or Limits()
         python = Path(sys.executable).resolve()
         drop = os.getuid() == 0
         with tempfile.TemporaryDirectory(prefix="assaymark-code-", ignore_cleanup_errors=True) as folder:
             Path(folder).chmod(0o777 if drop else 0o700)
-            return _run(_guarded(str(python), limits, as_root=drop), program, limits, cwd=folder)
+            return _run(_guarded(str(python), limits, as_root=drop), program, limits, tests=tests, cwd=folder)
 
 
 @lru_cache(maxsize=4)
@@ -237,7 +239,9 @@ def run_programs(answers: Sequence[str], limits: Limits | None = None, *, tests:
     programs = [f"{answer}\n{tests}" if tests else answer for answer in answers]
     for answer, program in zip(answers, programs, strict=True):
         if program not in runs.outcomes:
-            runs.outcomes[program] = replace(runs.sandbox.run(program, limits), flags=flags_of(answer))
+            outcome = runs.sandbox.run(answer, limits, tests=tests)
+            flags = {*flags_of(answer), *outcome.flags}
+            runs.outcomes[program] = replace(outcome, flags=tuple(name for name in _FLAGS if name in flags))
     return [runs.outcomes[program] for program in programs]
 
 
@@ -270,6 +274,7 @@ def _run(
     program: str,
     limits: Limits,
     *,
+    tests: str = "",
     cwd: str | None = None,
     environment: Mapping[str, str] | None = MappingProxyType({}),  # None: ours, which a container's client needs
 ) -> Outcome:
@@ -286,14 +291,19 @@ def _run(
         )
     except OSError as error:
         return Outcome(False, f"{words[0]} cannot be started: {error.strerror or error}")
+    job = {"answer": _encodable(program), "tests": _encodable(tests), "runner": RUNNER.read_text(encoding="utf-8")}
     try:
-        output, errors = process.communicate(program.encode("utf-8", "replace"), limits.wall_seconds + _GRACE_SECONDS)
+        output, errors = process.communicate(json.dumps(job).encode(), limits.wall_seconds + _GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         _end(process)
         return Outcome(False, "limit: time")
     finally:
         _end(process)
     return _read_verdict(output, errors, process.returncode)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -309,7 +319,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _read_verdict(output: bytes, errors: bytes, status: int) -> Outcome:
     try:
         verdict = json.loads(output.decode("utf-8").strip().splitlines()[-1])
-        return Outcome(bool(verdict["passed"]), verdict["reason"])
+        return Outcome(bool(verdict["passed"]), verdict["reason"], tuple(verdict.get("flags", ())))
     except (ValueError, IndexError, KeyError, TypeError):
         last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"status {status}"]
         return Outcome(False, f"the sandbox ended without a verdict: {last[0][:300]}")

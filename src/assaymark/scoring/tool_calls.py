@@ -172,14 +172,14 @@ def _named_calls(text: str) -> tuple[ToolCall, ...] | None:
     if is_deeper(text, 100):
         return None
     while at < len(text):
-        found = _NAMED.match(text, at)
-        if found is None:
+        match = _NAMED.match(text, at)
+        if match is None:
             return None
         try:
-            arguments, at = decoder.raw_decode(text, found.end())
+            arguments, at = decoder.raw_decode(text, match.end())
         except (ValueError, RecursionError):
             return None
-        calls.append(ToolCall(found[1], arguments))
+        calls.append(ToolCall(match[1], arguments))
         while at < len(text) and text[at].isspace():
             at += 1
     return tuple(calls) or None

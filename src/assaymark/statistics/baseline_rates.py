@@ -11,8 +11,7 @@ from assaymark.statistics.bradley_terry import sigmoid
 from assaymark.statistics.distributions import t_quantile
 from assaymark.statistics.estimate import IntervalEstimate, cluster_sums
 from assaymark.statistics.intervals import as_floats, bootstrap, check_confidence
-from assaymark.statistics.length_control import length_gaps
-from assaymark.statistics.logistic import fit_logistic
+from assaymark.statistics.logistic import fit_logistic, length_gaps
 
 __all__ = ["FEWEST_QUESTIONS", "LEAST_SHARE", "bradley_terry_rate", "equal_length_rate", "why_no_equal_length"]
 

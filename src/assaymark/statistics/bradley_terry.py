@@ -3,22 +3,55 @@
 The model may have covariates: each property of a battle (the side, the difference in length of the answers) gets a
 coefficient, and strengths are adjusted for it. All values are in natural logits; `ELO_SCALE` converts them to the
 points of the published leaderboards.
+
+Online Elo ratings, updated after every vote; for a live view, since they depend on the order of the votes.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assaymark.errors import DataError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.battles import Battles, connected_groups
 
 __all__ = [
-    "ELO_SCALE", "BradleyTerry", "check_votes", "curvature_of", "expected_outcomes", "expected_win_rates",
-    "fit_bradley_terry", "gradient_of", "inverse_without_shift", "pair_weights", "refit", "scores_of",
-    "sigmoid", "solved",
-]  # fmt: skip
+    "ELO_SCALE",
+    "BradleyTerry",
+    "check_votes",
+    "curvature_of",
+    "expected_outcomes",
+    "expected_win_rates",
+    "fit_bradley_terry",
+    "gradient_of",
+    "inverse_without_shift",
+    "online_elo",
+    "pair_weights",
+    "refit",
+    "scores_of",
+    "sigmoid",
+    "solved",
+]
+
+
+def online_elo(
+    battles: Battles, *, k_factor: float = 4.0, scale: float = 400.0, start: float = 1000.0
+) -> NDArray[np.float64]:
+    """Return each model's rating after all votes, in their order.
+
+    R_a += K (S - E) and R_b -= K (S - E) with E = 1 / (1 + 10^((R_b - R_a) / scale)); a tie is S = ½.
+
+    Shapes: result [models]. Source: Elo 1978, with the K of Chatbot Arena's first leaderboards.
+    """
+    ratings = [start] * battles.n_models
+    votes = zip(battles.first.tolist(), battles.second.tolist(), battles.outcome.tolist(), strict=True)
+    for first, second, outcome in votes:
+        expected = 1.0 / (1.0 + 10.0 ** ((ratings[second] - ratings[first]) / scale))
+        ratings[first] += k_factor * (outcome - expected)
+        ratings[second] -= k_factor * (outcome - expected)
+    return np.array(ratings)
 
 
 ELO_SCALE = 400.0 / math.log(10.0)

@@ -6,7 +6,7 @@ has positive width even if all samples are correct.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.errors import DataError
+from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import t_quantile
 from assaymark.statistics.intervals import Interval, as_floats, bca, t_interval, unseen_share, wilson
@@ -221,3 +222,30 @@ def _transformed(ratio: float, family: Family | None) -> float:
     if family == "perplexity":
         return math.exp(-ratio) if ratio > -709 else math.inf
     return -ratio / math.log(2) if family == "bits" else ratio
+
+
+def estimate_by_resampling(
+    function: Callable[[Sequence[Any]], float], items: Sequence[Any], *, confidence: float = 0.95, draws: int = 1_000
+) -> IntervalEstimate:
+    """Estimate any statistic of the samples' items, with a percentile interval of resampled samples.
+
+    Resamples in which the statistic is not defined (it raises ArithmeticError or ValueError, or is not finite) are left
+    out; where fewer than nine in ten are defined, or all are equal, there is no interval.
+
+    Raises: what `function` raises of the samples themselves.
+    Source: Efron 1979; the draws are those of the generator named after the number of samples.
+    """
+    n, value = len(items), float(function(items))
+    generator = generator_for("resampled statistic", n)
+    replicates = []
+    for _ in range(draws if n > 1 else 0):
+        try:
+            replicate = float(function([items[i] for i in generator.integers(0, n, n)]))
+        except (ArithmeticError, ValueError):
+            continue
+        replicates += [replicate] if math.isfinite(replicate) else []
+    if len(replicates) < 0.9 * draws or min(replicates) == max(replicates):
+        return IntervalEstimate(value, None, None, None, "none: too few resamples differ", n, confidence)
+    tail = (1.0 - confidence) / 2.0
+    low, high = (float(end) for end in np.quantile(replicates, [tail, 1.0 - tail]))
+    return IntervalEstimate(value, low, high, float(np.std(replicates, ddof=1)), "bootstrap", n, confidence)

@@ -10,8 +10,8 @@ import numpy as np
 
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
+from assaymark.statistics.agreement import ranks_in_draws, weighted_correlation
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.correlation import ranks_in_draws, weighted_correlation
 from assaymark.statistics.intervals import as_floats, check_confidence
 
 __all__ = ["GradeAgreement", "Measured", "grade_agreement"]
@@ -89,9 +89,9 @@ def grade_agreement(
         drawn = _drawn(table, len(names))
         known = ~np.isnan(drawn).all(axis=0)
         ends[:, known] = np.nanquantile(drawn[:, known], [tail, 1.0 - tail], axis=0)
-    found = [_measured(*numbers) for numbers in zip(values, *ends, strict=True)]
+    measurements = [_measured(*numbers) for numbers in zip(values, *ends, strict=True)]
     is_whole = bool((table.points == np.round(table.points)).all())
-    pearson, spearman, kendall, absolute, difference, kappa = found
+    pearson, spearman, kendall, absolute, difference, kappa = measurements
     signed, weighted = None if symmetric else difference, kappa if is_whole else None
     return GradeAgreement(len(x), len(names), pearson, spearman, kendall, absolute, signed, weighted)
 

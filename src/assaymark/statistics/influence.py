@@ -73,15 +73,15 @@ def smallest_change_of_top(
     2025.
     """
     order = np.argsort(-fit.strengths, kind="stable")
-    found: list[TopChange] = []
+    changes: list[TopChange] = []
     candidates = [
         _Candidate.of(battles, fit, covariates, int(order[0]), int(rival)) for rival in order[1 : 1 + _RIVALS]
     ]
     for one in sorted(candidates, key=lambda one: one.n_predicted):
-        limit = min([int(most * len(battles)), *(len(change.votes) - 1 for change in found)])
+        limit = min([int(most * len(battles)), *(len(change.votes) - 1 for change in changes)])
         if one.n_predicted <= 1.5 * limit and (change := one.smallest(battles, covariates, limit)) is not None:
-            found.append(change)
-    return min(found, key=lambda change: len(change.votes), default=None)
+            changes.append(change)
+    return min(changes, key=lambda change: len(change.votes), default=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,18 @@
 Binary scores are compared by the exact McNemar test and Tango's interval; graded scores by sign-flip permutation and
 an interval of the mean difference; clustered scores by flips and errors of whole clusters. The functions return
 numbers, not verdicts; the difference is always B minus A.
+
+Sign-flip permutation test: if A and B are equivalent, each difference is equally likely to have either sign.
+
+The test assumes nothing else about the scores. With few differences every assignment of signs is counted, with many a
+seeded sample of them. All differences of a cluster flip together.
+
+One-sided tests of whether the mean of differences is above zero: Student's t test and the sign test.
+
+Paired binary scores of two models: McNemar's tests and intervals of the difference.
+
+Of n questions, b are answered correctly by B only and c by A only. The test conditions on b + c (McNemar 1947); the
+interval of the difference (b - c)/n inverts a score test, so that it has positive width if b = c = 0.
 """
 
 import math
@@ -14,12 +26,172 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.errors import DataError
+from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.distributions import normal_cdf, t_cdf
+from assaymark.statistics.distributions import binomial_pmf, binomial_sf, bisect, normal_cdf, t_cdf, t_sf, two_sided_z
 from assaymark.statistics.estimate import cluster_sums, estimate_mean
-from assaymark.statistics.intervals import Interval, as_floats, bca
-from assaymark.statistics.mcnemar import mcnemar_exact, mcnemar_mid_p, score_statistic, tango_interval
-from assaymark.statistics.permutation import sign_flip_p
+from assaymark.statistics.intervals import Interval, as_floats, bca, check_confidence
+
+
+def mcnemar_exact(b: int, c: int) -> float:
+    """Return the exact two-sided p: twice P(Bin(b + c, 1/2) >= max(b, c)), at most 1. 2-0 gives 0.5, never 0.
+
+    Source: McNemar 1947 in its exact (sign test) form; Fagerland, Lydersen and Laake 2013, equation 3.
+    """
+    _check(b, c, b + c)
+    return min(1.0, 2.0 * _majority_tail(max(b, c), b + c))
+
+
+def mcnemar_mid_p(b: int, c: int) -> float:
+    """Return the mid-p value: the exact p minus the probability of the observed outcome; it is less conservative.
+
+    Source: Fagerland, Lydersen and Laake 2013, equation 4.
+    """
+    _check(b, c, b + c)
+    if b == c:
+        return 1.0 - 0.5 * binomial_pmf(b, b + c, 0.5) if b else 1.0
+    return mcnemar_exact(b, c) - binomial_pmf(max(b, c), b + c, 0.5)
+
+
+def score_statistic(b: int, c: int, n: int, difference: float) -> float:
+    """Return Tango's z for the hypothesis that B's accuracy exceeds A's by `difference`.
+
+    z = (b - c - nδ) / √(n (2 q + δ(1 - δ))) with q the maximum-likelihood share of c-questions under that hypothesis.
+    Source: Tango 1998, equations 4-6.
+    """
+    _check(b, c, n)
+    top = b - c - n * difference
+    if 1.0 - abs(difference) <= 0.0:  # the hypothesis allows no variance: only one outcome is possible
+        return 0.0 if top == 0 else math.copysign(math.inf, top)
+    linear = -b - c + (2 * n - b + c) * difference
+    constant = -c * difference * (1.0 - difference)
+    q = (math.sqrt(max(linear * linear - 8.0 * n * constant, 0.0)) - linear) / (4.0 * n)
+    variance = n * (2.0 * q + difference * (1.0 - difference))
+    if variance <= 0.0:
+        return 0.0 if abs(top) < 1e-12 else math.copysign(math.inf, top)
+    return top / math.sqrt(variance)
+
+
+def tango_interval(b: int, c: int, n: int, confidence: float = 0.95) -> Interval:
+    """Return Tango's score interval of the difference in shares, B minus A: all δ that the score test accepts.
+
+    Source: Tango 1998; recommended for paired shares in Fagerland, Lydersen and Laake 2014.
+    """
+    check_confidence(confidence)
+    _check(b, c, n)
+    z = two_sided_z(confidence)
+    estimate = (b - c) / n
+    low = -1.0 if estimate <= -1 else bisect(lambda d: z - score_statistic(b, c, n, d), -1.0, estimate)
+    high = 1.0 if estimate >= 1 else bisect(lambda d: -z - score_statistic(b, c, n, d), estimate, 1.0)
+    return Interval(low, high)
+
+
+def _majority_tail(k: int, n: int) -> float:
+    """Return P(Bin(n, 1/2) >= k), in integer arithmetic up to n = 1000, so that small cases are exact."""
+    if n > 1000:
+        return binomial_sf(k, n, 0.5)
+    ways = sum(math.comb(n, x) for x in range(k, n + 1))
+    return ways / int(2**n)
+
+
+def _check(b: int, c: int, n: int) -> None:
+    if b < 0 or c < 0 or b + c > n or (n == 0 and b + c > 0):
+        raise DataError(f"b = {b} and c = {c} of n = {n} samples; expected counts with b + c <= n")
+
+
+__all__ = ["LocationTest", "mean_above_zero", "sign_test_above_zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocationTest:
+    """Result of a one-sided test of differences, whose mean is zero under the null hypothesis."""
+
+    statistic: float
+    p: float  # probability of a statistic at least as large
+    n: int
+    mean: float
+
+
+def mean_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
+    """Test mean(d) > 0 by t = mean(d) / (sd(d) / √n), referred to Student's t with n - 1 degrees of freedom.
+
+    If all differences are equal there is no spread: p is 2^-n if they are positive (each sign being equally likely),
+    else 1.
+
+    Raises: DataError for fewer than two differences.
+    Source: Student 1908; used so on shards by Oren et al. 2023 (arXiv 2310.17623), section 3.
+    """
+    values = as_floats(differences, "differences")
+    n = len(values)
+    if n < 2:
+        raise DataError(f"{n} difference; a t test needs at least 2")
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    if spread <= 1e-12 * max(1.0, abs(mean)):
+        return LocationTest(0.0 if mean == 0 else math.copysign(math.inf, mean), 0.5**n if mean > 0 else 1.0, n, mean)
+    t = mean / (spread / math.sqrt(n))
+    return LocationTest(t, t_sf(t, n - 1), n, mean)
+
+
+def sign_test_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
+    """Test exactly whether more than half of the differences are positive; zeros are excluded.
+
+    The statistic is the share of positive ones. Source: Arbuthnot 1710; Conover 1999, section 3.4.
+    """
+    values = as_floats(differences, "differences")
+    positive, n = int((values > 0).sum()), int((values != 0).sum())
+    if n == 0:
+        return LocationTest(0.5, 1.0, 0, 0.0)
+    return LocationTest(positive / n, min(1.0, binomial_sf(positive, n, 0.5)), n, float(values.mean()))
+
+
+EXACT_UP_TO = 14  # differences: 16,384 assignments are counted rather than sampled
+_SIGNS_AT_ONCE = 4_000_000
+
+
+def sign_flip_p(
+    differences: Sequence[float] | NDArray[Any],
+    *,
+    clusters: Sequence[Hashable] | NDArray[Any] | None = None,
+    draws: int = 10_000,
+    name: Sequence[object] = (),
+) -> float:
+    """Return the two-sided p of the sum of differences under random signs.
+
+    (1 + #{|T*| >= |T|}) / (draws + 1), or the exact share if at most `EXACT_UP_TO` differences are not zero. If all are
+    zero, p is 1.
+
+    Source: Fisher 1935; the +1 after Phipson and Smyth 2010, so that p is never 0.
+    """
+    values = as_floats(differences, "differences")
+    units = values if clusters is None else cluster_sums(values, clusters)
+    units = units[units != 0.0]
+    if len(units) == 0:
+        return 1.0
+    limit = abs(float(units.sum())) - 1e-9 * float(np.abs(units).sum())
+    if len(units) <= EXACT_UP_TO:
+        return float((np.abs(_all_sums(units)) >= limit).mean())
+    return (1 + _count_extreme(units, limit, draws, name)) / (draws + 1)
+
+
+def _all_sums(units: Floats) -> Floats:
+    """Return the sum under every assignment of signs. Shapes: result [2^n]."""
+    sums = np.zeros(1)
+    for unit in units:
+        sums = np.concatenate([sums + unit, sums - unit])
+    return sums
+
+
+def _count_extreme(units: Floats, limit: float, draws: int, name: Sequence[object]) -> int:
+    generator = generator_for("sign flip", *name)
+    rows = max(1, min(draws, _SIGNS_AT_ONCE // len(units)))
+    count = 0
+    for start in range(0, draws, rows):
+        size = min(rows, draws - start)
+        bits = np.frombuffer(generator.bytes(size * ((len(units) + 7) // 8)), dtype=np.uint8).reshape(size, -1)
+        signs = np.unpackbits(bits, axis=1, count=len(units)).astype(np.float64) * 2.0 - 1.0  # [rows, n]
+        count += int((np.abs(signs @ units) >= limit).sum())
+    return count
+
 
 Scores = Sequence[float] | NDArray[Any]
 Clusters = Sequence[Hashable] | NDArray[Any]
@@ -98,8 +270,8 @@ def difference_interval(a: Scores, b: Scores, *, confidence: float = 0.95) -> tu
     differences = second - first
     if _is_binary(first, second):
         b_only, a_only = int((differences > 0).sum()), int((differences < 0).sum())
-        found = tango_interval(b_only, a_only, len(differences), confidence)
-        return found.low, found.high
+        interval = tango_interval(b_only, a_only, len(differences), confidence)
+        return interval.low, interval.high
     estimate = estimate_mean(differences, binary=False, confidence=confidence, bounds=_bounds(first, second))
     return estimate.low, estimate.high
 

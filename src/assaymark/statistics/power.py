@@ -2,16 +2,55 @@
 
 The minimum detectable effect (MDE) is the true difference that a two-sided test at level 1 - confidence detects with
 the given power. Differences are shares, not percent. "Discordance" is the share of samples on which two models differ.
+
+Minimum detectable effect of a weighted mean of several tasks, for planning a run.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from assaymark.errors import DataError
 from assaymark.statistics.distributions import binomial_pmf, binomial_sf, normal_cdf, normal_quantile, two_sided_z
-from assaymark.statistics.mcnemar import mcnemar_exact, mcnemar_mid_p
+from assaymark.statistics.paired import mcnemar_exact, mcnemar_mid_p
+
+__all__ = ["WORST_SHARE", "WeightedTask", "mde_of_weighted"]
+
+WORST_SHARE = 0.5  # accuracy at which the variance is largest
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTask:
+    """One task of a weighted mean: its weight and its number of samples."""
+
+    weight: float
+    n: int
+
+
+def mde_of_weighted(
+    tasks: Sequence[WeightedTask], disagreement: float | None, *, confidence: float = 0.95, power: float = 0.8
+) -> float:
+    """Return the minimum detectable difference in Σ w_t accuracy_t with these samples.
+
+    Var = Σ w_t² v / n_t, with v the share of samples on which the models disagree (an upper bound, hence
+    conservative), or 2 p (1 - p) at p = 1/2 if the models answer different samples.
+
+    Args:
+        tasks: with their weights.
+        disagreement: share of samples on which the models differ; None: different samples, unpaired.
+        confidence: of the two-sided test.
+        power: probability of detecting the difference.
+
+    Raises: DataError without tasks or samples.
+    Source: Miller 2024 (arXiv 2411.00640), equations 9 and 10, summed over strata (Cochran 1977, section 5.3).
+    """
+    if not tasks or any(task.n < 1 for task in tasks):
+        raise DataError(f"tasks have {[task.n for task in tasks]} samples; expected at least one of each, one task")
+    variance = 2.0 * WORST_SHARE * (1.0 - WORST_SHARE) if disagreement is None else disagreement
+    total = sum(task.weight**2 * variance / task.n for task in tasks)
+    return detectable_z(confidence, power) * math.sqrt(total)
 
 
 def detectable_z(confidence: float = 0.95, power: float = 0.8) -> float:
@@ -39,6 +78,32 @@ def samples_needed(variance: float, difference: float, *, confidence: float = 0.
         raise DataError("difference is 0; expected the smallest difference that matters")
     _check(1, variance)
     return math.ceil(detectable_z(confidence, power) ** 2 * variance / difference**2 - 1e-9)
+
+
+def samples_for_bound(
+    distance: float, variance: float, variance_at_bound: float, *, confidence: float = 0.95, power: float = 0.8
+) -> int | None:
+    """Return the number of samples with which a one-sided bound lies on the value's own side of a limit.
+
+    n = (z_c √v_0 + z_power √v)² / distance². For a share p against a limit b: v = p (1 - p), v_0 = b (1 - b).
+
+    Args:
+        distance: of the true value from the limit; None is returned for 0, since no number of samples decides then.
+        variance: of a sample's score at that value.
+        variance_at_bound: of a sample's score if the value were the limit.
+        confidence: of the one-sided bound.
+        power: probability that it lies on that side.
+
+    Source: Fleiss, Levin and Paik 2003, Statistical Methods for Rates and Proportions, 2.5.
+    """
+    if distance == 0:
+        return None
+    _check(1, variance)
+    _check(1, variance_at_bound)
+    if not (0.5 <= confidence < 1 and 0.5 <= power < 1):
+        raise DataError(f"confidence is {confidence} and power {power}; expected numbers from 0.5 to below 1")
+    top = normal_quantile(confidence) * math.sqrt(variance_at_bound) + normal_quantile(power) * math.sqrt(variance)
+    return math.ceil(top**2 / distance**2 - 1e-9)
 
 
 def difference_variance(

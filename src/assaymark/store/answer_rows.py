@@ -46,6 +46,7 @@ def output_row(output: Output, request: int, attempt: int) -> dict[str, Any]:
         "from_cache": int(output.from_cache),
         "error": pack_optional(output.error),
         "error_kind": output.error_kind,
+        "call": pack_optional(output.call),
     }
     return with_checksum(outputs, row)
 
@@ -69,6 +70,7 @@ def output_of(row: Any, request_id: str, *, from_cache: bool = False) -> Output:
         from_cache or bool(row[13]),
         unpack_optional(row[14]),
         row[15],
+        unpack_optional(row[16]),
     )
 
 

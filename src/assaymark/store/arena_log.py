@@ -3,48 +3,189 @@
 An append locks the one row of `vote_head`, so that votes have one order and no gaps, whatever the number of processes.
 A battle has at most one vote: the database's unique key decides between two tabs. Repeating a vote with its idempotency
 key returns the stored one, so a client may send it again after a broken connection.
+
+The arena's statements, made once: building a join of six tables takes longer than executing it.
+
+The chain over votes: each vote's hash covers its record and the hash before it.
+
+A record holds no text: prompt and answers are salted commitments, SHA-256 over a random salt and the text. Whoever has
+salt and text can check a commitment; once both are erased, nothing can be derived from it and no hash changes. The last
+hash, the head, vouches for every vote before it: published with an export, it shows later whether any was changed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
+from secrets import token_bytes
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, bindparam, case, func, insert, select, update
 
 from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.store.arena_rows import Activity, Batch, BattleRow, Head, ModelRow, NewBattle, NewVote, VoteRow
-from assaymark.store.arena_schema import arena_models, arena_texts, battles, rating_batches, vote_head, votes
-from assaymark.store.arena_statements import (
-    ACTIVITY_OF_VOTER,
-    AT_ONCE,
-    BATTLE_BY_TOKEN,
-    BATTLE_FACTS,
-    BATTLE_NUMBER,
-    BATTLES_OF_ORIGIN,
-    FACTS_OF_BATTLE,
-    HEAD,
-    INSERTS,
-    LAST_BATCH,
-    LOCKED_HEAD,
-    MODEL_NUMBER,
-    MOVE_HEAD,
-    OPEN_BATTLE,
-    TEXT_NUMBER,
-    TEXTS,
-    VOTE_BY_KEY,
-    VOTE_OF_BATTLE,
-    VOTE_OF_TOKEN,
-    VOTES_BETWEEN,
-    VOTES_OF_ORIGIN,
+from assaymark.store.arena_schema import (
+    ARENA_TABLES,
+    arena_models,
+    arena_texts,
+    battles,
+    rating_batches,
+    vote_head,
+    votes,
 )
 from assaymark.store.connection import Database
-from assaymark.store.packing import pack_text, text_digest, unpack_text
+from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_text
 from assaymark.store.runs import change_row, next_id, now
 from assaymark.store.schema import insert_rows, with_checksum
-from assaymark.store.vote_chain import FIRST, RECORD_FIELDS, commitment, first_break, new_salt, vote_hash
 
-__all__ = ["AlreadyVoted", "ArenaLog"]
+__all__ = ["FIRST", "RECORD_FIELDS", "AlreadyVoted", "ArenaLog", "commitment", "first_break", "new_salt", "vote_hash"]
+
+
+FIRST = bytes(32)
+"""The hash before the first vote."""
+
+SALT_BYTES = 32
+RECORD_FIELDS = (
+    *("sequence", "battle", "opened_at", "cast_at", "voter", "mode", "source", "prompt_id", "category"),
+    *("model_a", "model_b", "is_swapped", "choice", "mark_a", "mark_b", "is_counted"),
+    *("prompt_commitment", "answer_a_commitment", "answer_b_commitment"),
+)
+
+
+def new_salt() -> bytes:
+    """Return a random salt."""
+    return token_bytes(SALT_BYTES)
+
+
+def commitment(salt: bytes, text: str) -> bytes:
+    """Return SHA-256(salt || UTF-8 of the text): 32 bytes."""
+    return hashlib.sha256(salt + text_bytes(text)).digest()
+
+
+def vote_hash(previous: bytes, record: Mapping[str, Any]) -> bytes:
+    """Return SHA-256(previous || record as JSON with sorted keys and without spaces), over RECORD_FIELDS alone."""
+    chosen = {name: record[name] for name in RECORD_FIELDS}
+    text = json.dumps(chosen, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(previous + text.encode("ascii")).digest()
+
+
+def first_break(records: Iterable[Mapping[str, Any]], head: bytes | None = None) -> str | None:
+    """Return what is wrong with the first record that does not continue the chain; None if all do.
+
+    Args:
+        records: RECORD_FIELDS and `hash` (bytes) of each vote, from the first one.
+        head: the hash that the last vote must have, as published.
+    """
+    previous, expected = FIRST, 1
+    for record in records:
+        if record["sequence"] != expected:
+            return f"vote {expected} is missing: vote {record['sequence']} follows vote {expected - 1}"
+        if vote_hash(previous, record) != record["hash"]:
+            return f"vote {expected} does not have its hash: it or an earlier vote was changed"
+        previous, expected = record["hash"], expected + 1
+    if head is not None and previous != head:
+        return f"the last vote is number {expected - 1} and does not have the published hash {head.hex()}"
+    return None
+
+
+AT_ONCE = 2000  # votes read in one transaction
+BATTLE_FACTS = ("token", "opened_at", "voter", "origin", "mode", "source", "prompt_id", "category")
+TEXTS = ("prompt", "answer_a", "answer_b")
+INSERTS = {table: insert(table) for table in ARENA_TABLES}
+
+_models = {side: arena_models.alias(side) for side in ("model_a", "model_b")}
+_texts = {name: arena_texts.alias(name) for name in TEXTS}
+
+
+def _joined() -> Any:
+    found: Any = battles
+    for side, model in _models.items():
+        found = found.join(model, model.c.id == battles.c[side])
+    for name, text in _texts.items():
+        found = found.join(text, text.c.id == battles.c[name])
+    return found
+
+
+def _facts() -> list[Any]:
+    columns = [battles.c[name] for name in (*BATTLE_FACTS, "is_swapped") if name != "token"]
+    names = [model.c.name.label(side) for side, model in _models.items()]
+    return [*columns, *names, *(text.c.commitment.label(f"{name}_commitment") for name, text in _texts.items())]
+
+
+def _votes() -> Select[Any]:
+    own = (column for column in votes.c if column.name not in {"battle", "checksum", "idempotency_key"})
+    joined = _joined().join(votes, votes.c.battle == battles.c.id)
+    return select(battles.c.token.label("battle"), *_facts(), *own).select_from(joined)
+
+
+def _with_texts(joined: Any) -> Select[Any]:
+    columns = [battles.c[name] for name in ("id", *BATTLE_FACTS, "is_swapped")]
+    names = [model.c.name.label(side) for side, model in _models.items()]
+    contents = [text.c.content.label(name) for name, text in _texts.items()]
+    return select(*columns, *names, *contents).select_from(joined)
+
+
+MODEL_NUMBER = select(arena_models.c.id).where(arena_models.c.name == bindparam("name"))
+TEXT_NUMBER = select(arena_texts.c.id).where(arena_texts.c.digest == bindparam("digest"))
+BATTLE_NUMBER = select(battles.c.id).where(battles.c.token == bindparam("token"))
+BATTLE_BY_TOKEN = _with_texts(_joined()).where(battles.c.token == bindparam("token"))
+_later = battles.alias("later")
+_is_left = (  # the voter went on to another battle
+    select(_later.c.id)
+    .where(_later.c.voter == battles.c.voter, _later.c.mode == "anonymous", _later.c.id > battles.c.id)
+    .exists()
+)
+N_SKIPPED = (
+    select(func.count())
+    .select_from(battles.outerjoin(votes, votes.c.battle == battles.c.id))
+    .where(votes.c.sequence.is_(None), battles.c.mode == "anonymous", _is_left)
+)
+OPEN_BATTLE = (
+    _with_texts(_joined().outerjoin(votes, votes.c.battle == battles.c.id))
+    .where(
+        votes.c.sequence.is_(None),
+        battles.c.voter == bindparam("voter"),
+        battles.c.mode == "anonymous",
+        battles.c.opened_at > bindparam("after"),
+        ~_is_left,
+    )
+    .order_by(battles.c.opened_at.desc(), battles.c.id.desc())
+    .limit(1)
+)
+FACTS_OF_BATTLE = select(*_facts()).select_from(_joined()).where(battles.c.id == bindparam("battle"))
+VOTE_BY_KEY = _votes().where(votes.c.idempotency_key == bindparam("key"))
+VOTE_OF_BATTLE = _votes().where(votes.c.battle == bindparam("battle"))
+VOTE_OF_TOKEN = _votes().where(battles.c.token == bindparam("token"))
+VOTES_BETWEEN = (
+    _votes()
+    .where(votes.c.sequence > bindparam("after"), votes.c.sequence <= bindparam("until"))
+    .order_by(votes.c.sequence)
+    .limit(AT_ONCE)
+)
+_voted = battles.join(votes, votes.c.battle == battles.c.id)
+ACTIVITY_OF_VOTER = (
+    select(func.sum(case((votes.c.cast_at > bindparam("since"), 1), else_=0)), func.max(votes.c.cast_at))
+    .select_from(_voted)
+    .where(battles.c.voter == bindparam("voter"), battles.c.opened_at > bindparam("since"))
+)
+VOTES_OF_ORIGIN = (
+    select(func.count(), func.max(votes.c.cast_at))
+    .select_from(_voted)
+    .where(battles.c.origin == bindparam("origin"), battles.c.opened_at > bindparam("since"))
+)
+BATTLES_OF_ORIGIN = select(func.count()).where(
+    battles.c.origin == bindparam("origin"), battles.c.opened_at > bindparam("since")
+)
+HEAD = select(vote_head).where(vote_head.c.id == 1)
+LOCKED_HEAD = HEAD.with_for_update()
+MOVE_HEAD = (
+    update(vote_head)
+    .where(vote_head.c.id == 1)
+    .values(sequence=bindparam("to"), hash=bindparam("over"), checksum=bindparam("sum"))
+)
+LAST_BATCH = select(rating_batches).order_by(rating_batches.c.sequence.desc()).limit(1)
+
 
 LAST = 2**62  # above every sequence number
 
@@ -112,8 +253,13 @@ class ArenaLog:
             row = connection.execute(BATTLE_BY_TOKEN, {"token": token}).one_or_none()
         return None if row is None else _battle_row(row)
 
+    def n_skipped(self) -> int:
+        """Return the number of battles without a vote whose voter went on to another one."""
+        with self._database.reading() as connection:
+            return int(connection.execute(N_SKIPPED).scalar_one())
+
     def open_battle_of(self, voter: str, after: float) -> BattleRow | None:
-        """Return the voter's latest anonymous battle without a vote that was opened after a time."""
+        """Return the voter's latest anonymous battle, if it has no vote and was opened after a time."""
         with self._database.reading() as connection:
             row = connection.execute(OPEN_BATTLE, {"voter": voter, "after": after}).one_or_none()
         return None if row is None else _battle_row(row)

@@ -3,26 +3,161 @@
 SQLite is used in WAL mode, so that readers never wait for the writer; writing begins with BEGIN IMMEDIATE, so that two
 writers wait for each other instead of failing half-way. WAL needs memory shared by all users of the file, which a
 network file system does not provide: there the older journal is used, with a notice to the user.
+
+Detection of a store's file that is removed while it is open, and rescue of its content.
+
+An open file that was deleted can still be written, without an error, until the process ends and all of it is lost. So
+each write checks that the path still leads to the same file.
+
+Check of a database file's schema before anything in the file is queried.
+
+A store from elsewhere is untrusted input: a view instead of a table can make a SELECT run for ever, and a trigger or a
+generated column runs its author's code. Our own schema has tables, plain indexes, and two full-text indexes with
+exactly our statements; anything else is refused. Reading `sqlite_master` evaluates nothing that it describes.
+
+Translation of errors of the database and the file system into StoreErrors with a remedy.
 """
 
+import errno
 import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from assaymark.errors import AssaymarkError, MissingExtra, StoreError
+from assaymark.errors import AssaymarkError, MissingExtra, StoreBusy, StoreError
+from assaymark.settings import without_password
 from assaymark.store import migrate
-from assaymark.store.database_errors import explain, is_locked, translated
-from assaymark.store.lost_file import FileId, file_id, rescue
-from assaymark.store.schema_guard import refuse_active_schema
+from assaymark.store.schema import SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL
+
+_FULL = "free some space and run the same command again: what is stored is safe, and the run continues"
+_DAMAGED = "keep a copy; `sqlite3 FILE .recover` saves what can be read, then check it with `assaymark verify`"
+_SQLITE_REMEDIES = (
+    # beginning of SQLite's name for the error, cause, remedy
+    ("SQLITE_FULL", "the disk (or the quota) is full", _FULL),
+    ("SQLITE_IOERR", "the disk cannot be read or written (it may be full)", _FULL),
+    ("SQLITE_BUSY", "another process kept it locked too long", "wait for that process or end it, then run again"),
+    ("SQLITE_LOCKED", "another process kept it locked too long", "wait for that process or end it, then run again"),
+    ("SQLITE_READONLY", "it is read-only", "check the permissions of the file and its folder, or name another store"),
+    ("SQLITE_CANTOPEN", "the file cannot be opened", "check the path and its permissions, or name another store"),
+    ("SQLITE_PERM", "the file may not be opened", "check its permissions, or name another store"),
+    ("SQLITE_AUTH", "the file may not be opened", "check its permissions, or name another store"),
+    ("SQLITE_NOTADB", "the file is no SQLite database", "name another file, or move this one away"),
+    (
+        "SQLITE_CORRUPT",
+        "the file is damaged",
+        _DAMAGED,
+    ),
+    ("SQLITE_CONSTRAINT", "a row contradicts stored ones", "was the run removed while it was written?"),
+)
+
+
+def original_of(error: Exception) -> Exception:
+    """Return the driver's error, also if SQLAlchemy wrapped it."""
+    return error.orig if isinstance(error, DBAPIError) and isinstance(error.orig, Exception) else error
+
+
+def is_locked(error: Exception) -> bool:
+    """Return whether SQLite refused because another connection holds a lock, so that a retry may work."""
+    code = getattr(original_of(error), "sqlite_errorcode", None)  # the primary code is its lowest byte
+    return code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def explain(error: Exception, where: str) -> StoreError:
+    """Return the StoreError for an error of the database or the operating system."""
+    original = original_of(error)
+    first_line = str(original).strip().split("\n", 1)[0]
+    if isinstance(original, sqlite3.Error):
+        name = getattr(original, "sqlite_errorname", "") or ""
+        for beginning, happened, remedy in _SQLITE_REMEDIES:
+            if name.startswith(beginning):
+                made = StoreBusy if is_locked(original) else StoreError
+                return made(f"store {where}: {happened} ({first_line}); {remedy}")
+    if isinstance(original, UnicodeDecodeError):  # the driver reports a name in a damaged schema
+        return StoreError(f"store {where}: the file is damaged ({first_line}); {_DAMAGED}")
+    if isinstance(original, OSError):
+        if original.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            return StoreError(f"store {where}: the disk is full ({first_line}); {_FULL}")
+        return StoreError(f"store {where}: {first_line}; check the path and its permissions, or name another store")
+    kind = type(original).__name__
+    if kind in {"LockNotAvailable", "DeadlockDetected"}:  # of PostgreSQL
+        return StoreBusy(f"store {where}: another writer held its rows too long ({first_line}); try again")
+    return StoreError(f"store {where}: {kind}: {first_line}; check that the database is running and accessible")
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Translate errors of the database, its driver and the operating system into StoreErrors."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeout, sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise explain(error, where) from error
+
+
+__all__ = ["FileId", "file_id", "refuse_active_schema", "rescue"]
+
+
+_ACTIVE_WORDS = re.compile(r"\b(VIRTUAL|GENERATED|AS|CHECK|DEFAULT|COLLATE|SELECT)\b", re.IGNORECASE)
+_PLAIN_INDEX = re.compile(r'CREATE (UNIQUE )?INDEX "?\w+"? ON "?\w+"? \([\w", ]+\)( WHERE [\w" ]+)?', re.IGNORECASE)
+
+
+def refuse_active_schema(connection: sqlite3.Connection, where: str) -> None:
+    """Raise StoreError if a file's schema has anything but tables and indexes that only hold data."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+        if statement is None and kind == "index":
+            continue  # SQLite's own index of a key
+        plain = " ".join(str(statement).split())
+        if kind == "table" and (plain in {SEARCH_TABLE_SQL, SPAN_SEARCH_TABLE_SQL} or not _ACTIVE_WORDS.search(plain)):
+            continue
+        if kind == "index" and _PLAIN_INDEX.fullmatch(plain):
+            continue
+        what = f"the {kind} '{name}'" if kind in {"view", "trigger"} else f"a {kind} '{name}' that computes"
+        raise StoreError(
+            f"store {where} has {what}, which no store has, so it was not read; expected a file written by assaymark: "
+            "get it again from its source"
+        )
+
+
+FileId = tuple[int, int]  # device and inode
+
+
+def file_id(path: Path) -> FileId | None:
+    """Return device and inode of the file at a path, None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def rescue(connection: sqlite3.Connection, path: Path) -> StoreError:
+    """Copy the content of an open connection into a new file beside `path`; return the error to raise."""
+    what = f"store {path} was removed or replaced while it was written"
+    number, target = 1, path.with_name(f"{path.name}.rescued")
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.rescued-{number}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy)
+    except (OSError, sqlite3.Error) as error:
+        return StoreError(f"{what}, and its content cannot be saved ({error}); run the same command again")
+    return StoreError(
+        f"{what}; its content is saved in {target}: move that file back, or name it with --store, and run the same "
+        "command again"
+    )
+
 
 BUSY_SECONDS = 30.0  # how long to wait for another writer
 IDLE_SECONDS = 30.0  # after which a server ends the open transaction of a suspended writer
@@ -66,7 +201,8 @@ class Database:
         self.hidden_for = hidden_for  # the reason to read hidden runs; None: they are not read
         self.read_only = read_only
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self.shown_url = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
+        shown = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
+        self.shown_url = without_password(shown)
         self.notices: tuple[str, ...] = ()
         self._lock = threading.RLock()  # one writing transaction per process
         self._file: FileId | None = None  # device and inode of the file, once it is prepared
@@ -81,7 +217,7 @@ class Database:
 
         Raises: StoreError, SchemaTooNew, MissingExtra.
         """
-        database = cls(_parsed(url), read_only=read_only, hidden_for=hidden_for)
+        database = cls(parsed_url(url), read_only=read_only, hidden_for=hidden_for)
         try:
             with translated(database.shown_url):
                 database._prepare()
@@ -93,25 +229,25 @@ class Database:
 
     @classmethod
     def exists(cls, url: str) -> bool:
-        """Return whether the URL or path has a store."""
-        parsed = _parsed(url)
+        """Return whether the URL or path has a store.
+
+        Raises: StoreError for a server that cannot be reached or refuses, MissingExtra without its driver.
+        """
+        parsed = parsed_url(url)
         if parsed.get_backend_name() == "sqlite":
             path = Path(parsed.database or "")
             return path.is_file() and path.stat().st_size > 0
+        database = cls(parsed, read_only=True)
         try:
-            database = cls(parsed, read_only=True)
-            try:
-                with database.reading() as connection:
-                    return migrate.version_of(connection) is not None  # also for an earlier version
-            finally:
-                database.close()
-        except AssaymarkError:
-            return False
+            with database.reading() as connection:
+                return migrate.version_of(connection) is not None  # also for an earlier version
+        finally:
+            database.close()
 
     @classmethod
     def is_writable(cls, url: str) -> bool:
         """Return whether the file and folder of a store are writable; True for a server, which checks by itself."""
-        parsed = _parsed(url)
+        parsed = parsed_url(url)
         path = Path(parsed.database or "")
         return parsed.get_backend_name() != "sqlite" or (
             os.access(path, os.W_OK) and can_create_in(path.absolute().parent)
@@ -136,25 +272,53 @@ class Database:
                 yield connection
 
     @contextmanager
-    def writing(self, *, durable: bool = False) -> Iterator[Connection]:
+    def writing(self, *, durable: bool = False, wait_seconds: float | None = None) -> Iterator[Connection]:
         """Open the writing transaction; all of it is stored, or nothing.
 
         With `durable` it is on the disk when the block ends, also if the machine loses its power: SQLite otherwise
         guarantees that only if the process is killed. (PostgreSQL always does.)
 
-        Raises: StoreError, also if the store was opened read-only, or its file was removed.
+        Raises: StoreBusy where other writers hold the database for longer than `wait_seconds` (None: `BUSY_SECONDS`);
+        StoreError, also if the store was opened read-only, or its file was removed.
         """
         if self.read_only:
             raise StoreError(f"store {self.shown_url} is read-only; check its permissions, or name another store")
-        with self._lock, translated(self.shown_url), self._engine.connect() as plain:
+        if wait_seconds is None:
+            wait_seconds = BUSY_SECONDS
+        with self._writer_of_process(wait_seconds), translated(self.shown_url), self._engine.connect() as plain:
             connection = plain.execution_options(
                 assaymark_writes=True, assaymark_sees_hidden=self.hidden_for is not None
             )
-            with self._flushed(plain, durable), connection.begin():
+            with self._waiting(plain, wait_seconds), self._flushed(plain, durable), connection.begin():
                 if not self.is_sqlite:
-                    connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{BUSY_SECONDS}s"})
+                    connection.execute(_LIMITS, {"idle": f"{IDLE_SECONDS}s", "lock": f"{wait_seconds}s"})
                 yield connection
             self._refuse_lost_file(plain)
+
+    @contextmanager
+    def _writer_of_process(self, wait_seconds: float) -> Iterator[None]:
+        """Be the one writer of this process. Raises: StoreBusy."""
+        if not self._lock.acquire(timeout=wait_seconds):
+            raise StoreBusy(
+                f"store {self.shown_url}: this process has been writing it for {wait_seconds:g} s; try again"
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _waiting(self, connection: Connection, wait_seconds: float) -> Iterator[None]:
+        """Let SQLite wait so long for another process in the block."""
+        if wait_seconds == BUSY_SECONDS or not self.is_sqlite:
+            yield
+            return
+        driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+        driver.execute(f"PRAGMA busy_timeout = {int(wait_seconds * 1000)}")
+        try:
+            yield
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
     @contextmanager
     def _flushed(self, connection: Connection, durable: bool) -> Iterator[None]:
@@ -293,7 +457,7 @@ class Database:
                 return
 
 
-def _parsed(url: str) -> URL:
+def parsed_url(url: str) -> URL:
     """Return the URL of a store given by a URL, or by a path, in which no character is special."""
     if "://" not in url:
         return URL.create("sqlite", database=url)
@@ -304,7 +468,8 @@ def _parsed(url: str) -> URL:
         backend = parsed.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise StoreError(
-            f"'{url}' is not a store ({error}); expected a file, sqlite:///FILE or postgresql://..."
+            f"'{without_password(url)}' is not a store ({without_password(str(error))}); "
+            "expected a file, sqlite:///FILE or postgresql://..."
         ) from error
     if backend not in {"sqlite", "postgresql"}:
         raise StoreError(

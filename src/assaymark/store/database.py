@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from assaymark import settings
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
-from assaymark.store import lookups, remove, request_rows, results, run_list, runs, sample_facts, search
+from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
 from assaymark.store.moderation import Moderation
@@ -21,6 +21,7 @@ from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
 from assaymark.store.study_log import StudyLog
+from assaymark.store.traces import TraceLog
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -119,11 +120,20 @@ class Store(StoredResults):
         """Human studies: raters, assignments and answers."""
         return StudyLog(self._database)
 
+    @property
+    def traces(self) -> TraceLog:
+        """Projects, and the traces of their applications."""
+        return TraceLog(self._database)
+
     # ------------------------------------------------------------------------------- writing a run
 
     def is_complete(self, plan: RunPlan) -> bool:
         """Return whether the run of this plan is stored completely, so that no request is left."""
-        return runs.is_complete(self._database, plan.key)
+        return self.complete_run(plan) is not None
+
+    def complete_run(self, plan: RunPlan) -> str | None:
+        """Return the id of the run of this plan if it is stored completely."""
+        return runs.complete_run(self._database, plan.key)
 
     def writer(self, plan: RunPlan) -> RunWriter | None:
         """Return the process that is writing the run of this plan, None if there is none."""
@@ -273,7 +283,7 @@ class Store(StoredResults):
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
         """Return the stored outputs of these requests, by query and repeat; a request without any has an empty list."""
         self._writer.flush()
-        return lookups.outputs_of(self._database, run_id, request_ids)
+        return reading.outputs_of(self._database, run_id, request_ids)
 
     def unscored(self, run_id: str, scoring_hash: str, task: str | None = None) -> list[str]:
         """Return the ids of requests whose outputs are all stored but which have no score under this hash.
@@ -281,7 +291,7 @@ class Store(StoredResults):
         Outputs with an error count: their request is scored as failed. `task` restricts the search to one task.
         """
         self._writer.flush()
-        return lookups.unscored(self._database, run_id, scoring_hash, task)
+        return reading.unscored(self._database, run_id, scoring_hash, task)
 
     def find(self, keys: Sequence[str]) -> dict[str, Output]:
         """Return outputs of any run by `Output.cache_key`; unknown keys and outputs with errors are omitted.
@@ -290,7 +300,7 @@ class Store(StoredResults):
         with a wrong checksum is not returned.
         """
         self._writer.flush()
-        return lookups.find(self._database, keys)
+        return reading.find(self._database, keys)
 
     # ------------------------------------------------------------------------------------ derived rows
 

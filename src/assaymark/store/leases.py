@@ -6,6 +6,8 @@ stored, and the process stops. Expiry is measured by the database's clock, so th
 need not agree. A lease whose process is known to have ended is available at once.
 
 Lock order on a server: the run's lease first, the structure lock second. SQLite has one writer at a time anyway.
+
+The database's clock, by which leases and jobs are timed: machines that share a store need not agree on the time.
 """
 
 import threading
@@ -13,17 +15,33 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, literal_column, select, update
 
 from assaymark import settings
 from assaymark.errors import LeaseLost, RunBusy, StoreError
 from assaymark.store.connection import Database
-from assaymark.store.database_clock import now
 from assaymark.store.liveness import Owner
 from assaymark.store.rows import RunWriter
 from assaymark.store.schema import attempts, run_leases, runs, with_checksum
 
-__all__ = ["Lease", "Leases", "drop", "holder_of", "lock", "refuse_held"]
+__all__ = ["Lease", "Leases", "clock_of", "drop", "holder_of", "lock", "now", "refuse_held"]
+
+
+_CLOCKS: dict[str, Any] = {
+    "sqlite": literal_column("(julianday('now') - 2440587.5) * 86400.0"),
+    "postgresql": literal_column("extract(epoch FROM clock_timestamp())::float8"),
+}
+
+
+def clock_of(connection: Connection) -> Any:
+    """Return the expression of the database's time. Units: seconds since 1970."""
+    return _CLOCKS[connection.dialect.name]
+
+
+def now(connection: Connection) -> float:
+    """Return the database's time. Units: seconds since 1970."""
+    return float(connection.execute(select(clock_of(connection))).scalar_one())
+
 
 RENEWALS = 3  # per lease, so that a failed one (a locked file) does not lose it
 RETRY_SECONDS = 1.0  # after a failed renewal

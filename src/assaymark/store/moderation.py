@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from assaymark.errors import UnknownName, UsageError
 from assaymark.records import JsonValue, content_hash
 from assaymark.store.connection import Database
-from assaymark.store.database_clock import now
+from assaymark.store.leases import now
 from assaymark.store.queue_rows import FlagReply, FlagRow, LogEntry
 from assaymark.store.queue_schema import aliases, flag_replies, flags, moderation, revoked_tokens
 
@@ -55,8 +55,8 @@ class Moderation:
 
         Raises: UnknownName.
         """
-        found = [self.flag_of(flag) for flag in dict.fromkeys(chosen)]
-        changed = [flag for flag in found if flag.state != state]
+        flag_rows = [self.flag_of(flag) for flag in dict.fromkeys(chosen)]
+        changed = [flag for flag in flag_rows if flag.state != state]
         with self._database.writing() as connection:
             values = {"state": state, "settled_by": moderator, "settled": now(connection)}
             for flag in changed:

@@ -21,7 +21,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.records import content_hash
 from assaymark.store import queue_claims
 from assaymark.store.connection import Database
-from assaymark.store.database_clock import clock_of, now
+from assaymark.store.leases import clock_of, now
 from assaymark.store.queue_rows import STATES, JobRow, NewSubmission, Progress, QueueCounts, SubmissionRow
 from assaymark.store.queue_schema import flags, jobs, models_seen, moderation, queue_votes, submissions
 
@@ -61,7 +61,7 @@ class Queue:
             ).one_or_none()
             if earlier is not None:
                 raise UsageError(
-                    f"the same weights were submitted as '{earlier.model}' in this setup (submission {earlier.id}); "
+                    f"the same model was submitted as '{earlier.model}' in this setup (submission {earlier.id}); "
                     "follow that one, or choose another precision or prompt preset"
                 )
             row = {**asdict(new), "facts": json.dumps(dict(new.facts)), "id": submission, "submitted": at}
@@ -119,8 +119,8 @@ class Queue:
         """End a job with its run. Raises: LeaseLost."""
         queue_claims.finish(self._database, job, run_id, verdict)
 
-    def fail(self, job: JobRow, fault: str, reason: str, log_tail: str = "") -> bool:
-        """End an attempt that failed; return whether the job will be tried again. Raises: LeaseLost."""
+    def fail(self, job: JobRow, fault: str, reason: str, log_tail: str = "") -> JobRow:
+        """End an attempt that failed; return the job, pending where it is tried again. Raises: LeaseLost."""
         return queue_claims.fail(self._database, job, fault, reason, log_tail)
 
     def release(self, job: JobRow) -> None:
@@ -305,8 +305,8 @@ class Queue:
 
     def state_of(self, submission: str) -> JobRow | None:
         """Return the latest job of a submission; None if it has none."""
-        found = self.jobs_of(submission)
-        return found[-1] if found else None
+        job_rows = self.jobs_of(submission)
+        return job_rows[-1] if job_rows else None
 
 
 def _advance(n_votes: int) -> float:

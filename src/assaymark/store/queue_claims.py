@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, select, update
 
 from assaymark.errors import LeaseLost
 from assaymark.store.connection import Database
-from assaymark.store.database_clock import clock_of
+from assaymark.store.leases import clock_of
 from assaymark.store.liveness import Owner
 from assaymark.store.queue_rows import JobRow, Progress
 from assaymark.store.queue_schema import jobs, submissions
@@ -132,12 +132,12 @@ def finish(database: Database, job: JobRow, run_id: str, verdict: tuple[bool, st
             connection.execute(update(submissions).where(here).values(is_verified=int(verdict[0]), verdict=verdict[1]))
 
 
-def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str) -> bool:
-    """End an attempt that failed; return whether the job will be tried again.
+def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str) -> JobRow:
+    """End an attempt that failed; return the job as it is then: `pending` where it will be tried again.
 
     What is `ours` (a full disk, no network, a worker killed) is tried again, later each time, up to MOST_ATTEMPTS.
-    A job whose process was `killed` (it used up what it may use, or crashed) is tried once more: the second time it is
-    the submission's fault.
+    A job whose process was `killed` (it used up what it may use, crashed, ended without a result, or says itself that
+    the fault is ours) is tried once more: the second time it is the submission's fault.
 
     Raises: LeaseLost if the job was taken over or cancelled; nothing is changed then.
     """
@@ -158,7 +158,7 @@ def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str
         _change(connection, job, **values)
         if not is_retried:
             _free_key(connection, job.submission)
-    return is_retried
+        return JobRow(**connection.execute(select(jobs).where(jobs.c.id == job.id)).one()._asdict())
 
 
 def release(database: Database, job: JobRow) -> None:

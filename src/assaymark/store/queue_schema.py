@@ -51,7 +51,7 @@ submissions = Table(
     Column("model", String(200), nullable=False),  # as it was submitted; `aliases` has later names
     Column("revision", String(80), nullable=False),  # commit, or hash of a folder's content
     Column("source", String(16), nullable=False),  # hub | folder | file
-    Column("content_hash", String(80), nullable=False),
+    Column("content_hash", String(80), nullable=False),  # of all files that are evaluated
     Column("precision", String(16), nullable=False),
     Column("preset", String(64)),  # prompt preset; NULL: the tasks' own prompts
     Column("weights", String(16), nullable=False),  # original | adapter | delta

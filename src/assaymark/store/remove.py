@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Table, delete, select
 from assaymark.store import leases
 from assaymark.store.connection import Database
 from assaymark.store.request_rows import text_ids
+from assaymark.store.request_texts import chunks
 from assaymark.store.rows import RemovedCounts
 from assaymark.store.runs import counts_of, run_number
 from assaymark.store.schema import (
@@ -24,7 +25,6 @@ from assaymark.store.schema import (
     texts,
 )
 from assaymark.store.search import forget_index
-from assaymark.store.text_table import chunks
 
 
 def remove_run(database: Database, run_id: str) -> RemovedCounts:

@@ -12,10 +12,18 @@ from assaymark.records import Request, Sample, n_outputs_of
 from assaymark.store.connection import Database
 from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_hash, text_digest, to_json, unpack_hash
-from assaymark.store.request_texts import Digests, SplitRequest, hash_of, join_request, split_request
+from assaymark.store.request_texts import (
+    Digests,
+    SplitRequest,
+    chunks,
+    hash_of,
+    join_request,
+    load_texts,
+    split_request,
+    store_texts,
+)
 from assaymark.store.runs import add_tasks, break_seal, next_id, run_number
 from assaymark.store.schema import insert_rows, outputs, requests, run_tasks, scores, with_checksum
-from assaymark.store.text_table import chunks, load_texts, store_texts
 
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
 WITH_IMAGES_AT_ONCE = 50  # the same with images, which are packed and held in memory

@@ -20,10 +20,10 @@ from assaymark.store.connection import Database
 from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_json, unpack_hash, unpack_json, unpack_optional
 from assaymark.store.request_rows import restore, task_numbers, text_ids
+from assaymark.store.request_texts import chunks, load_texts
 from assaymark.store.rows import GeneratedRow, SampleRecord, StoredScore
 from assaymark.store.runs import change_row, run_number
 from assaymark.store.schema import estimates, outputs, requests, run_tasks, runs, scores, scorings
-from assaymark.store.text_table import chunks, load_texts
 
 PAGE = 200  # requests read at once
 LISTED_AT_ONCE = 5000  # request ids in memory, so that memory does not grow with the run

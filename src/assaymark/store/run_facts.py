@@ -2,12 +2,17 @@
 
 A plan is packed JSON, and unpacking it for each of a thousand runs takes longer than reading all their estimates. So
 the facts that a leaderboard shows and filters by are columns of `run_facts`, written with the run and never changed.
+
+Hidden runs: what a battle or a held-out prompt set stores exists only for a store that was opened for a reason.
+
+Every look-up of a run by its id or key passes one of these two functions, so that a read that forgets about hidden runs
+does not find them.
 """
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, Select, select, true
 
 from assaymark.errors import StoreError
 from assaymark.records import RunPlan
@@ -16,9 +21,19 @@ from assaymark.store.leases import holder_of
 from assaymark.store.packing import shown_text
 from assaymark.store.rows import EstimateRow, RunEstimates, RunFacts
 from assaymark.store.schema import estimates, run_facts, runs, with_checksum
-from assaymark.store.visibility import shown_runs
 
-__all__ = ["audit_states", "estimates_of_runs", "facts_row"]
+__all__ = ["audit_states", "estimates_of_runs", "facts_row", "sees_hidden", "shown_runs"]
+
+
+def sees_hidden(connection: Connection) -> bool:
+    """Return whether the connection is of a store that was opened for a reason to read hidden runs."""
+    return bool(connection.get_execution_options().get("assaymark_sees_hidden", False))
+
+
+def shown_runs(connection: Connection) -> ColumnElement[bool]:
+    """Return the condition that a row of `runs` may be read: it is public, or the store was opened to read all."""
+    return true() if sees_hidden(connection) else runs.c.visibility.is_(None)
+
 
 MOST_NAMED = 10_000  # runs or tasks in one query: databases limit the number of its values
 
@@ -82,7 +97,7 @@ def estimates_of_runs(
     with database.reading() as connection:
         facts = _facts(connection, run_ids)
         if run_ids is not None:
-            _refuse_missing(run_ids, {one.run_id for one in facts.values()})
+            _refuse_missing(run_ids, {fact.run_id for fact in facts.values()})
         cells: dict[int, list[EstimateRow]] = {number: [] for number in facts}
         wanted = None if run_ids is None else list(facts)
         for number, *values, higher, primary in connection.execute(

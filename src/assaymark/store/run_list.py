@@ -8,28 +8,28 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from assaymark.errors import UnknownName
+from assaymark.errors import UnknownName, UsageError
 from assaymark.store.connection import Database
 from assaymark.store.leases import holder_of
 from assaymark.store.packing import pack_hash, unpack_json, unpack_optional, unpack_text
-from assaymark.store.plan_json import plan_from_json
 from assaymark.store.rows import AttemptRow, RunRow, RunWriter, StoredProgress
-from assaymark.store.runs import counts_of, run_number, sealed_counts
+from assaymark.store.run_facts import shown_runs
+from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
 from assaymark.store.schema import attempts as attempt_table
 from assaymark.store.schema import outputs, requests, run_tasks
 from assaymark.store.schema import runs as run_table
-from assaymark.store.visibility import shown_runs
 
 SHORTEST_SHOWN = 8
+MOST_OF_MODEL = 10  # runs that a message lists
 _LAST = re.compile(r"last(?:~(\d+))?")
 
 
 def runs(database: Database, words: Sequence[str] = (), *, audits: bool = False) -> list[RunRow]:
     """Return the runs (or the audits) that match every word, the latest first."""
     with database.reading() as connection:
-        found = [_run_row(connection, row, short) for row, short in _with_short_ids(connection)]
+        run_rows = [_run_row(connection, row, short) for row, short in _with_short_ids(connection)]
     wanted = [word.lower() for word in words]
-    of_kind = [run for run in found if (run.plan.audit is not None) == audits]
+    of_kind = [run for run in run_rows if (run.plan.audit is not None) == audits]
     return [run for run in of_kind if all(word in _searched(run) for word in wanted)]
 
 
@@ -98,24 +98,49 @@ def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], 
     if matching:
         candidates = [short for _, short in matching[:5]]
         raise UnknownName("run", name, candidates, f"{len(matching)} runs begin with it; give more digits")
-    if of_model := [item for item in listed if _is_of_model(item[0], name)]:
+    if of_model := _of_model(listed, name):
         return _only(of_model, name)
     near = get_close_matches(name, [row.run_id[: max(len(name), 4)] for row, _ in listed], n=3, cutoff=0.5)
     shorts = [short for row, short in listed if any(row.run_id.startswith(beginning) for beginning in near)][:3]
     raise UnknownName("run", name, shorts, "see `assaymark ls runs`")
 
 
-def _is_of_model(row: Row[Any], name: str) -> bool:
-    """Return whether the row is a run, not an audit, of the model with this name, whole or without its folder."""
-    plan = plan_from_json(unpack_text(row.plan))
-    model = plan.model.name.rstrip("/")
-    return plan.audit is None and bool(name) and name.rstrip("/") in (model, model.rpartition("/")[2])
+def _of_model(listed: Sequence[tuple[Row[Any], str]], name: str) -> list[tuple[Row[Any], str]]:
+    """Return the runs, not the audits, of the model with this name: whole, without its folder, or with an ellipsis.
+
+    A name with an ellipsis, as narrow tables show it, stands for the only model that it fits.
+    """
+    models = [(item, plan.model.name.rstrip("/")) for item in listed
+              if (plan := plan_from_json(unpack_text(item[0].plan))).audit is None]  # fmt: skip
+    wanted = name.rstrip("/")
+    found = [item for item, model in models if wanted and wanted in (model, model.rpartition("/")[2])]
+    start, ellipsis, end = wanted.replace("...", "…").partition("…")
+    if found or not ellipsis or not start + end:
+        return found
+    fitting = [(item, model) for item, model in models if _fits(model, start, end)]
+    names = sorted({model for _, model in fitting})
+    if len(names) > 1:
+        raise UnknownName("run", name, names[:5], f"{len(names)} models fit; give more of the name")
+    return [item for item, _ in fitting]
+
+
+def _fits(model: str, start: str, end: str) -> bool:
+    return any(
+        len(shown) >= len(start) + len(end) and shown.startswith(start) and shown.endswith(end)
+        for shown in (model, model.rpartition("/")[2])
+    )
 
 
 def _only(of_model: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
     if len(of_model) > 1:
-        candidates = [short for _, short in of_model[:5]]
-        raise UnknownName("run", name, candidates, f"{len(of_model)} runs are of this model; name one by its id")
+        lines = []
+        for row, short in of_model[:MOST_OF_MODEL]:
+            tasks = plan_from_json(unpack_text(row.plan)).tasks
+            more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
+            when = str(row.updated_at)[:16].replace("T", " ")
+            lines.append(f"\n  {short}  {', '.join(task.name for task in tasks[:3])}{more}  {row.status}  {when} UTC")
+        more = f"\n  and {len(of_model) - MOST_OF_MODEL} more" if len(of_model) > MOST_OF_MODEL else ""
+        raise UsageError(f"{len(of_model)} runs are of model {name}; name one by its id:{''.join(lines)}{more}")
     return of_model[0]
 
 

@@ -2,26 +2,27 @@
 
 A finished run is *sealed* with the counts of its rows. The seal is removed before anything is written to it again, so a
 sealed run that lacks a row is damaged, which `verify` reports. An attempt that writes holds the run's lease (`leases`).
+
+Conversion of a run plan to JSON and back; its key stays the same, which `verify` checks.
 """
 
 import json
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from assaymark.errors import HashMismatch, StoreError, UsageError
-from assaymark.records import JsonValue, RunPlan
+from assaymark.records import AuditPlan, JsonValue, ModelIdentity, PresetPlan, RunPlan, TaskPlan
 from assaymark.store.connection import Database
 from assaymark.store.leases import Leases, holder_of, lock, refuse_held
 from assaymark.store.packing import pack_hash, pack_json, pack_optional, pack_optional_json, to_json
-from assaymark.store.plan_json import plan_to_json
 from assaymark.store.rows import OpenRun
-from assaymark.store.run_facts import facts_row
+from assaymark.store.run_facts import facts_row, sees_hidden, shown_runs
 from assaymark.store.schema import (
     attempts,
     fact_sets,
@@ -35,7 +36,83 @@ from assaymark.store.schema import (
     search_sets,
     with_checksum,
 )
-from assaymark.store.visibility import sees_hidden, shown_runs
+
+_SETTING_FIELDS: Mapping[str, str] = {
+    each.metadata["in_extra"]: each.name for each in fields(RunPlan) if "in_extra" in each.metadata
+}
+"""Name under `extra` -> field of the plan, in the order in which they are written."""
+
+
+def plan_to_json(plan: RunPlan) -> str:
+    """Return the plan as JSON text."""
+    return to_json(plan.content)
+
+
+def plan_from_json(text: str) -> RunPlan:
+    """Return the plan of a JSON text, with fields that this version does not know.
+
+    Raises: HashMismatch if the text is not a plan.
+    """
+    try:
+        content = json.loads(text)
+        model, tasks = dict(content.pop("model")), content.pop("tasks")
+        model["options"], extra = _pairs(model["options"]), _pairs(content.pop("extra"))
+        return RunPlan(
+            model=ModelIdentity(**_known(ModelIdentity, model)),
+            tasks=tuple(_task(task) for task in tasks),
+            **_known(RunPlan, content),
+            **_settings(extra),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise HashMismatch(f"a stored run plan cannot be read: {error!r}; `assaymark verify` shows its run") from error
+
+
+def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
+    """Return the fields of a plan's settings under `extra`; unknown ones stay there.
+
+    Reading stops at the first setting that is unknown or out of order, so that the key stays the same.
+    """
+    found: dict[str, Any] = {}
+    expected = list(_SETTING_FIELDS)
+    for position, (name, value) in enumerate(pairs):
+        setting = _READ[name](value) if name in _READ else value
+        if name not in expected or setting is None or getattr(setting, "content", setting) != value:
+            return {**found, "extra": tuple(pairs[position:])}
+        found[_SETTING_FIELDS[name]] = setting
+        expected = expected[expected.index(name) + 1 :]
+    return found
+
+
+def _preset(value: Mapping[str, JsonValue]) -> PresetPlan:
+    return PresetPlan(value["name"], value["template_hash"], value.get("content"))
+
+
+def _audit(value: Mapping[str, JsonValue]) -> AuditPlan:
+    settings = {name: value[name] for name in value if name not in ("kind", "version")}
+    return AuditPlan(value["kind"], value["version"], settings)
+
+
+_READ: Mapping[str, Callable[[Mapping[str, JsonValue]], PresetPlan | AuditPlan]] = {
+    "prompt_preset": _preset,
+    "audit": _audit,
+}
+
+
+def _known(record: type, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a record; names without a field go into `unknown`."""
+    names = {each.name for each in fields(record) if "in_extra" not in each.metadata} - {"unknown"}
+    unknown = tuple((name, value) for name, value in content.items() if name not in names)
+    return {**{name: value for name, value in content.items() if name in names}, "unknown": unknown}
+
+
+def _pairs(content: Any) -> tuple[tuple[str, JsonValue], ...]:
+    return tuple((name, value) for name, value in content)
+
+
+def _task(content: Mapping[str, Any]) -> TaskPlan:
+    indices = content["sample_indices"]
+    return TaskPlan(**{**_known(TaskPlan, content), "sample_indices": None if indices is None else tuple(indices)})
+
 
 SHORTEST_ID = 12  # hex digits of the run key
 END_STATES = ("finished", "incomplete", "interrupted", "failed")
@@ -115,11 +192,14 @@ def sealed_counts(seal: str) -> dict[str, int]:
         ) from error
 
 
-def is_complete(database: Database, key: str) -> bool:
-    """Return whether the run with this key is stored completely."""
+def complete_run(database: Database, key: str) -> str | None:
+    """Return the id of the run with this key if it is stored completely."""
     with database.reading() as connection:
-        this = select(runs.c.seal).where(runs.c.key == pack_hash(key), shown_runs(connection))
-        return connection.execute(this).scalar() is not None
+        this = select(runs.c.run_id).where(
+            runs.c.key == pack_hash(key), runs.c.seal.is_not(None), shown_runs(connection)
+        )
+        found: str | None = connection.execute(this).scalar()
+        return found
 
 
 def set_visibility(database: Database, run_id: str, visibility: str) -> None:

@@ -22,8 +22,9 @@ from assaymark.store import leases
 from assaymark.store.connection import Database
 from assaymark.store.packing import shown_text, unpack_hash, unpack_json
 from assaymark.store.request_rows import text_ids
-from assaymark.store.request_texts import join_request
+from assaymark.store.request_texts import chunks, join_request, load_texts
 from assaymark.store.rows import SampleFacts
+from assaymark.store.run_facts import shown_runs
 from assaymark.store.runs import run_number
 from assaymark.store.schema import (
     estimates,
@@ -40,8 +41,6 @@ from assaymark.store.schema import (
     upsert,
     with_checksum,
 )
-from assaymark.store.text_table import chunks, load_texts
-from assaymark.store.visibility import shown_runs
 
 __all__ = [
     "FACT_COLUMNS",
@@ -228,20 +227,25 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
-    """Return the question of a sample's row, None if it has none of QUESTION_FIELDS."""
+    """Return the question of a sample's row: one of QUESTION_FIELDS, or an application's inputs; else None."""
     for name in QUESTION_FIELDS:
         value = row.get(name)
         if isinstance(value, list) and value:
             value = value[0]
         if isinstance(value, str) and value.strip():
             return value
-    return None
+    inputs = row.get("inputs")
+    if isinstance(inputs, Mapping):
+        return question_of(inputs) or json.dumps(inputs, ensure_ascii=False)
+    return inputs if isinstance(inputs, str) and inputs.strip() else None
 
 
 def category_of(row: Mapping[str, Any]) -> str | None:
-    """Return the category or subject of a sample's row, None if it has none of CATEGORY_FIELDS."""
+    """Return the category or subject in a sample's row or its metadata, None if none of CATEGORY_FIELDS is there."""
+    metadata = row.get("metadata")
+    own = {**metadata, **row} if isinstance(metadata, Mapping) else row
     for name in CATEGORY_FIELDS:
-        value = row.get(name)
+        value = own.get(name)
         if isinstance(value, str) and value.strip():
             return _one_line(value, CATEGORY_LENGTH)
     return None

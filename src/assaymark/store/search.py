@@ -34,6 +34,7 @@ from assaymark.errors import HashMismatch, RunBusy, StoreError
 from assaymark.store import sample_facts as facts
 from assaymark.store.connection import Database
 from assaymark.store.packing import shown_text, unpack_optional
+from assaymark.store.request_texts import chunks, load_texts
 from assaymark.store.rows import SamplePage
 from assaymark.store.runs import run_number
 from assaymark.store.sample_list import Page, Wanted, list_samples, searched
@@ -46,7 +47,6 @@ from assaymark.store.schema import (
     search_sets,
     with_checksum,
 )
-from assaymark.store.text_table import chunks, load_texts
 
 __all__ = ["count_rows", "forget_index", "index_samples", "is_indexed", "n_indexed", "search_samples"]
 

@@ -101,14 +101,18 @@ class StudyLog:
                 own = next_id(connection, study_raters)
                 row = {"id": own, "study": number, "name": rater, "token_hash": _hash(token), "state": "invited"}
                 _insert(connection, study_raters, {**row, "consented_at": None})
-                for position, one in enumerate(given[rater]):
+                for position, assignment in enumerate(given[rater]):
                     row = {
                         "id": next_id(connection, assignments),
                         "rater": own,
                         "position": position,
-                        "prompt": one.item,
+                        "prompt": assignment.item,
                     }
-                    sides = {"model_a": one.model_a, "model_b": one.model_b, "expected": one.expected}
+                    sides = {
+                        "model_a": assignment.model_a,
+                        "model_b": assignment.model_b,
+                        "expected": assignment.expected,
+                    }
                     _insert(connection, assignments, row | sides)
         return True
 
@@ -229,9 +233,9 @@ def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
 
 
 def _add_assignments(connection: Connection, rater: int, given: Sequence[NewAssignment]) -> None:
-    for position, one in enumerate(given):
-        row = {"id": next_id(connection, assignments), "rater": rater, "position": position, "prompt": one.item}
-        sides = {"model_a": one.model_a, "model_b": one.model_b, "expected": one.expected}
+    for position, assignment in enumerate(given):
+        row = {"id": next_id(connection, assignments), "rater": rater, "position": position, "prompt": assignment.item}
+        sides = {"model_a": assignment.model_a, "model_b": assignment.model_b, "expected": assignment.expected}
         _insert(connection, assignments, row | sides)
 
 

@@ -18,12 +18,11 @@ from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.connection import Database
 from assaymark.store.moderation import Moderation
 from assaymark.store.packing import text_digest, unpack_hash, unpack_text
-from assaymark.store.plan_json import plan_from_json
 from assaymark.store.queue_schema import QUEUE_TABLES
 from assaymark.store.request_rows import task_numbers, text_ids
-from assaymark.store.request_texts import content_hash, join_request
+from assaymark.store.request_texts import chunks, content_hash, join_request
 from assaymark.store.rows import Problem
-from assaymark.store.runs import counts_of, run_number, sealed_counts
+from assaymark.store.runs import counts_of, plan_from_json, run_number, sealed_counts
 from assaymark.store.schema import (
     attempts,
     estimates,
@@ -42,7 +41,8 @@ from assaymark.store.schema import (
     search_sets,
     texts,
 )
-from assaymark.store.text_table import chunks
+from assaymark.store.trace_schema import TRACE_TABLES
+from assaymark.store.traces import TraceLog
 from assaymark.store.verify_derived import derived_problems
 
 READ_AT_ONCE = 500
@@ -69,6 +69,7 @@ def verify(database: Database, run_id: str | None = None) -> list[Problem]:
     if run_id is None:
         logs = _log_problems("votes", ArenaLog(database).problems)
         logs += _log_problems("moderation", Moderation(database).verify_log)
+        logs += _log_problems("spans", TraceLog(database).problems)
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
         search = _Search(connection, number)
@@ -134,7 +135,7 @@ class _Search:
         for table in () if self.number is not None else ARENA_TABLES:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
-            if self.number is None or table not in {*ARENA_TABLES, *QUEUE_TABLES}:
+            if self.number is None or table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}:
                 self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, func, select
 from assaymark.errors import HashMismatch
 from assaymark.store.answer_rows import repeated_details
 from assaymark.store.packing import unpack_json, unpack_text
-from assaymark.store.plan_json import plan_from_json
 from assaymark.store.rows import Problem
 from assaymark.store.run_facts import facts_row
+from assaymark.store.runs import plan_from_json
 from assaymark.store.sample_facts import FACT_COLUMNS, FactTask, derive, fact_tasks
 from assaymark.store.schema import (
     estimates,

@@ -18,9 +18,9 @@ from assaymark.store.connection import Database
 from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_hash
 from assaymark.store.request_rows import task_numbers
+from assaymark.store.request_texts import chunks
 from assaymark.store.runs import break_seal, change_row, next_id, run_number
 from assaymark.store.schema import insert_rows, outputs, requests, scores, scorings, upsert, with_checksum
-from assaymark.store.text_table import chunks
 
 BATCH_SECONDS = 0.5
 BATCH_ROWS = 4000

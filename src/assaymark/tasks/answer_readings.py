@@ -14,7 +14,7 @@ from assaymark.errors import DataError
 
 __all__ = [
     "FROM_0", "FROM_1", "IN_WORDS", "LETTER", "LETTERS", "READINGS", "TEXT", "AnswerCounts", "counted_answers",
-    "text_index",
+    "is_same_text", "text_index",
 ]  # fmt: skip
 
 LETTERS = "ABCDEFGHIJ"
@@ -57,7 +57,7 @@ class AnswerCounts:
         places = _places(answer, options)
         self.fits.update(list(places))  # a mapping would add its values
         if (place := places.get(TEXT)) is not None:
-            self.n_unique += sum(_is_same(answer, option) for option in options) == 1
+            self.n_unique += sum(is_same_text(answer, option) for option in options) == 1
             self.n_exact += answer in options
             self.n_indices += isinstance(answer, int) and isinstance(options[place], str)
         for reading, place in places.items():
@@ -125,10 +125,11 @@ def _places(answer: Any, options: Sequence[Any]) -> dict[str, int]:
 
 def text_index(answer: Any, options: Sequence[Any]) -> int | None:
     """Return the position of the first option that an answer is the text of; None if there is none."""
-    return next((i for i, option in enumerate(options) if _is_same(answer, option)), None)
+    return next((i for i, option in enumerate(options) if is_same_text(answer, option)), None)
 
 
-def _is_same(answer: Any, option: Any) -> bool:
+def is_same_text(answer: Any, option: Any) -> bool:
+    """Return whether an answer is the text of an option."""
     return option is not None and (answer == option or str(answer).strip() == str(option).strip())
 
 

@@ -7,24 +7,30 @@ the suite.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, install_line
-from assaymark.registry import nearest
+from assaymark.registry import Registry, nearest
 from assaymark.tasks import lm_eval_names
 from assaymark.tasks.aliases import framed, known_aliases, longer_names, spelled_alike, why_elsewhere
-from assaymark.tasks.dataset_tasks import dataset_name, task_from_dataset
-from assaymark.tasks.own_rows import OwnData, is_rows_file, task_from_rows
+from assaymark.tasks.own_rows import (
+    OwnData,
+    dataset_name,
+    is_rows_file,
+    row_file_names,
+    task_from_dataset,
+    task_from_rows,
+)
 from assaymark.tasks.selecting import Expander, Source
-from assaymark.tasks.suite_files import read_suite
 from assaymark.tasks.suites import ChosenSuite, Suite, is_suite
 from assaymark.tasks.task import CatalogEntry, Origin, Selection
 from assaymark.tasks.task_index import IndexedFile, describe_file, index_folder, task_files
-from assaymark.tasks.yaml_files import read_task_file, repeated_keys
+from assaymark.tasks.yaml_files import read_suite, read_task_file, repeated_keys
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
 # our own task files, and no others, may name functions here by dotted path: `!function assaymark.scoring.…`
@@ -35,6 +41,23 @@ OWN_CODE = (
 SHOWN_NAMES = 8  # longer names that an error about a short one lists
 SHOWN_MISSING = 40  # missing members of a suite that an error lists
 _MISSING = f"only lm_eval has it; install it {install_line('lm-eval')}"
+
+
+def _registered_folders() -> list[Path]:
+    """Return the folders of task files that installed packages register, without importing those packages.
+
+    Raises: DataError for a place that is no package.
+    """
+    folders = []
+    for name, place in Registry[object]("tasks", "folder of tasks").places().items():
+        package = place.target.partition(":")[0]
+        top, *rest = package.split(".")
+        spec = find_spec(top)
+        roots = [Path(location, *rest) for location in (spec.submodule_search_locations or () if spec else ())]
+        if not (root := next((each.resolve() for each in roots if each.is_dir()), None)):
+            raise DataError(f"the entry point '{name}' of assaymark.tasks names {package}, which is not a package")
+        folders.append(root)
+    return folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +99,7 @@ class Catalog:
         else:
             elsewhere = lm_eval_names.known_names()
         folders.append(_Folder(LIBRARY, "assaymark", index_folder(LIBRARY)))
+        folders += [_Folder(root, "user", index_folder(root)) for root in _registered_folders()]
         for path in include_paths:
             root = Path(path).expanduser()
             if not root.is_dir():
@@ -174,6 +198,7 @@ class Catalog:
         PlanError for a suite with missing members; UsageError if one name would be two different tasks.
         """
         expander = Expander(self._find, self._tags, own)
+        expander.row_files = row_file_names(_row_files(names))
         meant: list[str] = []
         for name in names:
             meant += self._resolve(name.strip(), expander)
@@ -309,7 +334,8 @@ class Catalog:
             if not path.is_file():
                 raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
             if is_rows_file(path):
-                task, notes = task_from_rows(path.resolve(), expander.own)
+                file = path.resolve()
+                task, notes = task_from_rows(file, expander.own, expander.row_files.get(file))
                 expander.add_task(task)
                 expander.notes += notes
             else:
@@ -346,6 +372,13 @@ class Catalog:
             self._add_suite(read_suite(path), expander)
         elif alone:
             raise DataError(f"{path}: has neither 'task' nor 'group'; expected `task: <name>`")
+
+
+def _row_files(names: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of rows among names."""
+    for path in (Path(name.strip()).expanduser() for name in names):
+        if is_rows_file(path) and path.is_file():
+            yield path.resolve()
 
 
 def _reads(path: Path, dataset: str) -> bool:

@@ -2,6 +2,13 @@
 
 Every key that 0.4.13's task files use is known here; any other is an error that names file, key, value and the
 nearest known key, because a misspelt key that is silently ignored gives wrong scores.
+
+Metrics and steps of filters that installed packages register, as the functions of a task file's mapping.
+
+A name that this package does not have, and another one registers, is replaced by a reference to that package's
+function: from there on it is treated as a `!function` of the task file, its module's bytes being part of the hash.
+
+The keys of a task file and the types of their values; every other key is an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +18,11 @@ from typing import Any, cast, get_args
 from assaymark.datasets import DatasetSpec
 from assaymark.errors import DataError
 from assaymark.limits.regexes import compiled
-from assaymark.registry import nearest
-from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better
-from assaymark.tasks.dialect_keys import FEWSHOT_KEYS, KEYS, MEANING, METRIC_KEYS
+from assaymark.registry import Registry, nearest
+from assaymark.scoring.filters import FILTERS
+from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better, is_own_metric
 from assaymark.tasks.images import refuse_unfit_image_keys
-from assaymark.tasks.spec_hash import hash_spec
+from assaymark.tasks.spec_hash import file_of, hash_spec
 from assaymark.tasks.task import (
     FewshotSpec,
     FilterSpec,
@@ -29,6 +36,121 @@ from assaymark.tasks.task import (
     Task,
 )
 from assaymark.tasks.tool_use import refuse_unfit_keys
+
+__all__ = ["FEWSHOT_KEYS", "KEYS", "MEANING", "METRIC_KEYS", "folders_of_registered", "with_registered"]
+
+
+_TEXT = (str, type(None))
+_FUNCTION = (FunctionRef, type(None))
+_PART = (str, int, FunctionRef, type(None))
+KEYS: Mapping[str, tuple[type, ...]] = {
+    "task": (str,),
+    "task_alias": _TEXT,
+    "tag": (str, list, type(None)),
+    "group": (str, list, type(None)),
+    "task_list": (list, type(None)),
+    "custom_dataset": _FUNCTION,
+    "dataset_path": _TEXT,
+    "dataset_name": _TEXT,
+    "dataset_kwargs": (dict, type(None)),
+    "training_split": _TEXT,
+    "validation_split": _TEXT,
+    "test_split": _TEXT,
+    "fewshot_split": _TEXT,
+    "process_docs": _FUNCTION,
+    "doc_to_text": _PART,
+    "doc_to_target": (*_PART, list),
+    "doc_to_choice": (str, list, dict, FunctionRef, type(None)),
+    "doc_to_image": (str, list, FunctionRef, type(None)),
+    "doc_to_audio": (str, list, FunctionRef, type(None)),
+    "unsafe_code": (bool,),
+    "process_results": _FUNCTION,
+    "use_prompt": _TEXT,
+    "description": _TEXT,
+    "target_delimiter": (str,),
+    "fewshot_delimiter": (str,),
+    "fewshot_config": (dict, type(None)),
+    "num_fewshot": (int, type(None)),
+    "metric_list": (list, type(None)),
+    "output_type": (str,),
+    "generation_kwargs": (dict, type(None)),
+    "repeats": (int,),
+    "filter_list": (list, type(None)),
+    "should_decontaminate": (bool,),
+    "doc_to_decontamination_query": (str, FunctionRef, type(None)),
+    "gen_prefix": _TEXT,
+    "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
+    "doc_to_tools": (str, list, FunctionRef, type(None)),  # our own, with the next two: functions that may be called
+    "tools_in": _TEXT,
+    "doc_to_messages": (str, FunctionRef, type(None)),
+    "generation_by": (dict, type(None)),  # our own, for questions of several kinds
+    "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
+    "rename_columns": (dict, type(None)),  # our own: for columns whose names a template cannot use
+    "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
+    "metadata": (dict, list, type(None)),
+}
+FEWSHOT_KEYS: Mapping[str, tuple[type, ...]] = {
+    "sampler": (str, FunctionRef),
+    "split": _TEXT,
+    "process_docs": _FUNCTION,
+    "fewshot_indices": (list, type(None)),
+    "samples": (list, FunctionRef, type(None)),
+    "doc_to_text": _PART,
+    "doc_to_choice": (str, list, dict, FunctionRef, type(None)),
+    "doc_to_target": (*_PART, list),
+    "gen_prefix": _TEXT,
+    "fewshot_delimiter": (str,),
+    "target_delimiter": (str,),
+}
+METRIC_KEYS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
+MEANING: Mapping[type, str] = {
+    FunctionRef: "!function",
+    str: "text",
+    int: "number",
+    dict: "keys and values",
+    list: "list",
+    bool: "true or false",
+}
+
+
+METRICS: Registry[Any] = Registry("metrics", "metric")
+STEPS: Registry[Any] = Registry("filters", "filter")
+
+
+def with_registered(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a task file's mapping with references in place of names that other packages register."""
+    metrics = [_replaced(item, "metric", METRICS, is_own_metric) for item in _items(spec.get("metric_list"))]
+    pipelines = [
+        {**pipeline, "filter": [_replaced(step, "function", STEPS, FILTERS.__contains__) for step in _items(steps)]}
+        if isinstance(pipeline, Mapping) and isinstance(steps := pipeline.get("filter"), list)
+        else pipeline
+        for pipeline in _items(spec.get("filter_list"))
+    ]
+    changed = {"metric_list": metrics} if metrics and metrics != spec["metric_list"] else {}
+    changed |= {"filter_list": pipelines} if pipelines and pipelines != spec["filter_list"] else {}
+    return {**spec, **changed} if changed else spec
+
+
+def folders_of_registered(spec: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the folders of the modules that `with_registered` put into a mapping: their code may be imported."""
+    places = {place.target.replace(":", ".") for registry in (METRICS, STEPS) for place in registry.places().values()}
+    steps = [step for pipeline in _items(spec.get("filter_list")) for step in _items(pipeline.get("filter"))]
+    values = [item.get("metric") for item in _items(spec.get("metric_list")) if isinstance(item, Mapping)]
+    values += [step.get("function") for step in steps if isinstance(step, Mapping)]
+    files = [file_of(ref) for ref in values if isinstance(ref, FunctionRef) and ref.file is None and ref.path in places]
+    return tuple(dict.fromkeys(file.resolve().parent for file in files if file is not None))
+
+
+def _items(listed: Any) -> list[Any]:
+    return list(listed) if isinstance(listed, list | tuple) else []
+
+
+def _replaced(item: Any, key: str, registry: Registry[Any], is_own: Any) -> Any:
+    if not isinstance(item, Mapping) or not isinstance(name := item.get(key), str) or is_own(name):
+        return item
+    place = registry.places().get(name)
+    return item if place is None else {**item, key: FunctionRef(place.target.replace(":", "."), None)}
+
 
 CODE_METRIC = "assaymark.tasks.code_metrics.pass_at_k"
 
@@ -63,6 +185,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
 
     Raises: DataError naming file, key, value and what was expected.
     """
+    spec = with_registered(spec)
     reader = _Reader(spec, source)
     if not isinstance(spec.get("task"), str):
         raise reader.fail("task", spec.get("task"), "the task's name")
@@ -97,7 +220,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         custom_dataset=reader.get("custom_dataset"),
         metadata=metadata,
         tags=_tags(reader.get("tag")),
-        trusted=tuple(trusted),
+        trusted=(*trusted, *folders_of_registered(spec)),
     )
 
 

@@ -10,9 +10,9 @@ from assaymark.prompts.presets import PromptPreset
 from assaymark.records import GenerationSettings, JsonValue
 from assaymark.tasks.task import Task
 
-__all__ = ["AnswerSettings", "answer_settings", "check_gen_kwargs", "effective_kwargs", "settings_of"]
+__all__ = ["MAX_TOKENS", "AnswerSettings", "answer_settings", "check_gen_kwargs", "effective_kwargs", "settings_of"]
 
-_MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # first wins
+MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # first wins
 _RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "max_gen_toks": (lambda value: value >= 1, "1 or more"),
     "temperature": (lambda value: value >= 0, "0 or more"),
@@ -92,7 +92,7 @@ def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> Genera
     until = kwargs.pop("until", [])
     stops = until if isinstance(until, (list, tuple)) else [until]
     try:
-        limits = [kwargs.pop(name) for name in _MAX_TOKENS if name in kwargs]
+        limits = [kwargs.pop(name) for name in MAX_TOKENS if name in kwargs]
         limit = _whole("max_gen_toks", next((value for value in limits if value is not None), None))
         temperature = _number("temperature", kwargs.pop("temperature", None)) or 0.0
         do_sample = _truth("do_sample", kwargs.pop("do_sample", None), otherwise=temperature > 0.0)

@@ -2,17 +2,61 @@
 
 A message has a `role` and a `content`, or ShareGPT's `from` and `value`. Rows come from files of users and from the
 Hub, so every message is read into a role and a text here, or its row is at fault.
+
+Tasks of several turns: the user's next message, once the model has answered.
+
+Every turn is a request of its own, so a run that is killed between turns continues there. The model sees its own
+earlier answers without their reasoning, as chat templates expect.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
+from assaymark.prompts.prompter import Layout
 from assaymark.prompts.templates import Row
+from assaymark.records import Message, Output, Render, Request, TextPart
 
-__all__ = ["ChatColumns", "are_messages", "fault_of_chat", "list_in", "read_messages", "resolve_messages", "text_key"]
+__all__ = [
+    "ChatColumns",
+    "are_messages",
+    "fault_of_chat",
+    "list_in",
+    "next_turn",
+    "read_messages",
+    "reference_of",
+    "resolve_messages",
+    "text_key",
+]
+
+
+def next_turn(
+    layout: Layout, request: Request, row: Row, outputs: Sequence[Output], render: Render | None
+) -> Request | None:
+    """Return the turn after `request`, which `outputs` answer; None after the last turn, or where there is no answer.
+
+    Raises: MalformedSample for a row whose turns are no list of texts.
+    """
+    if layout.turns is None or not outputs or outputs[0].text is None:
+        return None
+    turn, texts = request.turn + 1, layout.turns(row)
+    if turn >= len(texts):
+        return None
+    answer = Message("assistant", (TextPart(outputs[0].text),))
+    messages = (*request.messages, answer, Message("user", (TextPart(texts[turn]),)))
+    segments = () if render is None else (render(messages, False),)
+    target = reference_of(layout, layout.target(row), turn)
+    return replace(request, segments=segments, messages=messages, turn=turn, target=target)
+
+
+def reference_of(layout: Layout, target: Any, turn: int) -> str:
+    """Return the reference as text, for logs; a conversation with a list of references has one for each turn."""
+    if layout.turns is None or not isinstance(target, list):
+        return str(target)
+    return str(target[turn]) if turn < len(target) else ""
+
 
 MessagesOf = Callable[[Row], list[tuple[str, str]]]
 _ROLES: Mapping[str, str] = {
@@ -80,6 +124,8 @@ def list_in(value: Any, what: str) -> list[Any]:
             value = parse_json(value)
         except (ValueError, RecursionError) as error:
             raise MalformedSample(f"{what} are {value!r:.80}, which is not JSON: {error}") from None
+    if value is None:
+        raise MalformedSample(f"this row has no {what}, as rows of another layout have none; give every row the same")
     if not isinstance(value, list):
         raise MalformedSample(f"{what} are {value!r:.80}; expected a list")
     return value

@@ -15,8 +15,7 @@ import yaml
 from assaymark.errors import DataError, UsageError
 from assaymark.tasks.bad_rows import template_columns
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.dataset_tasks import dataset_name, find_dataset, spec_of_dataset
-from assaymark.tasks.own_rows import OwnData, is_rows_file, rows_of_file
+from assaymark.tasks.own_rows import OwnData, dataset_name, find_dataset, is_rows_file, rows_of_file, spec_of_dataset
 from assaymark.tasks.row_columns import find_columns
 from assaymark.tasks.row_shapes import Shape
 from assaymark.tasks.task import FunctionRef, Group, Selection, Task
@@ -75,19 +74,19 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
     if is_rows_file(path):
         if not path.is_file():
             raise DataError(f"no file '{source}' in {Path.cwd()}")
-        found = rows_of_file(path.resolve(), own)
+        rows = rows_of_file(path.resolve(), own)
         files = {"test": _relative(path, folder), **({"dev": _relative(fewshot, folder)} if fewshot else {})}
         return {
             "task": path.name.split(".")[0],
-            "dataset_path": found.builder,
-            "dataset_kwargs": {"data_files": files, **found.options},
+            "dataset_path": rows.builder,
+            "dataset_kwargs": {"data_files": files, **rows.options},
             "test_split": "test",
             "fewshot_split": "dev" if fewshot else "test",
             **({"skip_bad_rows": True} if own.skip_bad_rows else {}),
-            **({"rename_columns": found.renamed} if found.renamed else {}),
-            **found.shape.spec,
+            **({"rename_columns": rows.renamed} if rows.renamed else {}),
+            **rows.shape.spec,
             "metadata": {"version": "1.0"},
-        }, found.shape
+        }, rows.shape
     name = dataset_name(source)
     if name is None:
         raise UsageError(
@@ -202,8 +201,8 @@ def _about(model: Task, description: str, name: str) -> str:
 def _joined(group: Group, selection: Selection, task: Spec) -> Spec:
     """Return a group of a known one and the new task: the known one's own average stays as published."""
     metrics = [
-        {"metric": one.metric, "aggregation": "mean", "weight_by_size": one.weight_by_size}
-        for one in group.metrics or next((each.metrics for each in selection.groups if each.metrics), ())
+        {"metric": metric.metric, "aggregation": "mean", "weight_by_size": metric.weight_by_size}
+        for metric in group.metrics or next((each.metrics for each in selection.groups if each.metrics), ())
     ]
     return {
         "group": f"{group.name}_plus_{task['task']}",

@@ -5,34 +5,52 @@ Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a 
 `instruction,input,output` (Alpaca's), `messages`, ShareGPT's `conversations` and TRL's `prompt,completion` (chats),
 `question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case, with spaces
 (`row_columns`); CSV may be separated by `,` `;` tab or `|`.
+
+Make a task of a data set that is named by its Hub id or folder.
+
+Its name is `org/name`, `org/name:config` or `org/name:config:split`. Configuration, split and columns are guessed, and
+one line says what was guessed and how to change it.
 """
 
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assaymark.datasets import Rows
+from assaymark.datasets import DatasetSpec, Rows, load_dataset
 from assaymark.datasets.csv_files import sniff_delimiter
-from assaymark.datasets.files import READABLE, at_most, read_files
-from assaymark.errors import DataError
+from assaymark.datasets.files import READABLE, at_most, read_files, split_files
+from assaymark.datasets.load import configurations_of
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.registry import nearest
 from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.dialect import task_from_spec
-from assaymark.tasks.image_columns import refuse_other_media, with_option_lists
+from assaymark.tasks.images import refuse_other_media, with_option_lists
 from assaymark.tasks.row_columns import plain_name, refuse_faulty_lines, refuse_faulty_rows
 from assaymark.tasks.row_shapes import Shape, check_of, shape_of
 from assaymark.tasks.task import Task
 from assaymark.tasks.tool_use import faults_of_rows
 
 __all__ = [
+    "DatasetName",
     "OwnData",
+    "OwnDataset",
     "OwnRows",
+    "dataset_name",
+    "find_dataset",
     "ignored_columns",
     "is_rows_file",
+    "row_file_names",
     "rows_of_file",
     "shape_in",
+    "spec_of_dataset",
+    "task_from_dataset",
     "task_from_rows",
     "with_plain_names",
 ]
+
 
 SHOWN_COLUMNS = frozenset({"category", "subject", "topic"})  # they group the samples on their page
 
@@ -70,16 +88,44 @@ def is_rows_file(path: Path) -> bool:
     return path.name.endswith(READABLE)
 
 
-def task_from_rows(path: Path, data: OwnData = GUESSED) -> tuple[Task, list[str]]:
+def row_file_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the name of the task of each file of rows, absolute paths: the file's own, without its ending.
+
+    Files of one name have as much of their paths as tells them apart, below the folder that all of them are in:
+    `nums.csv` and `sub/nums.csv` are `nums` and `sub/nums`. Files that differ in their endings only share a name.
+    """
+    alike: dict[str, list[Path]] = {}
+    for path in dict.fromkeys(paths):
+        alike.setdefault(_bare_name(path), []).append(path)
+    return {path: name for files in alike.values() for path, name in _names_of_files(files).items()}
+
+
+def _bare_name(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+def _names_of_files(files: Sequence[Path]) -> dict[Path, str]:
+    top = os.path.commonpath([file.parent for file in files])
+    parts = {file: (*file.parent.relative_to(top).parts, _bare_name(file)) for file in files}
+    names = {}
+    for file, own in parts.items():
+        others = [other for each, other in parts.items() if each != file]
+        n_parts = next((n for n in range(1, len(own)) if not any(other[-n:] == own[-n:] for other in others)), len(own))
+        names[file] = "/".join(own[-n_parts:])
+    return names
+
+
+def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None) -> tuple[Task, list[str]]:
     """Return the task made of a file of rows, and notes on what was guessed.
 
-    Where bad rows are skipped they are not checked here; the task leaves out those that it cannot read.
+    Where bad rows are skipped they are not checked here; the task leaves out those that it cannot read. `name` is the
+    task's, as `row_file_names` has it; without it the file's own.
 
     Raises: DataError if the columns are none of the known sets, or rows are faulty.
     """
     own = rows_of_file(path, data)
     spec = {
-        "task": path.name.split(".")[0],
+        "task": name or _bare_name(path),
         "dataset_path": own.builder,
         "dataset_kwargs": {"data_files": {"test": path.name}, **own.options},
         "test_split": "test",
@@ -88,7 +134,8 @@ def task_from_rows(path: Path, data: OwnData = GUESSED) -> tuple[Task, list[str]
         **({"rename_columns": own.renamed} if own.renamed else {}),
         **own.shape.spec,
     }
-    note = f"{path.name}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
+    shown = path.name if spec["task"] == _bare_name(path) else f"{Path(spec['task']).parent.as_posix()}/{path.name}"
+    note = f"{shown}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
     return task_from_spec(spec, path, "user"), [note]
 
 
@@ -147,3 +194,138 @@ def shape_in(where: object, rows: Rows, data: OwnData) -> Shape | None:
         return shape_of(rows, data.reading)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
+
+
+EVALUATED = ("test", "validation", "valid", "val", "dev", "train")
+FEWSHOT = ("dev", "train", "validation", "valid", "val", "test")
+SHOWN = 12  # configurations that an error lists
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetName:
+    """A data set as it was named, with its configuration and split where they were given."""
+
+    path: str
+    config: str | None = None
+    split: str | None = None
+
+    def __str__(self) -> str:
+        """Return the name, as it can be given again."""
+        given = [self.path, self.config or "", self.split or ""]
+        return ":".join(given).rstrip(":")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDataset:
+    """A data set's rows and what was guessed about it."""
+
+    name: DatasetName  # with configuration and split
+    splits: tuple[str, ...]
+    fewshot_split: str
+    rows: Rows
+    shape: Shape
+    renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
+
+
+def dataset_name(text: str) -> DatasetName | None:
+    """Return the data set that a name stands for: a folder of rows, or the form of a Hub id; None for other names."""
+    path, *rest = text.split(":")
+    if len(rest) > 2:
+        return None
+    config, split = (*(part or None for part in rest), None, None)[:2]
+    folder = Path(path).expanduser()
+    if path and folder.is_dir():
+        inner = (folder, folder / "data", *(each for each in folder.iterdir() if each.is_dir()))
+        is_set = any(split_files(each) for each in inner)
+        return DatasetName(str(folder.resolve()), config, split) if is_set else None
+    return DatasetName(path, config, split) if _HUB_ID.fullmatch(path) else None
+
+
+def task_from_dataset(name: DatasetName, own: OwnData) -> tuple[Task, list[str]]:
+    """Return the task made of a data set, and the note on what was guessed.
+
+    Raises: as `find_dataset`.
+    """
+    dataset = find_dataset(name, own)
+    others = [split for split in dataset.splits if split != dataset.name.split]
+    guess = (
+        f"{name.path}: configuration '{dataset.name.config or 'default'}', split '{dataset.name.split}'"
+        + (f" (of {', '.join(dataset.splits)})" if others else "")
+        + f", shots from '{dataset.fewshot_split}'; {dataset.shape.guess}{ignored_columns(dataset.rows, dataset.shape)}"
+        + f"; to change it name {name.path}:CONFIG:SPLIT, or edit the file that `assaymark task init {name}` writes"
+    )
+    return task_from_spec(spec_of_dataset(dataset), Path(str(dataset.name)), "user"), [guess]
+
+
+def spec_of_dataset(found: OwnDataset) -> dict[str, Any]:
+    """Return the keys of a task file for a data set."""
+    bare = re.sub(r"[^\w.-]+", "_", Path(found.name.path).name)
+    config = found.name.config
+    return {
+        "task": bare if config in {None, "default"} else f"{bare}_{config}",
+        "dataset_path": found.name.path,
+        **({} if config is None else {"dataset_name": config}),
+        "test_split": found.name.split,
+        "fewshot_split": found.fewshot_split,
+        **({"rename_columns": found.renamed} if found.renamed else {}),
+        **found.shape.spec,
+        "metadata": {"version": "1.0"},
+    }
+
+
+def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
+    """Return a data set's rows with what was guessed: configuration, split and columns.
+
+    Raises: UsageError where several configurations or splits are possible; UnknownName for one that does not exist;
+        DataError for a data set that is not found, for unknown columns, and for faulty rows unless they are to be
+        skipped; MissingExtra without the library `datasets`, where it is needed.
+    """
+    config = _config_of(name, own.data_dir)
+    loaded = load_dataset(DatasetSpec(name.path, config, skip_bad_rows=own.skip_bad_rows), own.data_dir)
+    split = _split_of(name, list(loaded.splits))
+    rows = loaded.splits[split]
+    where = f"{name.path}, split '{split}'"
+    if not rows:
+        raise DataError(f"{where} has no rows")
+    refuse_other_media(where, rows)
+    rows, renamed = with_plain_names(with_option_lists(rows))
+    shape = shape_in(where, rows, own)
+    if shape is None:
+        raise DataError(
+            f"{where}: its columns are {', '.join(rows.column_names)}; expected a question (question, prompt, stem, "
+            "...) with an answer (answer, label, ...) and choices where it has any, or text; else write a task file"
+        )
+    if shape.tools is None and not own.skip_bad_rows and (check := check_of(shape)) is not None:
+        refuse_faulty_rows(Path(str(replace(name, split=split))), rows, check)
+    fewshot = next((one for one in FEWSHOT if one in loaded.splits and one != split), split)
+    return OwnDataset(DatasetName(name.path, config, split), tuple(loaded.splits), fewshot, rows, shape, renamed)
+
+
+def _config_of(name: DatasetName, data_dir: Path | None) -> str | None:
+    known = configurations_of(name.path, data_dir)
+    if name.config is not None:
+        if known and name.config not in known:
+            raise UnknownName(f"configuration of {name.path}", name.config, nearest(name.config, known), _listed(known))
+        return name.config
+    if len(known) > 1 and "default" not in known:
+        raise UsageError(f"{name.path} has {len(known)} configurations; name one, as {name.path}:{known[0]}; "
+                         f"{_listed(known)}")  # fmt: skip
+    return known[0] if len(known) == 1 and known[0] != "default" else None
+
+
+def _split_of(name: DatasetName, known: Sequence[str]) -> str:
+    if name.split is not None:
+        if name.split not in known:
+            raise UnknownName(f"split of {name.path}", name.split, nearest(name.split, known), _listed(known))
+        return name.split
+    found = next((split for split in EVALUATED if split in known), known[0] if len(known) == 1 else None)
+    if found is None:
+        raise UsageError(f"{name.path} has no split test, validation or train; name one, as "
+                         f"{name.path}:{name.config or ''}:{known[0]}; {_listed(known)}")  # fmt: skip
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"it has: {', '.join(names[:SHOWN])}{more}"

@@ -2,6 +2,8 @@
 
 Such a class builds its own requests and scores its own results; the adapter converts its instances to our requests,
 and our outputs to what it expects.
+
+Bind a task to its rows and the options of a run: as a YAML task or as a Python class.
 """
 
 import inspect
@@ -11,7 +13,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from assaymark.errors import AssaymarkError, DataError, MissingExtra, PlanError
+from assaymark.errors import AssaymarkError, DataError, MalformedSample, MissingExtra, PlanError
 from assaymark.prompts.few_shot import DrawRules, Shots
 from assaymark.records import (
     GenerateQuery,
@@ -31,11 +33,35 @@ from assaymark.records import (
     content_hash,
 )
 from assaymark.scoring.run_code import Sandbox
-from assaymark.tasks.bound import BindOptions, chosen_indices, n_shots_of
+from assaymark.tasks.bound import BindOptions, BoundTask, chosen_indices, n_shots_of
 from assaymark.tasks.functions import load_function, published_seeds
+from assaymark.tasks.generated_code import refuse_unconfirmed_code
 from assaymark.tasks.generation import settings_of
 from assaymark.tasks.sample_scores import as_value, by_query
+from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import MetricSpec, Task
+from assaymark.tasks.yaml_tasks import BoundYamlTask
+
+__all__ = ["bind"]
+
+
+def bind(task: Task, options: BindOptions) -> BoundTask:
+    """Load the task's rows and return the task bound to them and to the options.
+
+    Raises: DataError, MalformedSample, PlanError; MissingExtra for data that only the Hub has.
+    """
+    if task.python_class is not None:
+        return BoundPythonTask(task, options)
+    reason = why_not_runnable(task.spec)
+    if reason is not None:
+        raise PlanError(f"task {task.name} cannot run: {reason}")
+    refuse_unconfirmed_code(task, confirmed=options.confirm_unsafe_code)
+    try:
+        return BoundYamlTask(task, options)
+    except MalformedSample as error:
+        raise MalformedSample(f"task {task.name} ({task.source}), sample 0: {error}") from error
+    except DataError as error:
+        raise DataError(f"task {task.name} ({task.source}): {error}") from error
 
 
 class BoundPythonTask:

@@ -1,28 +1,169 @@
 """Derive a task with other filters or metrics, and score stored rows with it; no data set is read, no model loaded.
 
 Only how an answer is extracted and compared can change. The prompts stay, since the stored outputs answer them.
+
+Find the gold choices of a sample through the task's own scoring, which always knows them.
+
+Derive a multiple-choice task in another prompt style: letter, text, or cot (reasoning before the letter).
+
+A derived task keeps its name, so that its runs are paired sample by sample; its hash includes the prompt style.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
-from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score
+from assaymark.prompts.prompt_styles import COT_STOPS, PROMPT_STYLES, PromptStyle
+from assaymark.prompts.questions import LETTERS
+from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score, content_hash
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import needs_unconditional
-from assaymark.tasks.circular import circular_metrics
+from assaymark.scoring.metrics import TIES, accuracies_over_choices, metric_item, needs_unconditional
+from assaymark.tasks.bound import BoundTask
+from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, score_in
-from assaymark.tasks.prompt_styles import with_spec
-from assaymark.tasks.sample_scores import SampleScorer
+from assaymark.tasks.sample_scores import SampleScorer, circular_metrics
 from assaymark.tasks.support import why_not_runnable
-from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Task
+from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Group, GroupMetric, Selection, Task
 from assaymark.tasks.tool_use import tool_use_of
 from assaymark.tasks.yaml_tasks import layout_of
 
-__all__ = ["SCORING_KEYS", "StoredScoring", "read_item", "refuse_inapplicable", "with_scoring"]
+__all__ = [
+    "SCORING_KEYS",
+    "StoredScoring",
+    "choice_queries",
+    "find_prompt_style",
+    "gold_choices",
+    "read_item",
+    "refuse_inapplicable",
+    "styled_selection",
+    "styled_task",
+    "with_scoring",
+    "with_spec",
+]
+
+
+PROMPT_STYLE_VERSION = 1  # raise it when the same task would get other prompts
+COT_TOKENS = 512
+
+_LETTER = {"name": "letter", "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}]}
+_CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
+    "letter": {"metric_list": [metric_item("acc")], "target_delimiter": " "},
+    "text": {"metric_list": [metric_item("acc"), metric_item("acc_norm")]},
+    "cot": {
+        "output_type": "generate_until",
+        "metric_list": [metric_item("exact_match")],
+        "filter_list": [
+            {
+                "name": "letter",
+                "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}],
+            }
+        ],
+        "generation_kwargs": {"until": list(COT_STOPS), "max_gen_toks": COT_TOKENS, "do_sample": False},
+        "target_delimiter": " ",
+        "gen_prefix": None,
+    },
+}
+
+
+def find_prompt_style(name: str) -> PromptStyle:
+    """Return the prompt style of that name.
+
+    Raises: UnknownName with the nearest ones.
+    """
+    for known in PROMPT_STYLES:
+        if name == known:
+            return known
+    raise UnknownName("prompt style", name, nearest(name, PROMPT_STYLES), f"known: {', '.join(PROMPT_STYLES)}")
+
+
+def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selection:
+    """Return the selection with every task in this prompt style.
+
+    Raises: PlanError for a suite, and for tasks that have no other prompt style.
+    """
+    if selection.suites:
+        raise PlanError(
+            f"suite {selection.suites[0].suite.name} fixes its prompt style; with style {prompt_style} it would be "
+            "another benchmark; name its tasks with --tasks"
+        )
+    tasks = tuple(styled_task(task, prompt_style) for task in selection.tasks)
+    return replace(
+        selection, tasks=tasks, groups=tuple(_styled_group(group, prompt_style) for group in selection.groups)
+    )
+
+
+def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
+    """Return the task in this prompt style.
+
+    Raises: PlanError for a task that is no multiple choice, or that scores by a function of its own.
+    """
+    if task.output_type != "multiple_choice" or task.python_class is not None:
+        raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can have style {prompt_style}")
+    if task.process_results is not None:
+        raise PlanError(f"task {task.name} is scored by a function of its own, which fits its own prompt style only")
+    spec = {**task.spec, "filter_list": None, "num_fewshot": None, **_CHANGES[prompt_style]}
+    return with_spec(replace(task, prompt_style=prompt_style), spec)
+
+
+def with_spec(task: Task, spec: Mapping[str, Any]) -> Task:
+    """Return the task that `spec` describes, in the prompt style of `task`."""
+    made = task_from_spec(spec, task.source, task.origin, task.trusted)
+    if task.prompt_style is None:
+        return replace(made, groups=task.groups)
+    # the key "put as" is hashed: changing it would change the keys of stored runs
+    styled = content_hash({"task": made.spec_hash, "put as": task.prompt_style, "version": PROMPT_STYLE_VERSION})
+    return replace(made, groups=task.groups, prompt_style=task.prompt_style, spec_hash=styled)
+
+
+def _styled_group(group: Group, prompt_style: PromptStyle) -> Group:
+    """Return the group with the metrics that its tasks now have, weighted as before."""
+    if not group.metrics:
+        return group
+    names = [item["metric"] for item in _CHANGES[prompt_style]["metric_list"]]
+    by_size = group.metrics[0].weight_by_size
+    return replace(group, metrics=tuple(GroupMetric(name, weight_by_size=by_size) for name in names))
+
+
+_DECIDING = (TIES, *accuracies_over_choices())
+_UNLIKELY = -1000.0
+
+
+def choice_queries(request: Request) -> list[LoglikelihoodQuery]:
+    """Return the queries of the sample's choices, in order; none where the task offers no choices."""
+    queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"]
+    return queries if len(queries) > 1 else []
+
+
+def gold_choices(bound: BoundTask, request: Request, sample: Sample) -> frozenset[int]:
+    """Return the positions of the gold choices, empty where the task's scoring does not reveal them.
+
+    Each choice is scored as if the model found it certain: those that earn credit are gold.
+    """
+    return frozenset(
+        position
+        for position, query in enumerate(choice_queries(request))
+        if _credit(bound, request, sample, query.index) > 0
+    )
+
+
+def _credit(bound: BoundTask, request: Request, sample: Sample, certain: int) -> float:
+    outputs = [
+        Output(
+            request.id,
+            query.index,
+            total_nats=0.0 if query.index == certain else _UNLIKELY,
+            is_greedy=False,
+            n_tokens=1,
+        )
+        for query in request.queries
+    ]
+    scores = {score.metric: score.value for score in bound.score(request, sample, outputs)}
+    return next((value or 0.0 for name in _DECIDING if (value := scores.get(name)) is not None), 0.0)
+
 
 SCORING_KEYS = frozenset({"filter_list", "metric_list", "process_results", "doc_to_target"})
 """Keys of a task file that affect only scoring, not prompts (for a task without shots)."""

@@ -11,7 +11,17 @@ from assaymark.datasets import Rows
 from assaymark.datasets.csv_files import csv_lines
 from assaymark.datasets.files import MOST_FAULTS
 from assaymark.errors import DataError
-from assaymark.tasks.answer_readings import FROM_0, FROM_1, LETTER, LETTERS, TEXT, AnswerCounts, text_index
+from assaymark.registry import nearest
+from assaymark.tasks.answer_readings import (
+    FROM_0,
+    FROM_1,
+    LETTER,
+    LETTERS,
+    TEXT,
+    AnswerCounts,
+    is_same_text,
+    text_index,
+)
 from assaymark.tasks.messages import ChatColumns, are_messages, text_key
 
 __all__ = [
@@ -22,12 +32,14 @@ __all__ = [
     "find_chat_columns",
     "find_columns",
     "find_tool_columns",
+    "options_of",
     "plain_name",
     "refuse_faulty_lines",
     "refuse_faulty_rows",
     "row_check",
 ]  # fmt: skip
 
+MOST_OPTIONS = 6  # options that a message lists
 _QUESTIONS = ("question", "prompt", "stem", "input", "query", "problem", "instruction", "ctx")
 _ANSWERS = (
     *("answer", "reference", "target", "output", "label", "solution", "gold", "correct", "correct_answer"),
@@ -263,13 +275,16 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any
         empty = [column for column in needed if _is_empty(row[column])]
         if empty:
             return f" has nothing in column {', '.join(repr(column) for column in empty)}"
-        options = _options_of(row, columns)
+        options = options_of(row, columns)
         if options is None or not kind:
             return None
         if len(options) < 2:
             return f" has {len(options)} option{'' if len(options) == 1 else 's'} in column '{columns.choices}'"
         if not _is_option(row[columns.answer], options, kind):
-            return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is {_not(kind, len(options))}"
+            answer = row[columns.answer]
+            return f": '{answer!s:.40}' in column '{columns.answer}' is {_not(kind, answer, options)}"
+        if kind == TEXT and (n := sum(is_same_text(row[columns.answer], option) for option in options)) > 1:
+            return f": '{row[columns.answer]!s:.40}' in column '{columns.answer}' is the text of {n} options"
         return None
 
     return fault
@@ -281,7 +296,7 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and isnan(value))
 
 
-def _options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[Any] | None:
+def options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[Any] | None:
     """Return a row's options; None for a question without any."""
     if columns.options:
         return [row[column] for column in columns.options]
@@ -291,12 +306,19 @@ def _options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[An
     return value if isinstance(value, list) else None
 
 
-def _not(kind: str, n_options: int) -> str:
+def _not(kind: str, answer: Any, options: Sequence[Any]) -> str:
+    """Return what an answer is not, with the options and those most like it where they are compared as texts."""
+    n_options = len(options)
+    if kind == TEXT:
+        texts = [str(option).strip() for option in options]
+        listed = ", ".join(f"'{text:.40}'" for text in texts[:MOST_OPTIONS])
+        more = f" and {len(texts) - MOST_OPTIONS} more" if len(texts) > MOST_OPTIONS else ""
+        near = nearest(str(answer).strip(), texts, 1)
+        return f"none of the options {listed}{more}" + (f"; nearest: '{near[0]:.40}'" if near else "")
     return {
         LETTER: f"no letter from A to {LETTERS[:n_options][-1]}",
         FROM_0: f"no number from 0 to {n_options - 1}",
         FROM_1: f"no number from 1 to {n_options}",
-        TEXT: "none of the options",
         "label": "none of the labels",
     }[kind]
 

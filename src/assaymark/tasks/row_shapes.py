@@ -22,7 +22,7 @@ from assaymark.tasks.answer_readings import (
     AnswerCounts,
     counted_answers,
 )
-from assaymark.tasks.image_columns import image_columns
+from assaymark.tasks.images import image_columns
 from assaymark.tasks.messages import ChatColumns, fault_of_chat, text_key
 from assaymark.tasks.row_columns import (
     QuestionColumns,
@@ -97,23 +97,30 @@ def _shape_of(rows: Rows, answers: str | None) -> Shape | None:
         return _with_tools(tools)
     if (chat := find_chat_columns(columns, lambda name: _first(rows, name))) is not None:
         return _with_chats(chat, rows)
-    found = find_columns(columns)
-    if found is None:
+    question_columns = find_columns(columns)
+    if question_columns is None:
         if "text" not in columns:
             return None
         text = columns["text"]
         spec = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": text}
         return Shape(spec, f"column '{text}' is read as text whose perplexity is measured", (text,))
-    if found.options:
-        return _in_columns(found, rows, answers)
-    first = _first(rows, found.choices) if found.choices else None
+    if question_columns.options:
+        return _in_columns(question_columns, rows, answers)
+    first = _first(rows, question_columns.choices) if question_columns.choices else None
     if isinstance(first, list):
-        return _in_list(found, rows, answers)
+        return _in_list(question_columns, rows, answers)
     if isinstance(first, Mapping) and {"text", "label"} <= first.keys():
-        return _labelled(found)
+        return _labelled(question_columns)
     if isinstance(first, Mapping) and {"A", "B"} <= first.keys():
-        return _by_key(found, rows, answers)
-    return _generated(QuestionColumns(found.question, found.answer, passage=found.passage, input=found.input))
+        return _by_key(question_columns, rows, answers)
+    return _generated(
+        QuestionColumns(
+            question_columns.question,
+            question_columns.answer,
+            passage=question_columns.passage,
+            input=question_columns.input,
+        )
+    )
 
 
 def _first(rows: Rows, column: str) -> Any:

@@ -1,17 +1,25 @@
-"""Score a sample's outputs with the functions of `scoring`, or of the task itself."""
+"""Score a sample's outputs with the functions of `scoring`, or of the task itself.
 
-from collections.abc import Callable, Mapping, Sequence
+CircularEval as an option of a run: the further queries of a task whose prompt lists its options.
+
+The task's own metrics stay those of the row's order, so they are comparable with a run without the option.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
 from assaymark.limits.regexes import RegexTooSlow
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.few_shot import Shots
+from assaymark.prompts.prompter import Layout, Prompter
+from assaymark.prompts.rotations import rotated_layout, why_not_rotated
 from assaymark.records import (
     BOUND,
     FIRST_TOKEN,
     LoglikelihoodQuery,
     Output,
+    Render,
     Request,
     Sample,
     Score,
@@ -19,19 +27,82 @@ from assaymark.records import (
     rotations_of,
 )
 from assaymark.scoring import generation
-from assaymark.scoring.call_scores import score_calls
-from assaymark.scoring.choices import gold_is_absent, of_first_tokens, score_choices
-from assaymark.scoring.circular import score_rotations
+from assaymark.scoring.call_match import score_calls
+from assaymark.scoring.choices import (
+    CIRCULAR,
+    OVER_ROTATIONS,
+    gold_is_absent,
+    of_first_tokens,
+    score_choices,
+    score_rotations,
+)
 from assaymark.scoring.filters import Pipeline, build_pipeline
-from assaymark.scoring.loglikelihood import score_loglikelihood
-from assaymark.scoring.metrics import LOGLIKELIHOOD, TOOL_CALLS, defaults_for, is_higher_better, may_be_share, names_for
-from assaymark.scoring.rolling import score_rolling
+from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
+from assaymark.scoring.metrics import (
+    LOGLIKELIHOOD,
+    TOOL_CALLS,
+    aggregation_of,
+    defaults_for,
+    is_higher_better,
+    may_be_share,
+    names_for,
+)
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
-from assaymark.tasks.circular import circular_metrics
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
-from assaymark.tasks.task import Task
+from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
+
+__all__ = ["RotatedPrompts", "circular_group", "circular_metrics", "why_not_circular"]
+
+
+def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
+    """Return the metrics that rotations add to a task's own."""
+    filters = tuple(pipeline.name for pipeline in task.filters)
+    return tuple(
+        MetricSpec(name, aggregation_of(name), is_higher_better(name), filters=filters)
+        for name in (CIRCULAR, OVER_ROTATIONS)
+    )
+
+
+def why_not_circular(task: Task, layout: Layout, row: Mapping[str, Any]) -> str | None:
+    """Return why a task is not evaluated in rotations; None where it is. `row` is any of its rows."""
+    if task.output_type != "multiple_choice":
+        return f"it is {task.output_type}, not multiple_choice"
+    if task.process_results is not None:
+        return "it is scored by a function of its own"
+    return why_not_rotated(layout, row)
+
+
+class RotatedPrompts:
+    """Makes the queries of all rotations but the first, which is the row's own order."""
+
+    def __init__(self, layout: Layout, prompter_of: Callable[[Layout], Prompter]) -> None:
+        self._layout, self._prompter_of = layout, prompter_of
+        self._prompters: dict[int, Prompter] = {}  # by shift
+
+    def queries(
+        self, row: Mapping[str, Any], shots: Shots, pool: Sequence[Any], render: Render | None
+    ) -> Iterator[LoglikelihoodQuery]:
+        """Yield one query per rotation 1, 2, ... and position, without index and delimiter.
+
+        Raises: MalformedSample for a row whose options cannot be found in its prompt.
+        """
+        choices = [str(choice) for choice in self._layout.choices(row)] if self._layout.choices is not None else []
+        for shift in range(1, len(choices)):
+            if shift not in self._prompters:
+                self._prompters[shift] = self._prompter_of(rotated_layout(self._layout, shift))
+            (context,) = self._prompters[shift].contexts(row, shots, pool, render)
+            yield from (LoglikelihoodQuery(0, choice, context.segments, "rotated") for choice in choices)
+
+
+def circular_group(group: Group) -> Group:
+    """Return the group with averages of the metrics that rotations add, weighted as its own."""
+    if not group.metrics:
+        return group
+    by_size = group.metrics[0].weight_by_size
+    more = tuple(GroupMetric(name, weight_by_size=by_size) for name in (CIRCULAR, OVER_ROTATIONS))
+    return replace(group, metrics=(*group.metrics, *more))
 
 
 class SampleScorer:

@@ -42,6 +42,7 @@ class Expander:
         self._find = find
         self._tags = tags
         self.own = own or OwnData()
+        self.row_files: Mapping[Path, str] = {}  # files of rows that were named -> the names of their tasks
         self._tasks: dict[str, Task] = {}
         self._groups: dict[str, Group] = {}
         self.notes: list[str] = []
@@ -108,7 +109,8 @@ class Expander:
         Raises: UsageError if a different task of that name was added before.
         """
         known = self._tasks.get(task.name)
-        if known is not None and known.spec_hash != task.spec_hash:
+        # the hash of a task has no path, so equal files beside different data have one hash
+        if known is not None and (known.spec_hash != task.spec_hash or _has_other_data(known, task)):
             raise UsageError(
                 f"two different tasks are called '{task.name}': {known.source} and {task.source}, "
                 "or a group changes it; evaluate them in separate runs"
@@ -157,6 +159,12 @@ class Expander:
             raise DataError(f"{source.path}: group '{group}' has '{name}', and no task, group or tag has that name")
         spec = {**merged, "task": f"{group}::{name}"}
         return [self.add_task(task_from_spec(spec, source.path, source.origin, source.trusted), chain)]
+
+
+def _has_other_data(first: Task, second: Task) -> bool:
+    own = [task.spec.get("dataset_kwargs") for task in (first, second)]
+    folders = {task.source.parent for task in (first, second)}
+    return len(folders) > 1 and all(isinstance(kwargs, Mapping) and "data_files" in kwargs for kwargs in own)
 
 
 def _read_group(name: str, spec: Mapping[str, Any], source: Source) -> Group:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assaymark.datasets.digests import file_digest
+from assaymark.datasets.files import file_digest
 from assaymark.records import content_hash
 from assaymark.tasks.task import FunctionRef
 
@@ -47,15 +47,15 @@ def code_hash(file: Path) -> str:
 
 def local_imports(file: Path) -> frozenset[Path]:
     """Return the .py files of the task that a file imports, directly or indirectly."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     left = [file]
     while left:
         path = left.pop()
         for name in _imported_names(path, path.stat().st_mtime_ns):
-            new = {each for each in _files_of_name(path, name) if each != file} - found
-            found |= new
+            new = {each for each in _files_of_name(path, name) if each != file} - paths
+            paths |= new
             left += new
-    return frozenset(found)
+    return frozenset(paths)
 
 
 @lru_cache(maxsize=1024)

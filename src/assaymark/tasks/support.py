@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, TOOL_CALLS, names_for
+from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, REGISTERED, TOOL_CALLS, names_for
 
 
 def _known_metrics(output_type: str) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
     listed = spec.get("metric_list")
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None
-        if isinstance(name, str) and known and name not in known:
+        if isinstance(name, str) and known and name not in known and name not in REGISTERED:
             near = nearest(name, known)
             hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
             return f"metric '{name}' is not known for {output_type}; {hint}"

@@ -1,16 +1,22 @@
 """The records of tasks, groups and selections: frozen, complete, and independent of the file format.
 
 Functions named in task files stay names here (`FunctionRef`), so that listing, planning and hashing import no code.
+
+Check the optional packages that a task's scoring needs, before a model is loaded.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from assaymark.datasets import DatasetSpec
+from assaymark.errors import MissingExtra
 from assaymark.prompts.prompt_styles import PromptStyle
 from assaymark.records import JsonValue, QueryKind
+from assaymark.scoring.metric import Scale
+from assaymark.scoring.metrics import find_metric
 from assaymark.tasks.suites import ChosenSuite
 
 OutputType = Literal["loglikelihood", "loglikelihood_rolling", "multiple_choice", "generate_until"]
@@ -55,6 +61,8 @@ class MetricSpec:
     kwargs: Mapping[str, JsonValue] = field(default_factory=dict)
     function: FunctionRef | None = None  # for a metric that is itself a function of the task file
     filters: tuple[str, ...] = ("none",)  # the filters under which it is computed
+    scale: Scale | None = None  # of a sample's score, where it is declared; None: by the table of metrics
+    is_neutral: bool = False  # neither higher nor lower is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +212,25 @@ class CatalogEntry:
     reason: str | None = None  # why it cannot run here, with the remedy
     tags: tuple[str, ...] = ()
     n_tasks: int = 1  # of a group or tag: its members
+
+
+__all__ = ["refuse_missing_packages"]
+
+
+def refuse_missing_packages(task: Task) -> None:
+    """Raise MissingExtra, with the install command, where a package that the task's scoring needs is absent."""
+    missing = [package for package in _packages_of(task) if find_spec(package) is None]
+    if missing:
+        raise MissingExtra(f"scoring task {task.name} (with {', '.join(missing)})", "metrics")
+
+
+def _packages_of(task: Task) -> tuple[str, ...]:
+    """Return the packages that the task's metrics need; functions of users' own files are not checked.
+
+    An aggregation over texts has the name of its metric, whatever the metric's name in the file.
+    """
+    names = [metric.aggregation for metric in task.metrics if isinstance(metric.aggregation, str)]
+    if task.origin == "assaymark":
+        names += [metric.name for metric in task.metrics]
+    rows = [row for name in names if (row := find_metric(name)) is not None]
+    return tuple(dict.fromkeys(package for row in rows for package in row.packages))

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assaymark import settings
-from assaymark.datasets.digests import remember
+from assaymark.datasets.files import remember
 from assaymark.errors import DataError
+from assaymark.scoring.metrics import REGISTERED
 from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import Kind
 from assaymark.tasks.yaml_files import read_task_file
@@ -37,7 +38,7 @@ class IndexedFile(NamedTuple):
 def index_folder(root: Path, version: str = "") -> list[IndexedFile]:
     """Return the folder's task files in order of their paths, from the cache where nothing changed."""
     root = root.resolve()
-    stamp = [_FORMAT, version, *_stamp(root)]
+    stamp = [_FORMAT, version, *REGISTERED.names(), *_stamp(root)]  # a metric that is installed makes tasks runnable
     note = settings.cache_folder() / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
     try:
         known = json.loads(note.read_text(encoding="utf-8"))

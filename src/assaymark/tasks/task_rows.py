@@ -14,7 +14,7 @@ from typing import Any
 
 from assaymark.datasets import DatasetSpec, LoadedDataset, Row, Rows, load_dataset
 from assaymark.datasets.files import MOST_FAULTS
-from assaymark.datasets.hub import of_splits
+from assaymark.datasets.load import of_splits
 from assaymark.errors import AssaymarkError, DataError, PlanError
 from assaymark.records import Skipped
 from assaymark.tasks.functions import load_function, published_seeds
@@ -127,8 +127,8 @@ def without_faults(rows: Rows, skipped: Skipped, fault: Callable[[Row], str | No
 
 def _number(place: str) -> int:
     """Return the number of the line or row with which the description of a fault begins."""
-    found = re.search(r"\d+", place)
-    return int(found[0]) if found else 0
+    match = re.search(r"\d+", place)
+    return int(match[0]) if match else 0
 
 
 @contextmanager

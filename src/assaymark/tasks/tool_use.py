@@ -13,8 +13,7 @@ from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.templates import Row
 from assaymark.prompts.tools import ToolsOf, declarations_in, resolve_tools, shown_name
-from assaymark.scoring.call_match import OMISSIBLE, ExpectedCall
-from assaymark.scoring.call_scores import CallRules
+from assaymark.scoring.call_match import OMISSIBLE, CallRules, ExpectedCall
 from assaymark.scoring.call_syntax import python_call_text, source_call_text
 from assaymark.scoring.call_values import java_text, javascript_text
 from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
@@ -46,7 +45,7 @@ class ToolUse:
     def answer(self, row: Row) -> str:
         """Return a right answer, of the first acceptable values, as a model would write it."""
         functions, expected = {each["name"]: each for each in self.functions(row)}, self.expected(row)
-        calls = [(one.name, _arguments(functions.get(one.name) or {}, one)) for one in expected]
+        calls = [(call.name, _arguments(functions.get(call.name) or {}, call)) for call in expected]
         language = self.rules.language
         if language != "python":
             calls = [

@@ -1,4 +1,7 @@
-"""Read one task file: YAML, `include`, and `!function` as a name. Keys are not interpreted here."""
+"""Read one task file: YAML, `include`, and `!function` as a name. Keys are not interpreted here.
+
+Read a suite's file. Its keys are interpreted in `suites`, which stored runs use without the file.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -9,7 +12,18 @@ import yaml
 
 from assaymark.errors import DataError
 from assaymark.limits.yaml_documents import SafeLoader, load_yaml
+from assaymark.tasks.suites import Suite, suite_from
 from assaymark.tasks.task import FunctionRef
+
+__all__ = ["read_suite"]
+
+
+def read_suite(path: Path) -> Suite:
+    """Return the suite in a file.
+
+    Raises: DataError naming the file, the key and what was expected.
+    """
+    return suite_from(read_task_file(path), path)
 
 
 class _TaskLoader(SafeLoader):
@@ -122,6 +136,20 @@ def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         merged.update({key: value for key, value in _merged(target, (*above, path)).items() if key != "task_list"})
     merged.update(own)
     return merged
+
+
+def included_files(path: Path) -> list[Path]:
+    """Return the files that a task file includes, directly or indirectly. Raises: as `read_task_file`."""
+    read_task_file(path)  # refuses circles and files that are missing
+    found: dict[Path, None] = {}
+    waiting = [path.resolve()]
+    while waiting:
+        here = waiting.pop()
+        includes = parse_yaml(here).get("include", [])
+        named = [(here.parent / each).resolve() for each in (includes if isinstance(includes, list) else [includes])]
+        waiting += [each for each in named if each not in found]
+        found |= dict.fromkeys(named)
+    return list(found)
 
 
 @lru_cache(maxsize=512)

@@ -1,4 +1,7 @@
-"""Tasks described by a YAML file, bound to their rows: prompts made from fields, scores from metrics and filters."""
+"""Tasks described by a YAML file, bound to their rows: prompts made from fields, scores from metrics and filters.
+
+Draw shots with a task's own sampler class, through the interface of lm-evaluation-harness.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,18 +40,40 @@ from assaymark.scoring.metrics import needs_unconditional
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bad_rows import fault_finder
 from assaymark.tasks.bound import BindOptions, chosen_indices, n_shots_of
-from assaymark.tasks.circular import RotatedPrompts, circular_metrics, why_not_circular
-from assaymark.tasks.conversation import next_turn, reference_of
 from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import sandbox_of, score_in
 from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
-from assaymark.tasks.messages import resolve_messages
-from assaymark.tasks.sample_scores import SampleScorer
-from assaymark.tasks.samplers import draw_with_class
+from assaymark.tasks.messages import next_turn, reference_of, resolve_messages
+from assaymark.tasks.sample_scores import RotatedPrompts, SampleScorer, circular_metrics, why_not_circular
 from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from assaymark.tasks.task_rows import TaskRows
 from assaymark.tasks.tool_use import ToolUse, tool_use_of
+
+
+def draw_with_class(
+    sampler: Callable[..., Any], samples: Sequence[Sample], pool: list[Any], rules: DrawRules
+) -> list[Shots]:
+    """Return the shots of each sample as indices in the pool; rows that are not in the pool are appended to it.
+
+    Raises: PlanError if the class fails when used as lm-evaluation-harness uses it.
+    """
+    try:
+        drawer = sampler(list(pool), rnd=None)
+        drawer.set_rnd(rules.seed)
+        drawn = [drawer.sample(n=rules.n_shots, eval_doc=s.row if rules.exclude else None) for s in samples]
+    except (TypeError, AttributeError, NotImplementedError, AssertionError, ValueError) as error:
+        raise PlanError(f"the task's sampler {sampler!r} failed: {type(error).__name__}: {error}") from error
+    indices = {id(row): index for index, row in enumerate(pool)}
+    shots = []
+    for rows in drawn:
+        for row in rows:
+            if id(row) not in indices:
+                indices[id(row)] = len(pool)
+                pool.append(row)
+        shots.append(tuple(indices[id(row)] for row in rows))
+    return shots
+
 
 __all__ = ["BoundYamlTask", "layout_of"]
 
@@ -386,12 +411,12 @@ def _as_text(value: Any) -> str:
 def _readable_rows(task: Task, options: BindOptions) -> TaskRows:
     """Return a task's rows without those that are skipped. Raises: DataError if none is left."""
     skips = options.skip_bad_rows or task.dataset.skip_bad_rows
-    found = TaskRows(task, options.data_dir, options.metadata, skip_bad_rows=skips)
+    rows = TaskRows(task, options.data_dir, options.metadata, skip_bad_rows=skips)
     if skips:
-        layout = layout_of(task, frozenset(found.evaluated.features), shot=False)
-        found.leave_out(fault_finder(task, layout, found.evaluated))
-    if not found.evaluated:
-        skipped = found.evaluated.skipped
+        layout = layout_of(task, frozenset(rows.evaluated.features), shot=False)
+        rows.leave_out(fault_finder(task, layout, rows.evaluated))
+    if not rows.evaluated:
+        skipped = rows.evaluated.skipped
         why = f" that can be read; {skipped}" if skipped.n else ""
         raise DataError(f"task {task.name}: split '{task.splits.evaluated}' of {task.dataset.title} has no rows{why}")
-    return found
+    return rows

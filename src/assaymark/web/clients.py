@@ -1,19 +1,62 @@
 """Who sends a request: the address it comes from, and the visitor that a signed cookie recognises.
 
+Reading sets no cookie: a visitor gets one with the answer to the first form that he sends, whose token names him.
 Headers of a proxy count only where the connection comes from a proxy that the operator named. IPv6 addresses are cut to
 their /64 network, since one connection commonly has all of it.
+
+Rate limits in memory: at most so many actions of one visitor, address or submitter in a period.
 """
 
 import ipaddress
 import secrets
-from collections.abc import Sequence
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request
+from starlette.requests import HTTPConnection
 
 from assaymark.web.secret import Signer
 
-__all__ = ["Clients", "Visitor", "network_of"]
+__all__ = ["Clients", "Rate", "RememberVisitors", "Visitor", "network_behind", "network_of"]
+
+
+MOST_KEYS = 100_000  # remembered; the one unused longest is forgotten first
+
+
+class Rate:
+    """A token bucket for each key: `n` actions at once, refilled evenly over `seconds`. Safe in threads."""
+
+    def __init__(self, n: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._n = n
+        self._per_second = n / seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key -> (actions left, when)
+
+    def wait(self, key: str) -> float:
+        """Take one action of a key; return 0, or the seconds until the next one is allowed (nothing is taken then)."""
+        with self._lock:
+            now = self._clock()
+            left, before = self._left.pop(key, (float(self._n), now))
+            left = min(float(self._n), left + (now - before) * self._per_second)
+            is_allowed = left >= 1
+            self._left[key] = (left - 1 if is_allowed else left, now)
+            if len(self._left) > MOST_KEYS:
+                self._left.popitem(last=False)
+            return 0.0 if is_allowed else (1 - left) / self._per_second
+
+    def take(self, key: str, what: str) -> None:
+        """Take one action of a key. Raises: HTTPException 429 that says when the next one is allowed."""
+        if seconds := self.wait(key):
+            shown = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+            raise HTTPException(
+                429, f"too many {what}; try again in {shown}", headers={"retry-after": str(int(seconds) + 1)}
+            )
+
 
 COOKIE = "visitor"
 COOKIE_SECONDS = 180 * 86_400
@@ -26,6 +69,7 @@ class Visitor:
     id: str  # 32 hexadecimal digits at random
     cookie: str  # the id with its signature
     is_new: bool  # whether the browser has yet to be given the cookie
+    is_named: bool = False  # whether a form's token named a new visitor
 
 
 class Clients:
@@ -40,11 +84,7 @@ class Clients:
     def network(self, request: Request) -> str:
         """Return the network a request comes from: an IPv4 address, or the /64 of an IPv6 one; "" if unknown."""
         peer = request.client.host if request.client else ""
-        if peer in self._proxies:
-            named = [part.strip() for part in request.headers.get("x-forwarded-for", "").split(",")]
-            # from the right, as each proxy appends: the first address that no named proxy has
-            peer = next((one for one in reversed(named) if one and one not in self._proxies), peer)
-        return network_of(peer)
+        return network_behind(peer, request.headers.get("x-forwarded-for", ""), self._proxies)
 
     def network_hash(self, request: Request) -> str:
         """Return a keyed hash of the network, 16 hexadecimal digits; "" if it is unknown.
@@ -54,7 +94,7 @@ class Clients:
         network = self.network(request)
         return self._networks.sign(network)[:16] if network else ""
 
-    def is_secure(self, request: Request) -> bool:
+    def is_secure(self, request: HTTPConnection) -> bool:
         """Return whether the visitor's connection is encrypted."""
         peer = request.client.host if request.client else ""
         if peer in self._proxies:
@@ -79,18 +119,50 @@ class Clients:
         request.state.visitor = found
         return found
 
-    def remember(self, request: Request, response: Response) -> None:
-        """Give a new visitor the cookie."""
-        visitor = self.visitor(request)
-        if visitor.is_new:
-            response.set_cookie(
-                COOKIE,
-                visitor.cookie,
-                max_age=COOKIE_SECONDS,
-                httponly=True,
-                samesite="lax",
-                secure=self.is_secure(request),
-            )
+    def adopt(self, request: Request, name: str) -> None:
+        """Take a new visitor for the one whom the token of his form names; the answer gives him the cookie."""
+        request.state.visitor = Visitor(name, f"{name}.{self._signer.sign(name)}", is_new=True, is_named=True)
+
+    def cookie_header(self, connection: HTTPConnection, visitor: Visitor) -> str:
+        """Return the header that gives a visitor the cookie."""
+        secure = "; Secure" if self.is_secure(connection) else ""
+        return f"{COOKIE}={visitor.cookie}; HttpOnly; Max-Age={COOKIE_SECONDS}; Path=/; SameSite=lax{secure}"
+
+
+class RememberVisitors:
+    """Gives the cookie with the answer to the first form of a visitor."""
+
+    def __init__(self, app: Any, clients: Clients) -> None:
+        self._app, self._clients = app, clients
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+
+        async def remembering(message: Any) -> None:
+            visitor = scope.get("state", {}).get("visitor")
+            if message["type"] == "http.response.start" and isinstance(visitor, Visitor) and visitor.is_named:
+                cookie = self._clients.cookie_header(HTTPConnection(scope), visitor)
+                message = {**message, "headers": [*message["headers"], (b"set-cookie", cookie.encode())]}
+            await send(message)
+
+        if scope["type"] == "http":
+            scope.setdefault("state", {})
+        await self._app(scope, receive, remembering)
+
+
+def network_behind(peer: str, forwarded_for: str, proxies: frozenset[str]) -> str:
+    """Return the network a request comes from.
+
+    Args:
+        peer: the address that is connected to us.
+        forwarded_for: the header, which is believed only where the peer is one of `proxies`.
+        proxies: addresses of proxies.
+    """
+    if peer in proxies:
+        named = [part.strip() for part in forwarded_for.split(",")]
+        # from the right, as each proxy appends: the first address that no named proxy has
+        peer = next((address for address in reversed(named) if address and address not in proxies), peer)
+    return network_of(peer)
 
 
 def network_of(address: str) -> str:

@@ -1,4 +1,4 @@
-"""Pages that were made before, by what they depend on: the data's version, the address, the colours."""
+"""Pages that were made before, by what they depend on: the data's version, address, colours, who is signed in."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from fastapi import Request, Response
+
+from assaymark.web.render import viewer_of
 
 __all__ = ["PageCache"]
 
@@ -29,7 +31,8 @@ class PageCache:
 
     def respond(self, request: Request, version: str, make: Callable[[], Response]) -> Response:
         """Return the page at an address for this version of its data, or that the browser has it already (304)."""
-        key = (version, request.url.path, request.url.query, request.cookies.get("theme", "")[:8])
+        key = (version, request.url.path, request.url.query, request.cookies.get("theme", "")[:8],
+               viewer.name if (viewer := viewer_of(request)) else "")  # fmt: skip
         tag = f'W/"{sha256(repr(key).encode("utf-8", "surrogatepass")).hexdigest()[:20]}"'
         headers = {"etag": tag, "cache-control": "no-cache", "vary": "Cookie"}
         if request.headers.get("if-none-match") == tag:

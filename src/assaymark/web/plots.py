@@ -1,26 +1,29 @@
 """Plots with two axes as SVG in the page: steps over time, scores against size, values of checkpoints.
 
 Colours are classes of the style sheet. A drawing has a text for screen readers; its numbers stand in a table beside it.
+Named points are links, which a pointer can follow: the keyboard has the table. `plots.js` names the nearest one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from assaymark.web.axes import Axis, date_axis, log_axis, number_axis
-from assaymark.web.svg import drawing, line_between, text_at
+from assaymark.results.plain_text import printable
+from assaymark.web.svg import Axis, date_axis, drawing, line_between, log_axis, number_axis, text_at
 
 __all__ = ["PlotPoint", "series_plot", "size_plot", "time_plot"]
 
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 8, 26
-WIDTH, HEIGHT = 620, 320  # of the plot, pixels
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
+WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
 WIDEST = 10_000  # pixels, more than any plot has
 FINE = 2  # pixels between the smallest dots, which are wider than that
 SERIES_WIDTH, SERIES_HEIGHT = 420, 200
+RADIUS = 4.5  # of a point that is a link, pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,17 @@ class PlotPoint:
     value: float
     low: float | None = None
     high: float | None = None
+    title: str = ""  # what a pointer on it is told
+    href: str = ""
 
 
 class _Plot:
-    """A drawing with two axes, to which marks are added."""
+    """A drawing with two axes and their titles, to which marks are added."""
 
-    def __init__(self, x: Axis, y: Axis, width: int, height: int) -> None:
+    def __init__(self, x: Axis, y: Axis, width: int, height: int, titles: tuple[str, str] = ("", "")) -> None:
         self.x, self.y, self.width, self.height = x, y, width, height
         self.parts: list[Markup] = []
+        self.role = "img"
         for place, text in y.ticks:
             level = TOP + height * (1 - place)
             self.parts.append(line_between(LEFT, level, LEFT + width, level, "grid"))
@@ -47,6 +53,10 @@ class _Plot:
             at = LEFT + width * place
             self.parts.append(line_between(at, TOP + height, at, TOP + height + 4, "grid"))
             self.parts.append(text_at(at, TOP + height + 18, text, "middle"))
+
+        if any(titles):
+            self.parts.append(text_at(LEFT + width, TOP + height + 37, titles[0], "end"))
+            self.parts.append(text_at(2, 17, titles[1], "start"))
 
     def at(self, x: float, value: float) -> tuple[float, float]:
         """Return the pixel of a point."""
@@ -67,13 +77,23 @@ class _Plot:
             drawn = "".join(f"M{grid * (place // WIDEST)} {grid * (place % WIDEST)}h0" for place in places)
             self.parts.append(Markup('<path class="{}" d="{}"/>').format(kind, drawn))
 
+    def links(self, points: Sequence[PlotPoint], kind: str) -> None:
+        """Add a link with a title for each point."""
+        mark = '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{}"><title>{}</title></circle>'
+        made = Markup(f'<a href="{{}}" tabindex="-1">{mark}</a>')  # noqa: S704 - both are ours
+        self.role = "group" if points else self.role
+        self.parts += [
+            made.format(point.href, kind, *self.at(point.x, point.value), RADIUS, printable(point.title))
+            for point in points
+        ]
+
     def best_dots(self, points: Sequence[PlotPoint]) -> None:
         """Add a large dot for each point."""
-        self.dots(np.array([one.x for one in points]), np.array([one.value for one in points]), "dots best")
+        self.dots(np.array([point.x for point in points]), np.array([point.value for point in points]), "dots best")
 
     def svg(self, label: str) -> Markup:
         """Return the drawing."""
-        return drawing(LEFT + self.width + RIGHT, TOP + self.height + BOTTOM, self.parts, label)
+        return drawing(LEFT + self.width + RIGHT, TOP + self.height + BOTTOM, self.parts, label, self.role)
 
 
 def time_plot(points: Sequence[PlotPoint], end: float, label: str) -> Markup:
@@ -84,14 +104,15 @@ def time_plot(points: Sequence[PlotPoint], end: float, label: str) -> Markup:
         end: the day that the last step reaches.
         label: text for screen readers.
     """
-    days = [date.fromordinal(round(day)) for day in (*(one.x for one in points), end)]
-    plot = _Plot(date_axis(days), number_axis(_heights(points), _per_cent), WIDTH, HEIGHT)
-    steps = [plot.at(one.x, one.value) for one in points]
+    days = [date.fromordinal(round(day)) for day in (*(point.x for point in points), end)]
+    plot = _Plot(date_axis(days), number_axis(_heights(points), _per_cent), WIDTH, HEIGHT, ("Date", "Average"))
+    steps = [plot.at(point.x, point.value) for point in points]
     plot.path([*steps, plot.at(end, points[-1].value)], "steps", steps=True)
-    for one in points:
-        if one.low is not None and one.high is not None:
-            plot.parts.append(line_between(*plot.at(one.x, one.low), *plot.at(one.x, one.high), "span"))
-    plot.best_dots(points)
+    for point in points:
+        if point.low is not None and point.high is not None:
+            plot.parts.append(line_between(*plot.at(point.x, point.low), *plot.at(point.x, point.high), "span"))
+    plot.best_dots([point for point in points if not point.href])
+    plot.links([point for point in points if point.href], "mark best")
     return plot.svg(label)
 
 
@@ -100,6 +121,7 @@ def size_plot(
     values: npt.NDArray[np.float64],
     is_on_front: npt.NDArray[np.bool_],
     label: str,
+    links: Mapping[int, tuple[str, str]] = MappingProxyType({}),
 ) -> Markup:
     """Return scores (shares) against billions of parameters on a logarithmic axis, the Pareto front as a line.
 
@@ -108,32 +130,40 @@ def size_plot(
         values: the scores.
         is_on_front: whether no model of as few parameters scores as much.
         label: text for screen readers.
+        links: title and address of models, by their position.
     """
     y = number_axis([float(values.min()), float(values.max())], _per_cent)
-    plot = _Plot(log_axis([float(sizes.min()), float(sizes.max())], " B"), y, WIDTH, HEIGHT)
-    plot.dots(sizes[~is_on_front], values[~is_on_front], "dots", FINE)
+    plot = _Plot(log_axis([float(sizes.min()), float(sizes.max())], " B"), y, WIDTH, HEIGHT, ("Parameters", "Average"))
+    is_named = np.isin(np.arange(len(sizes)), list(links))
+    plain = ~is_on_front & ~is_named
+    plot.dots(sizes[plain], values[plain], "dots", FINE)
     front = [PlotPoint(x, value) for x, value in zip(sizes[is_on_front], values[is_on_front], strict=True)]
-    plot.path([plot.at(one.x, one.value) for one in front], "steps", steps=True)
-    plot.best_dots(front)
+    plot.path([plot.at(point.x, point.value) for point in front], "steps", steps=True)
+    if not is_named[is_on_front].all():
+        plot.best_dots(front)
+    for kind, of_kind in (("mark", ~is_on_front), ("mark best", is_on_front)):
+        chosen = np.flatnonzero(is_named & of_kind).tolist()
+        named = [PlotPoint(float(sizes[at]), float(values[at]), None, None, *links[at]) for at in chosen]
+        plot.links(named, kind)
     return plot.svg(label)
 
 
 def series_plot(points: Sequence[PlotPoint], label: str, *, is_share: bool) -> Markup:
     """Return values against the step, with their intervals as a band."""
-    x = number_axis([one.x for one in points], "{:,.0f}".format)
+    x = number_axis([point.x for point in points], "{:,.0f}".format)
     y = number_axis(_heights(points), _per_cent if is_share else "{:g}".format)
     plot = _Plot(x, y, SERIES_WIDTH, SERIES_HEIGHT)
-    known = [(one.x, one.low, one.high) for one in points if one.low is not None and one.high is not None]
+    known = [(point.x, point.low, point.high) for point in points if point.low is not None and point.high is not None]
     if known:
         around = [(step, low) for step, low, _ in known] + [(step, high) for step, _, high in reversed(known)]
         plot.path([plot.at(step, value) for step, value in around], "area")
-    plot.path([plot.at(one.x, one.value) for one in points], "steps")
+    plot.path([plot.at(point.x, point.value) for point in points], "steps")
     plot.best_dots(points)
     return plot.svg(label)
 
 
 def _heights(points: Sequence[PlotPoint]) -> list[float]:
-    return [end for one in points for end in (one.value, one.low, one.high) if end is not None]
+    return [end for point in points for end in (point.value, point.low, point.high) if end is not None]
 
 
 def _per_cent(value: float) -> str:

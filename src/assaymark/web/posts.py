@@ -1,11 +1,14 @@
 """What is sent to the server: where it may come from, and what it holds.
 
 A request that changes something must come from a page of this server: browsers say so in Sec-Fetch-Site and Origin, and
-a form carries a token that belongs to the visitor's cookie, which another site can neither read nor set. Programs that
-send an `Authorization` header instead need no token, since no browser adds that header by itself.
+a form carries a token that belongs to the visitor's cookie, which another site can neither read nor set. A visitor
+without a cookie gets a token for his network and half a day, which names him once he sends it. Programs that send an
+`Authorization` header instead need no token, since no browser adds that header by itself.
 """
 
+import hmac
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -14,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, HTTPException, Request
 from starlette.requests import ClientDisconnect
 
+from assaymark.limits.characters import is_storable
 from assaymark.web.clients import Clients
 from assaymark.web.secret import Signer
 
@@ -21,6 +25,8 @@ __all__ = ["FIELD", "Form", "Posted", "Posts", "check_origin", "read_form"]
 
 FIELD = "token"  # of a form: what `Posts.token` returned
 MOST_FIELDS = 200
+FIRST_LENGTH = 32 + 8 + 64  # visitor, hour and signature
+NEW_HOURS = 12  # for which the token of a visitor without a cookie is good
 FORM_TYPE = "application/x-www-form-urlencoded"
 JSON_TYPE = "application/json"
 
@@ -56,20 +62,47 @@ class Posts:
 
     def __init__(self, secret: bytes, clients: Clients) -> None:
         self._signer = Signer(secret, "form")
+        self._new = Signer(secret, "first form")
         self._clients = clients
 
     def token(self, request: Request) -> str:
-        """Return the token for a form on the page that answers `request`; give the visitor the cookie with it."""
-        return self._signer.sign(self._clients.visitor(request).id)
+        """Return the token for a form on the page that answers `request`."""
+        visitor = self._clients.visitor(request)
+        if not visitor.is_new:
+            return self._signer.sign(visitor.id)
+        hour = int(time.time() // 3600)
+        return f"{visitor.id}{hour:08x}{self._new.sign(self._facts(request, visitor.id, hour))}"
+
+    def _facts(self, request: Request, visitor: str, hour: int) -> str:
+        return f"{visitor} {hour} {self._clients.network(request)}"
+
+    def _new_visitor(self, request: Request, token: str) -> str:
+        """Return whom the token of a visitor without a cookie names; "" for a token that is none, or is too old."""
+        name, hour, signature = token[:32], token[32:40], token[40:]
+        if not (len(token) == FIRST_LENGTH and token.isascii() and token.isalnum()):
+            return ""
+        try:
+            issued = int(hour, 16)
+        except ValueError:
+            return ""
+        is_recent = 0 <= time.time() // 3600 - issued <= NEW_HOURS
+        return name if is_recent and self._new.is_signed(self._facts(request, name, issued), signature) else ""
 
     def check(self, request: Request, posted: Posted) -> None:
         """Raises: HTTPException 403 unless the form's token is the visitor's, or a program identifies itself."""
-        if request.headers.get("authorization"):
-            return
         token = request.headers.get("x-form-token") or posted.text(FIELD)
         visitor = self._clients.visitor(request)
-        if visitor.is_new or not self._signer.is_signed(visitor.id, token):
+        if visitor.is_new and (named := self._new_visitor(request, token)):
+            self._clients.adopt(request, named)
+        elif request.headers.get("authorization"):
+            return
+        # the first token goes on being good with the cookie: who knows the visitor's number has read his page
+        elif visitor.is_new or not (_begins_with(token, visitor.id) or self._signer.is_signed(visitor.id, token)):
             raise HTTPException(403, "this browser did not load this form; load its page again, with cookies allowed")
+
+
+def _begins_with(token: str, name: str) -> bool:
+    return len(token) == FIRST_LENGTH and hmac.compare_digest(token[:32].encode(errors="replace"), name.encode())
 
 
 def check_origin(request: Request) -> None:
@@ -96,6 +129,8 @@ async def read_form(request: Request) -> Posted:
     if kind not in {FORM_TYPE, JSON_TYPE}:
         raise HTTPException(415, f"content type '{kind[:100]}'; expected {FORM_TYPE} or {JSON_TYPE}")
     posted = _read_json(body) if kind == JSON_TYPE else _read_fields(body)
+    if not _is_storable(posted.fields):
+        raise HTTPException(400, "a text has NUL or half a surrogate pair, which is no character; send Unicode text")
     posts: Posts = request.app.state.posts
     posts.check(request, posted)
     return posted
@@ -114,6 +149,20 @@ def _read_fields(body: bytes) -> Posted:
     for name, value in pairs:
         found.setdefault(name, []).append(value)
     return Posted(found, is_json=False)
+
+
+def _is_storable(value: Any) -> bool:
+    """Return whether all texts in a form's fields, however deep and names too, are such that a database takes them."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, str) and not is_storable(here):
+            return False
+        if isinstance(here, Mapping):
+            waiting += [*here.keys(), *here.values()]
+        elif isinstance(here, list):
+            waiting += here
+    return True
 
 
 def _read_json(body: bytes) -> Posted:

@@ -6,35 +6,74 @@ escapes. Numbers are drawn here and nowhere else; they are computed in leaderboa
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from assaymark.leaderboard.columns import model_type
-from assaymark.leaderboard.rows import Number
-from assaymark.leaderboard.stored import model_label
 from assaymark.limits.shown_paths import without_folders
-from assaymark.report.numbers import NOTHING, counted, four_digits, shown_p, significant
-from assaymark.report.plain_text import printable
+from assaymark.results.numbers import NOTHING, counted, four_digits, shown_p, significant
+from assaymark.results.plain_text import printable
 from assaymark.settings import VERSION
+from assaymark.web.accounts import Account, Accounts
+from assaymark.web.answers import answer_html
 from assaymark.web.security import markdown
 
-__all__ = ["STATIC", "model_path", "plain", "respond"]
+__all__ = [
+    "JSON",
+    "NO_DRAWING",
+    "STATIC",
+    "Drawing",
+    "add_drawing",
+    "model_path",
+    "plain",
+    "respond",
+    "viewer_of",
+    "wants_json",
+]
+
+JSON = ".json"  # the end of a page's address under which its JSON twin is
 
 FOLDER = Path(__file__).resolve().parent
 STATIC = FOLDER / "static"
 THEMES = ("auto", "light", "dark")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)*", re.ASCII)
+
+
+class Interval(Protocol):
+    """A value with the ends of its interval, if it has one."""
+
+    @property
+    def value(self) -> float:
+        """The value."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower end."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What the pages of a feature are drawn with."""
+
+    templates: Path | None = None  # its folder of templates
+    filters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of its templates, by name
+
+
+NO_DRAWING = Drawing()
 
 
 def respond(request: Request, template: str, page: Any, *, as_json: bool = False, status: int = 200) -> Response:
@@ -44,28 +83,46 @@ def respond(request: Request, template: str, page: Any, *, as_json: bool = False
         body = json.dumps(made, ensure_ascii=False, allow_nan=False, indent=1).encode("utf-8", "backslashreplace")
         return Response(body, status, media_type="application/json")
     theme = request.cookies.get("theme", "auto")
-    text = (
-        _environment()
-        .get_template(template)
-        .render(
-            page=page,
-            theme=theme if theme in THEMES else "auto",
-            here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-            path=request.url.path,
-            version=VERSION,
-            takes_flags="app" in request.scope and getattr(request.app.state, "takes_flags", False),
-            links=getattr(request.app.state, "links", ()) if "app" in request.scope else (),
-            has_boards=getattr(request.app.state, "has_boards", True) if "app" in request.scope else True,
-            **getattr(request.state, "context", {"live": True}),  # of an exported page
-        )
-    )
+    viewer = viewer_of(request)
+    state = request.app.state if "app" in request.scope else None
+    context = {
+        "page": page,
+        "theme": theme if theme in THEMES else "auto",
+        "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "path": request.url.path,
+        "version": VERSION,
+        "takes_flags": getattr(state, "takes_flags", False),
+        "links": getattr(state, "links", ()),
+        "home": getattr(state, "home", "/"),
+        "live": True,
+        "signs_in": getattr(state, "accounts", None) is not None,
+        "viewer": viewer.name if viewer else "",
+        **getattr(request.state, "context", {}),  # of an exported page
+    }
+    text = _environment().get_template(template).render(context)
     return Response(text.encode("utf-8", "backslashreplace"), status, media_type="text/html; charset=utf-8")
+
+
+def viewer_of(request: Request) -> Account | None:
+    """Return who is signed in; None for a reader, and where nobody can sign in."""
+    accounts = getattr(request.app.state, "accounts", None) if "app" in request.scope else None
+    if not isinstance(accounts, Accounts):
+        return None
+    try:
+        return accounts.of(request)
+    except HTTPException:  # a program's token that is not valid, which the page that it asks for refuses
+        return None
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether a page's JSON twin is requested."""
+    return request.url.path.endswith(JSON)
 
 
 def plain(value: Any) -> Any:
     """Return records as JSON: dataclasses as objects of their fields, paths as their last part."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -82,6 +139,16 @@ def model_path(name: str) -> str:
     if len(name) <= 200 and _SAFE_NAME.fullmatch(name) and not name.endswith(".json"):
         return f"/model/{quote(name, safe='/+')}"
     return f"/model/~{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def add_drawing(drawing: Drawing) -> None:
+    """Let pages use a feature's templates and filters."""
+    environment = _environment()
+    loader = environment.loader
+    if drawing.templates is not None and isinstance(loader, FileSystemLoader):
+        folder = str(drawing.templates)
+        loader.searchpath += [] if folder in loader.searchpath else [folder]
+    environment.filters.update(drawing.filters)
 
 
 @cache
@@ -107,11 +174,10 @@ def _environment() -> Environment:
         "moment": shown_moment,
         "duration": shown_duration,
         "markdown": markdown,
+        "answer": answer_html,
         "model_path": model_path,
         "in_path": lambda text: quote(str(text), safe=""),
-        "model_type": model_type,
     }
-    found.filters["label"] = model_label
     found.filters["without_folders"] = without_folders
     found.globals["asset"] = _asset
     return found
@@ -129,14 +195,14 @@ def _asset(name: str) -> str:
     return f"/static/{name}?v={sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
 
 
-def shown_score(number: Number | None, share: bool = True) -> str:
+def shown_score(number: Interval | None, share: bool = True) -> str:
     """Return a value as tables show it: shares as per cent without the sign, with one decimal."""
     if number is None:
         return NOTHING
     return f"{100 * number.value:.1f}" if share else four_digits(number.value)
 
 
-def shown_ends(number: Number | None, share: bool = True) -> str:
+def shown_ends(number: Interval | None, share: bool = True) -> str:
     """Return the ends of an interval as tables show them; empty where there is none."""
     if number is None or number.low is None or number.high is None:
         return ""

@@ -1,21 +1,244 @@
-"""Running the application: on this machine only unless another address is named."""
+"""Running the application: on this machine only unless another address is named.
 
+Limits on connections: slow clients are disconnected, and idle connections take no capacity from others.
+
+uvicorn's `limit_concurrency` counts every open connection, and nothing in uvicorn bounds how long a request's headers
+may take; so its protocol is extended here, and requests in progress are counted instead.
+"""
+
+import asyncio
 import ipaddress
 import math
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import Any, ClassVar, Literal
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
-from assaymark.web.connections import AtMost, Limits, protocol
-from assaymark.web.security import LOOPBACK
+from assaymark.web.app import Feature, create_app
+from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
+from assaymark.web.security import LOOPBACK, Message, Receive, Send, plain_response
 
-__all__ = ["configured", "hosts_for", "listen", "serve"]
+__all__ = ["AtMost", "Limits", "Where", "configured", "hosts_for", "listen", "protocol", "serve", "serve_features"]
+
+
+LARGEST_DISCARDED = 16 << 20  # bytes read from a refused client so that it gets to the answer
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how many; times in seconds."""
+
+    request_seconds: float = 10  # from the first wait for a request until it is complete
+    unread_seconds: float = 60  # that an answer may wait for a client that does not read it
+    linger_seconds: float = 2  # that input of a refused client is discarded before the connection is closed
+    n_requests: int = 200  # in progress; more get 503
+    n_connections: int = 512  # open, of all addresses
+    n_per_address: int = 128  # open, of one address
+
+
+class AtMost:
+    """An application that answers 503 while too many of its requests are in progress."""
+
+    def __init__(self, app: Any, n_requests: int) -> None:
+        self._app = app
+        self._most = n_requests
+        self._now = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if self._now >= self._most:
+            text = "this server is answering too many requests; try again in a few seconds"
+            await plain_response(send, 503, text, {"retry-after": "2", "connection": "close"})
+            return
+        self._now += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._now -= 1
+
+
+class _Connection(H11Protocol):
+    """A connection with deadlines; the longest waiting one is closed where there are too many."""
+
+    limits: ClassVar[Limits] = Limits()
+    _numbers: ClassVar["count[int]"] = count()
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._is_refused = False
+        self._n_discarded = 0
+        self.waiting_since = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept the connection, unless too many others are answered for this client."""
+        super().connection_made(transport)
+        self.waiting_since = next(self._numbers)
+        self._watch()
+        address = self.client[0] if self.client else ""
+        everyone = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, _Connection) and not connection.transport.is_closing()
+        ]
+        of_address = [
+            connection for connection in everyone if (connection.client[0] if connection.client else "") == address
+        ]
+        if len(of_address) > self.limits.n_per_address:
+            self._close_one(of_address)
+        elif len(everyone) > self.limits.n_connections:
+            self._close_one(everyone)
+
+    def _close_one(self, among: "list[_Connection]") -> None:
+        """Close the connection that waits for its client longest; this one, if every other has a request running."""
+        waiting = [connection for connection in among if connection is not self and connection.is_waiting]
+        min(waiting, key=lambda one: one.waiting_since, default=self).transport.abort()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self._is_refused or self.cycle is None or self.cycle.response_complete
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timers."""
+        self._stop_deadline()
+        self._stop_unread()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request; of a refused one, discard it."""
+        if not self._is_refused:
+            super().data_received(data)
+            return
+        self._n_discarded += len(data)
+        if self._n_discarded > LARGEST_DISCARDED:
+            self.transport.abort()
+
+    def handle_events(self) -> None:
+        """Handle what has been read, then see whether the rest of a request is awaited."""
+        super().handle_events()
+        self._watch()
+
+    def _watch(self) -> None:
+        is_complete = self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
+        if is_complete or self._is_refused or self.transport.is_closing():
+            self._stop_deadline()
+            self.waiting_since = next(self._numbers)
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.limits.request_seconds, self.transport.abort)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read, but not for ever."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._stop_unread()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, or too long (414 for the address, 431 for the headers), and let the client read it.
+
+        Closing at once, with input unread, would reset the connection before the client sees the answer.
+        """
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.abort()
+            return
+        status = 400
+        if getattr(sys.exc_info()[1], "error_status_hint", None) == 431:
+            is_address = b"\n" not in self.conn.trailing_data[0]
+            status, msg = (414, "the address is too long") if is_address else (431, "the headers are too long")
+        headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        for event in (
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(data=msg.encode("ascii")),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self._is_refused = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(self.limits.linger_seconds, self.transport.abort)
+
+
+def protocol(limits: Limits) -> type[H11Protocol]:
+    """Return uvicorn's protocol with these limits."""
+    return type("Connection", (_Connection,), {"limits": limits})
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where and for whom a server listens, as the options of commands say it."""
+
+    host: str
+    port: int  # 0: any free one
+    allow_host: tuple[str, ...] = ()
+    proxy: tuple[str, ...] = ()  # addresses whose X-Forwarded-For and X-Forwarded-Proto are believed
+    access_log: Literal["text", "json"] | None = None
+    metrics: str | None = None  # [ADDRESS:]PORT
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Where":
+        """Return where a command's options say.
+
+        Raises: UsageError for what cannot be served, before anything is opened.
+        """
+        where = cls(**{each.name: options[each.name] for each in fields(cls) if each.name in options})
+        hosts_for(where.host, where.allow_host)
+        if where.metrics is not None:
+            metrics_address(where.metrics)
+        return where
+
+
+def serve_features(
+    features: Sequence[Feature],
+    where: Where,
+    ready: Callable[[str], None],
+    listening: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve features until a signal stops the process.
+
+    Args:
+        features: what is served; see `web.app.create_app`.
+        where: to listen.
+        ready: called with the address before the first request is taken.
+        listening: called once the address is had.
+
+    Raises: UsageError where an address cannot be had.
+    """
+    log = None if where.access_log is None else AccessLog(where.access_log, proxies=frozenset(where.proxy))
+    gauges = [feature.gauges for feature in features if feature.gauges is not None]
+    metrics = None if where.metrics is None else RequestMetrics(gauges)
+    app = create_app(features, hosts_for(where.host, where.allow_host), where.proxy, log, metrics)
+    with ExitStack() as stack:
+        opened = stack.enter_context(listen(where.host, where.port))
+        if metrics is not None and where.metrics is not None:
+            stack.callback(serve_metrics(metrics, metrics_address(where.metrics)))
+        listening()
+        serve(app, opened, ready)
 
 
 class _Server(uvicorn.Server):
@@ -84,7 +307,7 @@ def serve(
     app: Any,
     listening: socket.socket,
     ready: Callable[[str], None],
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: Limits = Limits(),
 ) -> None:
     """Serve until a signal stops the process.
 

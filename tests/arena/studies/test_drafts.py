@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from assaymark.api.chat import PLAIN, message_of
-from assaymark.api.study_prompts import ask_study, draft_study
-from assaymark.arena.plain_prompts import PLAIN_FORM, STOP, PromptWriter
 from assaymark.arena.studies.design import design_study
 from assaymark.arena.studies.drafts import Candidate, cleaned, draft_prompts, read_drafts, write_drafts
-from assaymark.arena.studies.example import write_example
-from assaymark.arena.studies.study_file import read_study
+from assaymark.arena.studies.prompts import ask_study, draft_study
+from assaymark.arena.studies.study_file import read_study, write_example
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
+from assaymark.hosting.chat import PLAIN, message_of
 from assaymark.models.fake import FakeModel
+from assaymark.models.plain_prompts import PLAIN_FORM, STOP, PromptWriter
 from assaymark.records import Output, Request
 
 SAID = ["Tell me about owls.", "1. Tell me about OWLS!", "  ", "“Write a poem.”", "x" * 3000, "Sum 2 and 3 please now."]
@@ -236,7 +235,7 @@ def test_a_file_that_holds_no_answers_is_refused(content: bytes, tmp_path: Path)
 def test_a_small_local_model_drafts_and_answers(tmp_path: Path) -> None:
     """The demo model by its template, and marked as a base model as a plain text; both with what was sent."""
     pytest.importorskip("torch")
-    from assaymark.api.demo import demo_model
+    from assaymark.runs.demo import demo_model
 
     study, answers = write_example(tmp_path / "s"), tmp_path / "a.jsonl"
     path, found = draft_study(study, demo_model("small"), count=1)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from assaymark.api.studies import export_study, results_of
 from assaymark.arena.studies.design import design_study
-from assaymark.arena.studies.example import write_example
+from assaymark.arena.studies.results import export_study, results_of
 from assaymark.arena.studies.sessions import Session, invitations, store_study
-from assaymark.arena.studies.study_file import Check, Question, StudyFile, read_study
+from assaymark.arena.studies.study_file import Check, Question, StudyFile, read_study, write_example
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
 from assaymark.store import Store

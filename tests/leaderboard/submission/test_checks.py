@@ -133,6 +133,18 @@ def test_a_copy_has_the_same_content(models: Path, check: Callable[..., Checked]
     assert one is not None
     assert other is not None
     assert one.content_hash == other.content_hash
+    change(models / "eve" / "own" / "config.json", rope_theta=1.0)
+    broken = check(model="eve/own").new
+    assert broken is not None
+    assert broken.content_hash != one.content_hash, "a broken copy does not keep the model itself from being submitted"
+
+
+def test_truncated_weights_are_found_before_loading(models: Path, check: Callable[..., Checked]) -> None:
+    """A download that was cut off is a problem of the check, and not of an evaluation hours later."""
+    weights = models / "demo" / "small" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    (problem,) = check(model="demo/small").problems
+    assert "it is truncated" in problem.what
 
 
 def test_a_changed_folder_is_another_revision(models: Path) -> None:

@@ -91,7 +91,8 @@ def test_a_model_is_found_and_pinned_to_its_commit(hub: HubModels) -> None:
         369_000,
     )
     digest = hashlib.sha256((MODEL / "model.safetensors").read_bytes()).hexdigest()
-    assert found.weights == {"model.safetensors": digest}
+    assert found.weights == ("model.safetensors",)
+    assert found.digests["model.safetensors"] == digest
     assert found.config["model_type"] == "llama"
     assert len(found.card) > 200
     assert Hub.headers_seen

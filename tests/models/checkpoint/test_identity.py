@@ -44,11 +44,23 @@ def test_a_renamed_folder_is_the_same_model(copied: Path) -> None:
     "name", ["config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"]
 )
 def test_every_relevant_file_changes_the_content(copied: Path, name: str) -> None:
-    """One byte more in the configuration, the tokenizer or the weights gives another model."""
+    """One byte more in the configuration or the tokenizer, or another one in the weights, gives another model."""
     before = identity(copied).content_hash
-    with (copied / name).open("ab") as file:
-        file.write(b" ")
+    content = (copied / name).read_bytes()
+    weights = content[:-1] + bytes([content[-1] ^ 1])
+    (copied / name).write_bytes(weights if name == "model.safetensors" else content + b" ")
     assert identity(copied).content_hash != before
+
+
+@pytest.mark.parametrize("shard", ["../model.safetensors", "../../../etc/passwd", "other.safetensors"])
+def test_an_index_names_only_files_beside_it(copied: Path, shard: str) -> None:
+    """A run follows no index of weights out of the model's folder; with a file of all weights it reads none."""
+    index = copied / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {"lm_head.weight": shard}}))
+    assert identity(copied).n_parameters == 260032
+    (copied / "model.safetensors").rename(copied / "model-1.safetensors")
+    with pytest.raises(ModelUnavailable, match=r"index\.json names the file '.*', which is not beside it"):
+        identity(copied)
 
 
 def test_an_irrelevant_file_changes_nothing(copied: Path) -> None:

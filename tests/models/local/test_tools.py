@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.api.demo import demo_model
-from assaymark.api.evaluate import evaluate
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
 from assaymark.records import Message, TextPart
+from assaymark.runs.demo import demo_model
+from assaymark.runs.evaluate import evaluate
 
 pytest.importorskip("torch")
 HERMES = """{{ bos_token }}{% if tools %}<|system|>

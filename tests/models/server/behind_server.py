@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.demo import demo_model
-from assaymark.api.evaluate import evaluate
-from assaymark.api.run import Run
 from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.server.arguments import openai_arguments
 from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.models.server.pace import RetryRules
 from assaymark.records import GenerateQuery, GenerationSettings, LoglikelihoodQuery, Output, Request
+from assaymark.runs.demo import demo_model
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.run import Run
 
 pytest.importorskip("torch")
 from tests.models.server.openai_server import TestServer

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
 from assaymark.errors import ModelUnavailable, PlanError
 from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.models.server.pace import RetryRules
+from assaymark.runs.evaluate import evaluate
 from tests.conftest import ROOT
 
 pytest.importorskip("torch")

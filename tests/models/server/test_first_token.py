@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
-from assaymark.api.planning import plan_run
-from assaymark.api.run import Run
 from assaymark.errors import PlanError, UsageError
 from assaymark.models.server.failures import HttpFailure
 from assaymark.models.server.first_token import FirstToken, FirstTokenTally, questions_of, read_first_token
 from assaymark.records import BOUND, FIRST_TOKEN, LoglikelihoodQuery, Output, Request, RollingQuery
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.planning import plan_run
+from assaymark.runs.run import Run
 
 pytest.importorskip("torch")
-from assaymark.host.app import HostSettings
-from tests.host.running import MODEL, NAME, hosting, local_model
+from assaymark.hosting.app import HostSettings
+from tests.hosting.running import MODEL, NAME, hosting, local_model
 
 TASK = "demo_letters_nature"
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # kind -> model arguments, options

@@ -12,10 +12,10 @@ pytest.importorskip("PIL")
 import pyarrow as pa
 from pyarrow import parquet
 
-from assaymark.api.evaluate import evaluate
-from assaymark.api.run import Run
 from assaymark.errors import PlanError
 from assaymark.models.create import create_model
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.run import Run
 from assaymark.store import Store
 from tests.models.server.image_server import ImageServer, serving
 from tests.pictures import digit, write_digits

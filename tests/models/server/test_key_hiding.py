@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
-from assaymark.api.run import Run
 from assaymark.cli.main import main
 from assaymark.errors import ModelUnavailable, UsageError
-from assaymark.models.server.key_hiding import KeyHider
+from assaymark.models.server.failures import KeyHider
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.run import Run
 from assaymark.store import Store
 from tests.conftest import ROOT
 from tests.models.server.hostile_server import HostileServer, Reply, completion, hostile

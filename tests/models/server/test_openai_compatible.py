@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
-from assaymark.api.planning import plan_run
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
 from assaymark.records import Request, RollingQuery
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.planning import plan_run
 
 pytest.importorskip("torch")
 from tests.models.server.behind_server import (

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
 from assaymark.errors import ModelUnavailable
 from assaymark.models.create import create_model
 from assaymark.records import BOUND, GenerateQuery, GenerationSettings, LoglikelihoodQuery, Message, Output, Request
 from assaymark.records import TextPart as Text
+from assaymark.runs.evaluate import evaluate
 
 pytest.importorskip("torch")
 from tests.models.server.behind_server import MODEL

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.evaluate import evaluate
-from assaymark.api.rescoring import RescoreOptions, rescore_run
-from assaymark.api.run import Run
-from assaymark.interop.export_samples import wrong_rows
-from assaymark.report.console import as_text
-from assaymark.report.views.samples import sample_to_json, sample_view
+from assaymark.interop.export_tables import wrong_rows
+from assaymark.results.console import as_text
+from assaymark.results.views.samples import sample_to_json, sample_view
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.rescoring import RescoreOptions, rescore_run
+from assaymark.runs.run import Run
 from assaymark.store import Store
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.demo import demo_model
-from assaymark.models.text.tokenizer_facts import tokenizer_facts
+from assaymark.models.text.tokenizer import tokenizer_facts
+from assaymark.runs.demo import demo_model
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from assaymark.api.demo import demo_model
-from assaymark.api.evaluate import evaluate
 from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
 from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.vllm.arguments import vllm_arguments
 from assaymark.models.vllm.vllm_model import VllmModel
 from assaymark.records import LoglikelihoodQuery, Output
+from assaymark.runs.demo import demo_model
+from assaymark.runs.evaluate import evaluate
 from tests.models.local.test_generation import STORY, folder, prompts, text_request
 from tests.models.local.test_generation import answers as texts_of
 from tests.models.local.test_local_model import answers, choices, real_requests, request

@@ -26,9 +26,7 @@ from assaymark.models.create import create_model
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.models.workers import cluster
-from assaymark.models.workers.cluster import Node, join, seats
-from assaymark.models.workers.cluster_links import SILENT_SECONDS
-from assaymark.models.workers.cluster_worker import PlacedModel
+from assaymark.models.workers.cluster import SILENT_SECONDS, Node, PlacedModel, join, seats
 from tests.models.workers.cluster_driver import answers, requests
 from tests.models.workers.cluster_of_two import TOO_BUSY, TRIES, free_ports
 

@@ -27,8 +27,7 @@ from assaymark.models.text.spans import chunks_of
 from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.models.workers.links import WorkerLinks
 from assaymark.models.workers.pool import EnginePool
-from assaymark.models.workers.ranges import ranges_of
-from assaymark.models.workers.token_costs import TokenCosts
+from assaymark.models.workers.ranges import TokenCosts, ranges_of
 from assaymark.records import Progress
 from tests.models.local.test_local_model import answers, folder, opened, real_requests
 

@@ -66,13 +66,13 @@ def design_study(study: StudyFile) -> Design:
             "or lower `quotas`"
         )
     items += [
-        {"prompt": one.prompt, "category": CHECKED, "answers": {"right": one.right, "wrong": one.wrong}}
-        for one in study.checks
+        {"prompt": check.prompt, "category": CHECKED, "answers": {"right": check.right, "wrong": check.wrong}}
+        for check in study.checks
     ]
     dealt = _deal(study, comparisons)
     plan = {
         "study": study.study, "title": study.title, "consent": study.consent, "models": list(models), "items": items,
-        "questions": [asdict(one) for one in study.questions], "ratings": study.ratings, "cap": study.cap,
+        "questions": [asdict(question) for question in study.questions], "ratings": study.ratings, "cap": study.cap,
         "demographics": [asdict(one) for one in study.demographics], "seed": study.seed,
         "n_comparisons": len(comparisons),
     }  # fmt: skip
@@ -85,13 +85,13 @@ def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[Prompt]
     if study.prompts is None:
         return source.prompts, ()
     drafted = read_drafts(study.prompts)
-    accepted = {one.prompt: one.category for one in drafted if one.accepted}
+    accepted = {candidate.prompt: candidate.category for candidate in drafted if candidate.accepted}
     if not accepted:
         raise DataError(
             f"{study.prompts}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where "
             "you accept one"
         )
-    prompts = [replace(one, category=accepted[one.text]) for one in source.prompts if one.text in accepted]
+    prompts = [replace(prompt, category=accepted[prompt.text]) for prompt in source.prompts if prompt.text in accepted]
     notes = []
     if n_left := len(drafted) - len(accepted):
         notes.append(f"{study.prompts.name}: {n_left} of {len(drafted)} prompts are not accepted, and left out")
@@ -130,7 +130,7 @@ def _comparisons(
         if name not in by_category:
             raise UnknownName("category of the answers", name, nearest(name, by_category), ", ".join(by_category))
     places: dict[str, int] = {}
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     met: Counter[tuple[str, str]] = Counter()
     for category, quota in quotas.items():
         possible = [(prompt, pair) for prompt in by_category[category] for pair in pairs
@@ -149,8 +149,8 @@ def _comparisons(
                 places[prompt.id] = len(items)
                 given = {model: text for model in models if (text := source.answer(model, prompt.id)) is not None}
                 items.append({"prompt": prompt.text, "category": category, "answers": given})
-            found.append(Comparison(places[prompt.id], *pair))
-    return found
+            comparisons.append(Comparison(places[prompt.id], *pair))
+    return comparisons
 
 
 def _deal(study: StudyFile, comparisons: Sequence[Comparison]) -> dict[str, list[NewAssignment]]:

@@ -9,14 +9,14 @@ from typing import Any
 
 import yaml
 
-from assaymark.arena.plain_prompts import PromptWriter
-from assaymark.arena.prompt_clusters import cluster_prompts
+from assaymark.arena.export import cluster_prompts
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.model import Model
+from assaymark.models.plain_prompts import PromptWriter
 from assaymark.records import GenerationSettings, Output, Request
-from assaymark.report.numbers import short_model_name
+from assaymark.results.numbers import short_model_name
 
 __all__ = ["Candidate", "Draft", "draft_prompts", "read_drafts", "write_drafts"]
 
@@ -79,7 +79,7 @@ def draft_prompts(writer: PromptWriter, wanted: Mapping[str, int], known: Sequen
     sent: dict[str, str] = {}
     n_asked: Counter[str] = Counter()
     for _ in range(ROUNDS):
-        missing = Counter(wanted) - Counter(one.category for one in kept)
+        missing = Counter(wanted) - Counter(candidate.category for candidate in kept)
         requests = []
         for category, count in missing.items():
             requests += [_request(writer, settings, category, n_asked[category] + at) for at in range(count)]
@@ -87,7 +87,7 @@ def draft_prompts(writer: PromptWriter, wanted: Mapping[str, int], known: Sequen
         for request in requests:
             sent.setdefault(request.task, request.prompt)
         for category, text in _texts(model, requests, dropped):
-            earlier = [*known, *(one.prompt for one in kept)]
+            earlier = [*known, *(candidate.prompt for candidate in kept)]
             why = _why_dropped(text, earlier)
             if why is None:
                 kept.append(Candidate(category, text))
@@ -149,7 +149,8 @@ def write_drafts(path: Path, draft: Draft) -> None:
     content = {
         "drafted_by": draft.model, "form": draft.form, "seed": draft.seed, "sent": dict(draft.sent),
         "candidates": [
-            {"category": one.category, "accepted": one.accepted, "prompt": one.prompt} for one in draft.candidates
+            {"category": candidate.category, "accepted": candidate.accepted, "prompt": candidate.prompt}
+            for candidate in draft.candidates
         ],
     }  # fmt: skip
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -1,17 +1,41 @@
-"""What a study found: per pair of models and category the preference with its interval, and the raters' agreement."""
+"""What a study found: per pair of models and category the preference with its interval, and the raters' agreement.
 
+The results of a study as a table for a terminal.
+
+Results and exports of human studies.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
-from assaymark.arena.vote_rows import WINNERS
-from assaymark.errors import DataError
+from rich.console import Group, RenderableType
+
+from assaymark.arena.votes import WINNERS
+from assaymark.drafts import write_whole
+from assaymark.errors import DataError, StoreError
+from assaymark.results.console import Text
+from assaymark.results.numbers import NOTHING, counted
+from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import krippendorff_alpha
 from assaymark.statistics.intervals import wilson
+from assaymark.store import Store
 from assaymark.store.study_log import AssignmentRow
 
-__all__ = ["PairResult", "RaterAgreement", "StudyResults", "study_results", "study_rows"]
+__all__ = [
+    "PairResult",
+    "RaterAgreement",
+    "StudyResults",
+    "export_study",
+    "results_of",
+    "results_table",
+    "study_results",
+    "study_rows",
+]
+
 
 ALL = "all"
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
@@ -123,8 +147,8 @@ def _agreement(used: Sequence[AssignmentRow]) -> RaterAgreement:
     alpha, low, high = None, None, None
     if several:
         try:
-            found = krippendorff_alpha([[unit.get(rater) for unit in several] for rater in raters])
-            alpha, low, high = found.value, found.low, found.high
+            agreement = krippendorff_alpha([[unit.get(rater) for unit in several] for rater in raters])
+            alpha, low, high = agreement.value, agreement.low, agreement.high
         except DataError:  # all ratings are equal, so chance agreement is 1
             alpha = None
     return RaterAgreement(len(pairs), _same(pairs), _same(decided), alpha, low, high)
@@ -159,3 +183,71 @@ def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts:
                      "response_b": item["answers"][row.model_b]}  # fmt: skip
         found.append(made)
     return found
+
+
+HEADERS = ("category", "models", "preferred", "95% interval", "comparisons", "ratings", "ties")
+
+
+def results_table(found: StudyResults) -> RenderableType:
+    """Return the preferences, then agreement and what was left out."""
+    table = plain_table()
+    for index, header in enumerate(HEADERS):
+        table.add_column(header, justify="right" if index > 1 else "left", overflow="fold")
+    for pair in found.pairs:
+        table.add_row(
+            pair.category, f"{pair.first} over {pair.second}", f"{100 * pair.preferred:.0f}%",
+            f"{100 * pair.low:.0f}–{100 * pair.high:.0f}%", str(pair.n_comparisons),
+            str(pair.n_ratings), str(pair.n_ties),
+        )  # fmt: skip
+    agreement = found.agreement
+    alpha = NOTHING if agreement.alpha is None else f"{agreement.alpha:.2f}"
+    if agreement.low is not None and agreement.high is not None:
+        alpha += f" ({agreement.low:.2f} to {agreement.high:.2f})"
+    lines = [
+        (
+            f"{found.n_finished} of {counted(found.n_raters, 'rater')} finished; "
+            f"{found.n_ratings} of {found.n_assigned} ratings"
+        ),
+        (
+            f"agreement: same choice in {_share(agreement.same)} of {counted(agreement.n_pairs, 'pair')} of ratings, "
+            f"{_share(agreement.same_decided)} without ties; Krippendorff's alpha {alpha}"
+        ),
+        "preferred: ties are halves; the interval is Wilson's over comparisons, each the mean of its ratings",
+    ]
+    if found.failed_checks:
+        lines.insert(1, f"left out: {', '.join(found.failed_checks)}, who failed an attention check")
+    counts = [f"{name}: {', '.join(f'{choice} {n}' for choice, n in of.items())}" for name, of in found.answers.items()]
+    return Group(table, *(Text(line) for line in [*lines, *counts]))
+
+
+def _share(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.0f}%"
+
+
+def results_of(name: str, store: str | None = None) -> StudyResults:
+    """Return the results of a stored study, of the answers so far.
+
+    Raises: UnknownName for a study that is not stored.
+    """
+    with Store.open_to_read(store) as opened:
+        log = opened.studies
+        states = {row.name: row.state for row in log.raters(name)}
+        return study_results(log.plan(name), log.assignments(name), states)
+
+
+def export_study(
+    name: str, path: Path, store: str | None = None, *, texts: bool = False, demographics: bool = False
+) -> int:
+    """Write a study's comparisons, or its raters' demographics, as JSON lines; return the number of rows.
+
+    Raises: UnknownName for a study that is not stored; StoreError if the file cannot be written.
+    """
+    with Store.open_to_read(store) as opened:
+        log = opened.studies
+        plan = log.plan(name)
+        rows = log.demographics(name) if demographics else study_rows(plan, log.assignments(name), texts=texts)
+    try:
+        write_whole(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "backslashreplace")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}; name another file with -o") from error
+    return len(rows)

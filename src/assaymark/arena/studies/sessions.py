@@ -52,9 +52,9 @@ def _token(secret: bytes, study: str, rater: str) -> str:
 def invitations(store: Store, name: str, secret: bytes) -> dict[str, str]:
     """Return the path of each rater's invitation; raters who were erased have none."""
     return {
-        one.name: f"/study/{_token(secret, name, one.name)}"
-        for one in store.studies.raters(name)
-        if one.state != "erased"
+        row.name: f"/study/{_token(secret, name, row.name)}"
+        for row in store.studies.raters(name)
+        if row.state != "erased"
     }
 
 
@@ -124,14 +124,14 @@ class Session:
         self.store.studies.answer(rater.number, position, given, now, seconds)
 
     def _rater(self, token: str) -> RaterRow:
-        found = self.store.studies.rater_of(token)
-        if found is None:
+        rater_row = self.store.studies.rater_of(token)
+        if rater_row is None:
             raise UnknownName("invitation", token[:8], remedy="ask who invited you for the whole address")
-        return found
+        return rater_row
 
     def _next(self, rater: RaterRow) -> AssignmentRow | None:
         own = self.store.studies.assignments(rater.study, rater.number)
-        return next((one for one in own if one.answers is None), None)
+        return next((row for row in own if row.answers is None), None)
 
 
 def _refuse_unknown(asked: Mapping[str, list[str]], given: Mapping[str, str]) -> None:

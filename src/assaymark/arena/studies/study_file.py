@@ -1,15 +1,49 @@
-"""The file of a study: what is compared, by how many raters, and what they are asked."""
+"""The file of a study: what is compared, by how many raters, and what they are asked.
 
+An example of a study, written by `assaymark study init`.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from assaymark.errors import DataError, UnknownName
+from assaymark.drafts import write_whole
+from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 
-__all__ = ["CATEGORIES", "EXAMPLE", "Check", "Question", "StudyFile", "read_study"]
+__all__ = ["CATEGORIES", "EXAMPLE", "Check", "Question", "StudyFile", "read_study", "write_example"]
+
+
+_ANSWERS = (
+    ("How many piano tuners work in Chicago?", "Fermi", "About 100: 2.5 million people, one piano in 50 ...", "Seven."),
+    ("Write a line about rain.", "writing", "Rain on the tin roof: a small drum for a large sky.", "Rain."),
+    ("Would a cubic Moon change the tides?", "counterfactual", "Hardly: mass and distance decide.", "Yes, a lot."),
+    ("What can I do with stale bread?", "generic", "Toast it, make crumbs, a pudding or a soup.", "Nothing."),
+)  # fmt: skip
+
+
+def write_example(folder: Path) -> Path:
+    """Write `study.yaml` and `answers.jsonl`; return the former. Raises: UsageError if one of them exists."""
+    study, answers = folder / "study.yaml", folder / "answers.jsonl"
+    for path in (study, answers):
+        if path.exists():
+            raise UsageError(f"{path} exists; name a folder without it")
+    rows = [
+        {"instruction": prompt, "category": category, "generator": name, "output": text}
+        for prompt, category, *texts in _ANSWERS
+        for name, text in zip(("careful", "brief"), texts, strict=True)
+    ]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(answers, "".join(f"{json.dumps(row)}\n" for row in rows))
+        write_whole(study, EXAMPLE)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error}; name another folder") from error
+    return study
+
 
 CATEGORIES = (
     *("writing", "role-play", "common sense", "Fermi", "counterfactual", "coding", "mathematics", "knowledge"),
@@ -102,7 +136,7 @@ def read_study(path: Path) -> StudyFile:
     return StudyFile(
         study=checked.name("study"),
         title=checked.text("title"),
-        answers=tuple(path.parent / one for one in checked.texts("answers")),
+        answers=tuple(path.parent / text for text in checked.texts("answers")),
         raters=checked.raters(),
         consent=checked.text("consent"),
         models=checked.texts("models", required=False),
@@ -185,19 +219,19 @@ class _Checked:
     def questions(self, key: str) -> tuple[Question, ...]:
         """Return questions with their choices."""
         found = []
-        for one in self._rows(key, {"id", "text", "choices"}):
-            choices = one["choices"]
+        for row in self._rows(key, {"id", "text", "choices"}):
+            choices = row["choices"]
             if not isinstance(choices, list) or len(choices) < 2:
                 raise self.wrong(key, "at least two choices for each question")
-            found.append(Question(str(one["id"]), str(one["text"]), tuple(map(str, choices))))
-        if len({one.id for one in found}) < len(found) or any(one.id == "better" for one in found):
+            found.append(Question(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
+        if len({question.id for question in found}) < len(found) or any(question.id == "better" for question in found):
             raise self.wrong(key, "a different id for each question, other than 'better'")
         return tuple(found)
 
     def checks(self) -> tuple[Check, ...]:
         """Return the attention checks."""
         rows = self._rows("checks", {"prompt", "right", "wrong"})
-        return tuple(Check(*(str(one[name]) for name in ("prompt", "right", "wrong"))) for one in rows)
+        return tuple(Check(*(str(row[name]) for name in ("prompt", "right", "wrong"))) for row in rows)
 
     def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, Any]]:
         value = self._values.get(key) or []

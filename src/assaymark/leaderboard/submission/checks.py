@@ -2,6 +2,8 @@
 
 They read configuration and lists of files, never weights; what only loading can show is found by the worker, which
 reports it on the submission's page.
+
+Whether reported results agree with those that a worker measured.
 """
 
 import re
@@ -13,10 +15,53 @@ from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, Problem
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
-from assaymark.models.checkpoint.known_types import is_known_type
+from assaymark.models.checkpoint.config_check import is_known_type
+from assaymark.records import Estimate
 from assaymark.store.queue_rows import NewSubmission
 
-__all__ = ["Checked", "Policy", "check_submission", "find_model", "takes_submissions"]
+__all__ = ["Checked", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
+
+
+SHOWN = 3  # disagreements
+
+
+def verdict_of(reported: Sequence[Estimate], measured: Sequence[Estimate]) -> tuple[bool, str]:
+    """Return whether the reported scores agree, and that in one sentence.
+
+    A score agrees if it lies within the 95% interval of the measured one of the same task, metric and filter, as it
+    must where the same questions were asked. Metrics that were not measured are not compared, and at least one must be;
+    a score of a measured metric under a filter that was not measured is not verified.
+    """
+    ours = {
+        (estimate.task, estimate.metric, estimate.filter): estimate
+        for estimate in measured
+        if estimate.value is not None
+    }
+    metrics = {(task, metric) for task, metric, _ in ours}
+    compared = [
+        estimate for estimate in reported if estimate.value is not None and (estimate.task, estimate.metric) in metrics
+    ]
+    pairs = [(estimate, ours.get((estimate.task, estimate.metric, estimate.filter))) for estimate in compared]
+    wrong = [(estimate, other) for estimate, other in pairs if other is None or not _agrees(estimate, other)]
+    if not pairs:
+        return False, "none of the reported scores was measured on this board, so nothing was verified"
+    if not wrong:
+        return True, f"verified: all {len(pairs)} reported scores are within the 95% intervals of those measured here"
+    shown = "; ".join(
+        f"{estimate.task} {estimate.metric} ({estimate.filter}): {estimate.value:.4f} reported, "
+        + ("not measured under this filter" if other is None else f"{other.value:.4f} measured")
+        for estimate, other in wrong[:SHOWN]
+    )
+    return False, f"not verified: {len(wrong)} of {len(pairs)} reported scores differ ({shown})"
+
+
+def _agrees(one: Estimate, other: Estimate) -> bool:
+    if one.value is None or other.value is None:
+        return False
+    low = other.value if other.low is None else other.low
+    high = other.value if other.high is None else other.high
+    return low - 1e-9 <= one.value <= high + 1e-9
+
 
 LEAST_CARD = 200  # characters
 MOST_OTHER = 1 << 30  # bytes of a model's files beside its weights
@@ -72,7 +117,7 @@ def check_submission(
     Raises: Retryable where a place of models cannot be reached now.
     """
     found = list(problems)
-    wrong = {one.field for one in problems}
+    wrong = {problem.field for problem in problems}
     model = base = None
     if chosen.model.lower() in {name.lower() for name in policy.refused}:
         found.append(Problem("model", "may not be submitted here", "ask the host of this leaderboard"))
@@ -157,16 +202,18 @@ def _of_template(model: FoundModel, base: FoundModel | None, chosen: Chosen) -> 
 
 
 def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy: Policy) -> list[Problem]:
-    counted = [one for one in (model, base) if one is not None]
-    n_bytes = sum(one.n_bytes for one in counted)
+    counted = [found_model for found_model in (model, base) if found_model is not None]
+    n_bytes = sum(found_model.n_bytes for found_model in counted)
     problems = []
     if n_bytes > policy.most_bytes:
         shown = f"has {n_bytes / 1e9:,.0f} GB of weights"
         problems.append(Problem("model", shown, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
-    if (n_other := sum(one.n_other_bytes for one in counted)) > MOST_OTHER:
+    if (n_other := sum(found_model.n_other_bytes for found_model in counted)) > MOST_OTHER:
         shown = f"has {n_other / 1e9:,.1f} GB of files beside its weights"
         problems.append(Problem("model", shown, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB"))
-    n_parameters = sum(one.n_parameters or one.n_bytes // _BYTES.get(chosen.precision, 4) for one in counted)
+    n_parameters = sum(
+        found_model.n_parameters or found_model.n_bytes // _BYTES.get(chosen.precision, 4) for found_model in counted
+    )
     if n_parameters > policy.most_parameters:
         shown = f"has {n_parameters / 1e9:,.1f} B parameters"
         problems.append(Problem("model", shown, f"this host takes at most {policy.most_parameters / 1e9:,.0f} B"))
@@ -184,7 +231,7 @@ def _passed(model: FoundModel | None, problems: Sequence[Problem]) -> tuple[str,
     """Return what is in order, in words, for whoever checks at home."""
     if model is None:
         return ()
-    fields = {one.field for one in problems}
+    fields = {problem.field for problem in problems}
     lines = [f"found on {'the Hub' if model.source == 'hub' else 'this host'} at revision {model.revision[:20]}"]
     if "model" not in fields:
         lines += [f"safetensors, {model.n_bytes / 1e6:,.1f} MB; loads without remote code"]

@@ -114,6 +114,6 @@ def read_choices(given: Callable[[str], str], boards: Mapping[str, Board]) -> tu
         weights=weights,
         base=base or None,
         base_revision=of_pattern("base_revision", _REVISION, "a branch, a tag or a commit; empty for the latest"),
-        kind=of_list("kind", tuple(one.key for one in MODEL_TYPES), "unknown"),
+        kind=of_list("kind", tuple(model_type.key for model_type in MODEL_TYPES), "unknown"),
     )
     return chosen, problems

@@ -41,18 +41,16 @@ class HubModels:
                 for each in (*READ, CARD)
                 if each in listed and (listed[each].size or 0) <= LARGEST_READ
             }
-        weights = {
-            each: one.lfs.sha256 if one.lfs else str(one.blob_id)
-            for each, one in listed.items()
-            if each.endswith((".safetensors", ".bin")) and "/" not in each
-        }
+        weights = tuple(each for each in listed if each.endswith((".safetensors", ".bin")) and "/" not in each)
+        evaluated = {each: one for each, one in listed.items() if each in weights or _is_fetched(each)}
         tokenizer = _object(read.get("tokenizer_config.json"))
         card: Any = info.card_data.to_dict() if info.card_data else {}
         return FoundModel(
             name=str(info.id),
             revision=str(info.sha),
             source="hub",
-            sizes={each: int(one.size or 0) for each, one in listed.items() if each in weights or _is_fetched(each)},
+            sizes={each: int(one.size or 0) for each, one in evaluated.items()},
+            digests={each: one.lfs.sha256 if one.lfs else str(one.blob_id) for each, one in evaluated.items()},
             weights=weights,
             config=_object(read.get("config.json")),
             adapter=_object(read.get("adapter_config.json")),

@@ -17,7 +17,7 @@ from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.records import content_hash
 
-__all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource", "weights_hash"]
+__all__ = ["MOST_BYTES", "FolderModels", "FoundModel", "ModelMissing", "ModelSource"]
 
 CARD = "README.md"
 LONGEST_CARD = 1 << 20
@@ -38,7 +38,8 @@ class FoundModel:
     revision: str  # commit, or hash of a folder's content
     source: str  # hub | folder
     sizes: Mapping[str, int]  # bytes by file, of the files that are fetched
-    weights: Mapping[str, str]  # SHA-256 by file of weights
+    digests: Mapping[str, str]  # hash of each of these files: SHA-256, or what the Hub lists
+    weights: tuple[str, ...]  # which of them are weights
     config: Mapping[str, Any]
     adapter: Mapping[str, Any]
     has_template: bool
@@ -62,8 +63,13 @@ class FoundModel:
 
     @property
     def content_hash(self) -> str:
-        """The hash of its weights: the same for a copy under another name."""
-        return weights_hash(self.weights)
+        """The hash of all that is evaluated: weights, configuration, tokenizer, template.
+
+        It is the same for a copy under another name. Equal weights alone are no equal model: with a broken
+        configuration beside them they would keep the real one from being submitted.
+        """
+        weights = sorted(self.digests[name] for name in self.weights)  # their files' names do not count
+        return content_hash([weights, {name: self.digests[name] for name in self.digests if name not in self.weights}])
 
 
 class ModelSource(Protocol):
@@ -83,11 +89,6 @@ class ModelSource(Protocol):
         Raises: as `find`; ModelMissing where a file is not the one that was checked.
         """
         ...
-
-
-def weights_hash(weights: Mapping[str, str]) -> str:
-    """Return one hash of the weights' digests; their files' names do not count."""
-    return content_hash(sorted(weights.values()))
 
 
 class FolderModels:
@@ -139,7 +140,8 @@ class FolderModels:
             revision=found,
             source="folder",
             sizes={path: (place / path).stat().st_size for path in listed},
-            weights={path.name: content[path.name] for path in held},
+            digests=content,
+            weights=tuple(path.name for path in held),
             config=files.read_json(place / "config.json"),
             adapter=files.read_json(place / "adapter_config.json"),
             has_template=_has_template(place),

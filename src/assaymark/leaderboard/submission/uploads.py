@@ -6,9 +6,9 @@ from typing import Any
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError
+from assaymark.interop.imported import store_imported
 from assaymark.interop.read_imported import read_imported
-from assaymark.interop.store_imported import store_imported
-from assaymark.leaderboard.queue_marks import UPLOADED
+from assaymark.leaderboard.queue import UPLOADED
 from assaymark.limits.nesting import is_deeper
 from assaymark.store import Store
 
@@ -39,10 +39,10 @@ def store_results(store: Store, results: Any) -> str:
         file = folder / "results_uploaded.json"
         file.write_text(text, encoding="utf-8")
         try:
-            found = read_imported(file)
+            run = read_imported(file)
         except DataError as error:
             raise DataError(str(error).replace(str(file), "the results")) from error
-    run_id, is_new = store_imported(store, found, command=UPLOADED)
+    run_id, is_new = store_imported(store, run, command=UPLOADED)
     if not is_new:  # else whoever sends another's file would put their own model's name to it
         raise DataError("these results were reported before; report those of your own evaluation")
     return run_id

@@ -8,7 +8,7 @@ the files are there. Anything else is refused with the nearest names: a silently
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, cast
@@ -32,6 +32,10 @@ DTYPES: Mapping[str, DTypeName] = {
 
 # Accepted for compatibility with existing command lines; none of them can change an output here.
 WITHOUT_EFFECT = frozenset({"batch_size", "max_batch_size", "logits_cache", "truncation", "low_cpu_mem_usage"})
+OF_A_RUN = frozenset({  # options of a run, or of other kinds, that every kind of model may be handed
+    "pretrained", "add_bos_token", "numerics", "workers", "cluster", "batch_size", "max_batch_size", "device",
+    "too_long", "dtype", "write_out", "tokenizer", "max_length", "n_threads", "chat_template",
+})  # fmt: skip
 QUANTISATION = re.compile(r"load_in_[48]bit|llm_int8_\w+|bnb_4bit_\w+")
 Backend = Literal["default", "causal", "seq2seq"]
 MISTYPED = 0.8  # difflib ratio from which an unknown argument counts as a misspelling of one of ours
@@ -190,6 +194,23 @@ def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_
         if not equals or not name.strip():
             raise UsageError(f"{option}: '{part}' is not name=value; expected e.g. {_EXAMPLES[option]}")
         values[name.strip()] = typed_value(value)
+    return values
+
+
+def known_arguments(given: Mapping[str, Any], known: Collection[str], noun: str = "model argument") -> dict[str, Any]:
+    """Return the arguments that a kind of model has; those in `OF_A_RUN` that it does not have are left out.
+
+    Args:
+        given: as a factory of a model receives them: those of `--model_args`, and options of the run.
+        known: the names that the kind has.
+        noun: of an argument, for the message.
+
+    Raises: UnknownName with the nearest names for any other argument.
+    """
+    values = {name: value for name, value in given.items() if value is not None and name not in OF_A_RUN - set(known)}
+    for name in values:
+        if name not in known:
+            raise UnknownName(noun, name, nearest(name, known), f"it has: {', '.join(known) or 'none'}")
     return values
 
 

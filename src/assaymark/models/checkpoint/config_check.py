@@ -2,18 +2,38 @@
 
 A configuration with 10^9 layers would be built layer by layer until memory is exhausted. Shapes are read from the
 weights' headers, which takes milliseconds; limits are generous, since layers may share weights and files be quantised.
+
+The architectures that transformers has itself, so that a model of another one would need its author's code.
 """
 
+import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from assaymark.errors import ModelUnavailable
 from assaymark.models.checkpoint import files
 
-__all__ = ["check_config", "check_index", "whole_number"]
+__all__ = ["check_config", "check_index", "is_known_type", "whole_number"]
+
+
+@cache
+def _known() -> frozenset[str] | None:
+    try:
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    except ImportError:
+        return None
+    return frozenset(CONFIG_MAPPING_NAMES)
+
+
+def is_known_type(model_type: str) -> bool | None:
+    """Return whether transformers has this `model_type`; None where transformers is not installed."""
+    known = _known()
+    return None if known is None else model_type in known
+
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
 SIZES = (
@@ -21,6 +41,9 @@ SIZES = (
     *("n_inner", "d_ff", "ffn_hidden_size", "num_attention_heads", "n_head", "num_heads", "num_key_value_heads"),
     *("head_dim", "num_experts", "num_local_experts", "n_routed_experts"),
 )
+NEEDED = ("hidden_size", "n_embd", "d_model", "vocab_size", "num_attention_heads", "n_head", "num_heads")
+SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
+MAX_TOKEN_ID = (1 << 31) - 1
 MAX_RATIO = 16  # maximum ratio of a configured size to the largest extent of any stored tensor
 LAYERS_PER_TENSOR = 4  # ALBERT has 12 layers on 25 tensors
 UNKNOWN_LAYERS = 10_000  # limit if the files do not show the number of tensors
@@ -46,7 +69,9 @@ def check_index(folder: Path, weights: Sequence[Path]) -> None:
     held = {path.name for path in weights}
     for name in ("model.safetensors", "pytorch_model.bin"):
         index = folder / f"{name}.index.json"
-        if name in held or not index.is_file():
+        if name in held:
+            return
+        if not index.is_file():
             continue
         named = files.read_json_object(index).get("weight_map")
         if not isinstance(named, Mapping) or not named:
@@ -60,25 +85,71 @@ def check_index(folder: Path, weights: Sequence[Path]) -> None:
 
 
 def check_config(folder: Path, weights: Sequence[Path]) -> None:
-    """Check that a configuration is an object whose sizes are positive integers and do not far exceed the weights.
+    """Check that a configuration is an object of the right kinds of values, whose sizes do not far exceed the weights.
+
+    transformers would report some of them as errors of other things, and accept others; generation_config.json has
+    token ids too.
 
     Args:
         folder: the model's folder with config.json.
         weights: its weight files.
 
-    Raises: ModelUnavailable with the key, its value and the contents of the weights.
+    Raises: ModelUnavailable with the file, the key, its value and what was expected.
     """
+    _check_generation(folder / "generation_config.json")
     path = folder / "config.json"
     if not path.is_file():
         return
     config = files.read_json_object(path)
+    _check_kinds(path, config)
     stored = None
     for name, value in _shape_values(config):
-        least = int(name.rpartition(".")[2] in LAYERS)  # a size may be 0 for a part that the model lacks (num_experts)
+        # a size may be 0 for a part that the model lacks (num_experts)
+        least = int(name.rpartition(".")[2] in (*LAYERS, *NEEDED))
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ModelUnavailable(f"{path}: {name} is {value!r:.80}; expected a whole number, {least} or more")
         stored = stored or _stored_shapes(weights)
         _refuse_excess(path, name, value, stored)
+
+
+def _check_kinds(path: Path, config: Mapping[str, Any]) -> None:
+    """Check the values that every configuration has, and that numbers are finite.
+
+    Lists may hold infinity (Mamba's time_step_limit).
+    """
+    kind, classes = config.get("model_type"), config.get("architectures")
+    if kind is not None and not isinstance(kind, str):
+        raise ModelUnavailable(f'{path}: model_type is {kind!r:.80}; expected a text, such as "llama"')
+    if classes is not None and not (isinstance(classes, list) and all(isinstance(each, str) for each in classes)):
+        raise ModelUnavailable(f"{path}: architectures is {classes!r:.80}; expected a list of names of classes")
+    for prefix, part in _parts(config):
+        for name, value in part.items():
+            if isinstance(value, float) and not math.isfinite(value) and "limit" not in name and "max" not in name:
+                raise ModelUnavailable(f"{path}: {prefix}{name} is {value}; expected a finite number")
+        _check_token_ids(path, prefix, part)
+
+
+def _check_token_ids(path: Path, prefix: str, part: Mapping[str, Any]) -> None:
+    for name in SPECIAL:
+        value = part.get(name)
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            if not isinstance(each, int) or isinstance(each, bool) or not -1 <= each <= MAX_TOKEN_ID:
+                raise ModelUnavailable(
+                    f"{path}: {prefix}{name} is {value!r:.80}; expected a token's number, at most {MAX_TOKEN_ID}, or a "
+                    "list of such"
+                )
+
+
+def _check_generation(path: Path) -> None:
+    """Check that generation_config.json, where there is one, is an object with possible token ids."""
+    value = files.read_json_value(path)
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        raise ModelUnavailable(
+            f"{path} holds {value!r:.80}; expected a JSON object: restore it from the model's source, or remove it"
+        )
+    _check_token_ids(path, "", value)
 
 
 def whole_number(config: Mapping[str, Any], *names: str) -> int:
@@ -92,15 +163,18 @@ def whole_number(config: Mapping[str, Any], *names: str) -> int:
 
 def _shape_values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each setting that decides shapes, also in parts such as text_config; skip lists."""
-    parts = [("", config)]
-    parts += [
-        (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)
-    ]
-    for prefix, part in parts:
+    for prefix, part in _parts(config):
         for name in (*LAYERS, *SIZES):
             value = part.get(name)
             if value is not None and not isinstance(value, list | dict):
                 yield prefix + name, value
+
+
+def _parts(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return a configuration and those of its parts such as text_config, with the prefix of their names."""
+    return [("", config)] + [
+        (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)
+    ]
 
 
 def _refuse_excess(path: Path, name: str, value: int, stored: _Stored) -> None:

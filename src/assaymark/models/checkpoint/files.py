@@ -181,13 +181,13 @@ def weight_files(folder: Path, gguf_file: str | None = None) -> list[Path]:
     return matching(folder, SAFETENSORS) or matching(folder, PICKLES)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object from a file, empty if there is no file.
+def read_json_value(path: Path) -> object:
+    """Return the value of a JSON file, None if there is no file.
 
     Raises: ModelUnavailable if the file is not JSON, or larger than LARGEST_JSON.
     """
     if not path.is_file():
-        return {}
+        return None
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_JSON + 1)
@@ -196,11 +196,19 @@ def read_json(path: Path) -> dict[str, Any]:
                 f"{path} has {path.stat().st_size:,} bytes; expected a configuration of at most {LARGEST_JSON:,}: "
                 "restore the file from the model's source"
             )
-        value = parse_json(content.decode("utf-8"))
+        return cast("object", parse_json(content.decode("utf-8")))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{path} cannot be read as JSON: {error}; restore the file from the model's source"
         ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a JSON object from a file, empty if there is no file, or another value in it.
+
+    Raises: ModelUnavailable if the file is not JSON, or larger than LARGEST_JSON.
+    """
+    value = read_json_value(path)
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -216,22 +224,40 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def safetensors_header(path: Path) -> Mapping[str, Any]:
-    """Return name -> {dtype, shape} of a safetensors file.
+    """Return name -> {dtype, shape, data_offsets} of a safetensors file whose tensors fill the rest of it.
 
-    Raises: ModelUnavailable if it is not one, or truncated.
+    Raises: ModelUnavailable if it is not one, is truncated, or has tensors that overlap or leave gaps.
     """
     try:
         with path.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
             if size > LARGEST_HEADER:
                 raise ValueError(f"its header claims {size:,} bytes; expected at most {LARGEST_HEADER:,}")  # noqa: TRY301
-            header = parse_json(file.read(min(size, path.stat().st_size)).decode("utf-8"))
+            n_bytes = path.stat().st_size
+            header = parse_json(file.read(min(size, n_bytes)).decode("utf-8"), unique=True)
         header.pop("__metadata__", None)
         for extent in (extent for entry in header.values() for extent in entry.get("shape", ())):
             operator.index(extent)
+        _check_offsets(header, n_bytes - 8 - size)
     except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
         raise ModelUnavailable(f"{path} is not a readable safetensors file ({error}); download it again") from error
     return cast("Mapping[str, Any]", header)
+
+
+def _check_offsets(header: Mapping[str, Any], n_data: int) -> None:
+    """Check that tensors lie one after the other and fill the file's data, as the format demands.
+
+    Raises: ValueError; TypeError or AttributeError for what is no number.
+    """
+    end = 0
+    for begin, after in sorted(tuple(map(operator.index, entry.get("data_offsets", ()))) for entry in header.values()):
+        if begin != end or after < begin:
+            raise ValueError(f"a tensor has the bytes {begin:,} to {after:,}; expected them to begin at {end:,}")
+        end = after
+    if end > n_data:
+        raise ValueError(f"it is truncated: its tensors have {end:,} bytes, and {n_data:,} are there")
+    if end < n_data:
+        raise ValueError(f"{n_data - end:,} of its bytes belong to no tensor")
 
 
 class Digests:

@@ -15,7 +15,7 @@ from typing import Any
 from assaymark.errors import MissingExtra, ModelUnavailable
 from assaymark.models.checkpoint import files
 from assaymark.models.checkpoint.arguments import DTYPES, LocalArguments
-from assaymark.models.checkpoint.config_check import check_config
+from assaymark.models.checkpoint.config_check import check_config, check_index
 from assaymark.models.checkpoint.passed_arguments import check_passed_arguments
 from assaymark.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
 from assaymark.records import JsonValue, ModelIdentity, content_hash
@@ -226,6 +226,7 @@ def _model_files(arguments: LocalArguments, folders: ModelFolders) -> list[Path]
             f"no weights in {folders.model}; expected *.safetensors or pytorch_model*.bin, or a trainer's checkpoint"
         )
     if gguf is None:
+        check_index(folders.model, weights)
         check_config(folders.model, weights)
     code = files.matching(folders.model, files.CODE) if arguments.trust_remote_code else []
     return [*files.matching(folders.model, files.CONFIGURATION), *weights, *code]

@@ -141,10 +141,10 @@ def _weights_of(name: str) -> tuple[Path, ...]:
     if path.is_file() and path.suffix in SUFFIXES:
         return (path,)
     if not path.exists() and any(sign in path.name for sign in "*?["):
-        found = sorted(each for each in path.parent.glob(path.name) if each.is_file())
-        if not found:
+        paths = sorted(each for each in path.parent.glob(path.name) if each.is_file())
+        if not paths:
             raise ModelUnavailable(f"pretrained={name}: no file matches; expected files such as hf_model_0001_0.pt")
-        return tuple(found)
+        return tuple(paths)
     return _weights_in(path) if path.is_dir() else ()
 
 
@@ -165,18 +165,18 @@ def _weights_in(folder: Path) -> tuple[Path, ...]:
     if inner:
         return (inner[0],)
     for pattern in PATTERNS:
-        found = sorted(folder.glob(pattern))
-        if found:
-            return _of_one_epoch(folder, pattern, found)
+        paths = sorted(folder.glob(pattern))
+        if paths:
+            return _of_one_epoch(folder, pattern, paths)
     return ()
 
 
 def _whole_weights(folder: Path) -> tuple[Path, ...]:
     """Return a folder's files of weights other than an adapter's: safetensors, else pickles."""
     for suffix in (".safetensors", ".bin"):
-        found = [p for p in sorted(folder.glob(f"*{suffix}")) if not p.name.startswith(("adapter", "training"))]
-        if found:
-            return tuple(found)
+        paths = [p for p in sorted(folder.glob(f"*{suffix}")) if not p.name.startswith(("adapter", "training"))]
+        if paths:
+            return tuple(paths)
     return ()
 
 
@@ -303,12 +303,12 @@ def _base_weights(arguments: LocalArguments, folder: Path | None) -> tuple[Path,
     path = Path(str(arguments.base)).expanduser()
     if path.is_file() and path.suffix in SUFFIXES:
         return (path,)
-    found = _weights_in(folder) or tuple(
+    paths = _weights_in(folder) or tuple(
         p for p in files.matching(folder, ("*.safetensors", "*.bin")) if not p.name.startswith(("adapter", "training"))
     )
-    if not found:
+    if not paths:
         raise ModelUnavailable(f"base={arguments.base}: {folder} contains no weights")
-    return found
+    return paths
 
 
 def _config_path(base: Path | None, homes: Sequence[Path]) -> Path | None:

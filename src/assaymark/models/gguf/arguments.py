@@ -82,11 +82,11 @@ def _file_of(values: dict[str, Any]) -> Path:
     if name is not None:
         path /= str(name)
     elif path.is_dir():
-        found = sorted(path.glob("*.gguf"))
-        if len(found) != 1:
-            listed = ", ".join(each.name for each in found[:5]) or "none"
-            raise ModelUnavailable(f"{path} contains {len(found)} files *.gguf ({listed}); name one with gguf_file=")
-        path = found[0]
+        paths = sorted(path.glob("*.gguf"))
+        if len(paths) != 1:
+            listed = ", ".join(each.name for each in paths[:5]) or "none"
+            raise ModelUnavailable(f"{path} contains {len(paths)} files *.gguf ({listed}); name one with gguf_file=")
+        path = paths[0]
     if not path.is_file():
         raise ModelUnavailable(f"{path} does not exist; expected a GGUF file (download it first: hf download ...)")
     with path.open("rb") as file:

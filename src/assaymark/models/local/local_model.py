@@ -3,10 +3,12 @@
 Work is ordered so that a stored run loads no weights and a new run yields outputs early: the identity reads files only;
 then come the tokens, then the cache, and only if something remains to be computed are the weights loaded. While one
 piece of the requests is scored, the next is tokenised in a thread (both the tokenizer and torch release the GIL).
+
+Transformers' progress bar for loading weights, which would break ours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -28,7 +30,6 @@ from assaymark.models.local.generation import (
     sort_out,
     stream_pieces,
 )
-from assaymark.models.local.progress_bars import without_bars
 from assaymark.models.local.span_scoring import SpanScoring
 from assaymark.models.model import OutputCache
 from assaymark.models.progress import ProgressObserver, ProgressTally
@@ -36,13 +37,12 @@ from assaymark.models.read_ahead import read_ahead
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import CHUNK, PreparedQuery, QueryReader, chunks_of, fingerprint_of
-from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
-from assaymark.models.text.tokenizer_facts import tokenizer_facts
+from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder, Seq2SeqEncoder
 from assaymark.models.token_engine import TokenEngine
 from assaymark.models.workers.links import WorkerLinks
 from assaymark.models.workers.pool import EnginePool
-from assaymark.models.workers.token_costs import TokenCosts
+from assaymark.models.workers.ranges import TokenCosts
 from assaymark.records import (
     GenerateQuery,
     JsonValue,
@@ -57,6 +57,23 @@ from assaymark.records import (
 )
 from assaymark.settings import process_of
 from assaymark.stopping import under_way
+
+__all__ = ["without_bars"]
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Disable the bar, which is a setting of the whole process, and restore it afterwards."""
+    from transformers.utils import logging
+
+    is_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_shown:
+            logging.enable_progress_bar()
+
 
 MOST_CHUNKS = 4  # per piece for several workers, which need longer ranges; bounds memory
 
@@ -147,6 +164,11 @@ class LocalModel:
     def is_in_process(self) -> bool:
         """Whether our own engine runs in this process, so that whole next-token distributions are available."""
         return self.n_workers == 1 and self._cluster is None and not self._is_seq2seq
+
+    @property
+    def answers_take_positions(self) -> bool:
+        """Whether prompt and answer share the model's positions; an encoder-decoder model has separate ones."""
+        return not self._is_seq2seq
 
     @property
     def _is_seq2seq(self) -> bool:
@@ -297,8 +319,7 @@ class LocalModel:
         if self._loaded is None and self._folders.trained is not None:
             self._folders.trained.check_tokenizer(self.tokenizer)
         if self._cluster is not None:
-            from assaymark.models.workers.cluster_links import ClusterLinks
-            from assaymark.models.workers.cluster_worker import PlacedModel
+            from assaymark.models.workers.cluster import ClusterLinks, PlacedModel
 
             content = self.identity.content_hash
             model = PlacedModel.of(self.arguments, content, self._settings(), self._tokenizer_source)

@@ -27,7 +27,7 @@ from assaymark.models.local.generation import (
     sort_out,
     text_of,
 )
-from assaymark.models.local.progress_bars import without_bars
+from assaymark.models.local.local_model import without_bars
 from assaymark.models.model import OutputCache
 from assaymark.models.multimodal.prompts import ImageTextReader, load_processor
 from assaymark.models.progress import AnswerTally, ProgressObserver
@@ -40,7 +40,7 @@ from assaymark.models.text.generation_prompts import (
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import PreparedQuery, fingerprint_of
 from assaymark.models.text.stops import stop_texts
-from assaymark.models.text.tokenizer_facts import tokenizer_facts
+from assaymark.models.text.tokenizer import tokenizer_facts
 from assaymark.records import (
     GenerateQuery,
     JsonValue,

@@ -16,8 +16,7 @@ from typing import Any
 
 from assaymark.errors import AnswerWithheld, MalformedAnswer, NonFiniteLogits
 from assaymark.models.server.arguments import REASONING, OpenAIArguments
-from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.key_hiding import NO_KEYS, KeyHider
+from assaymark.models.server.failures import NO_KEYS, HttpFailure, KeyHider
 from assaymark.models.text.generation_prompts import GenerationInput
 
 __all__ = [

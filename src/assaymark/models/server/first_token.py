@@ -47,7 +47,7 @@ class Question:
     def failures(self, failure: HttpFailure) -> list[Output]:
         """Return the outputs of a request that failed."""
         empty = [Output(self.request.id, query.index) for query in self.queries]
-        return [failed(one, failure.message, failure.error.__name__) for one in empty]
+        return [failed(output, failure.message, failure.error.__name__) for output in empty]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[Question
     Raises: UsageError for a query that the first token does not decide: a choice that is no single letter or digit, or
         a context that is no conversation where messages are sent.
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     for request in requests:
         contexts: dict[Any, list[LoglikelihoodQuery]] = {}
         for query in request.queries:
@@ -78,13 +78,13 @@ def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[Question
                     f"{request.id} has a context of its own for some choices (as with --circular), which a chat "
                     "endpoint cannot be sent; use a completions endpoint (--model local-completions)"
                 )
-            found.append(Question(request, tuple(queries), _letters(request, queries)))
-    return found
+            questions.append(Question(request, tuple(queries), _letters(request, queries)))
+    return questions
 
 
 def _letters(request: Request, queries: Sequence[LoglikelihoodQuery]) -> tuple[str, ...]:
     letters = tuple(query.continuation.strip() for query in queries)
-    strange = next((one for one in letters if len(one) != 1), None)
+    strange = next((letter for letter in letters if len(letter) != 1), None)
     if strange is not None:
         raise UsageError(
             f"{request.id}: choice {strange[:60]!r} is no single letter, and top_logprobs decides by the first token; "
@@ -179,8 +179,10 @@ class FirstTokenTally:
                 f"undecided: {n_outside} of {len(given)} choices are not among the {len(first.top)} most probable "
                 "first tokens; ask for more with top_logprobs=, if the server allows it, or use --prompt_style cot"
             )
-            return [failed(one, why, None) for one in plain]
-        return [_scored(one, nats, lowest=lowest, highest=highest) for one, nats in zip(plain, given, strict=True)]
+            return [failed(output, why, None) for output in plain]
+        return [
+            _scored(output, nats, lowest=lowest, highest=highest) for output, nats in zip(plain, given, strict=True)
+        ]
 
     def facts(self, n_top: int) -> dict[str, JsonValue]:
         """Return the counts, to be recorded with an attempt."""

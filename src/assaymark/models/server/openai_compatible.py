@@ -6,9 +6,12 @@ the run is repeated; a failure that shows that no request can succeed ends the r
 
 A server does not identify its weights, so outputs are cached for this run only, unless the user names the weights
 (`weights=`).
+
+Make the connection to a server of its arguments and the key: headers, TLS, limits.
 """
 
 import logging
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -20,16 +23,11 @@ from assaymark.models.checkpoint.identity import template_text
 from assaymark.models.local.generation import failure_of, first_text_query, pieces_of, sort_out
 from assaymark.models.model import OutputCache
 from assaymark.models.progress import AnswerTally, ProgressObserver
-from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments
+from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenAIArguments, is_header_value
 from assaymark.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
-from assaymark.models.server.connection import server_of
-from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.first_token import (
-    FirstTokenTally,
-    first_token_call,
-    questions_of,
-)
-from assaymark.models.server.http_calls import Answered, Call, HttpCaller, Server
+from assaymark.models.server.failures import HttpFailure, KeyHider
+from assaymark.models.server.first_token import FirstTokenTally, first_token_call, questions_of
+from assaymark.models.server.http_calls import Answered, Call, HttpCaller, ResponseLimits, Server
 from assaymark.models.server.outputs import Generated, failure_in, generated_outputs
 from assaymark.models.server.pace import RetryRules
 from assaymark.models.server.probe import find_server
@@ -39,8 +37,7 @@ from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.render import ChatRenderer
 from assaymark.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
 from assaymark.models.text.stops import until_stop
-from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer
-from assaymark.models.text.tokenizer_facts import tokenizer_facts
+from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import (
     GenerateQuery,
@@ -53,8 +50,33 @@ from assaymark.records import (
     WorkEstimate,
     content_hash,
 )
+from assaymark.settings import read
 
-__all__ = ["OpenAIModel"]
+__all__ = ["OpenAIModel", "server_of"]
+
+
+def server_of(arguments: OpenAIArguments) -> Server:
+    """Return where requests are sent; nothing is sent.
+
+    Raises: ModelUnavailable without a key that is required; UsageError for a key or a certificate that cannot be used.
+    """
+    key = (read("OPENAI_API_KEY") or "").strip() or None
+    if key is None and (arguments.is_openai or arguments.provider.name not in ("other", "openai")):
+        raise ModelUnavailable(f"{arguments.server} requires a key; set it as OPENAI_API_KEY")
+    if key is not None and not is_header_value(key):
+        raise UsageError(
+            "OPENAI_API_KEY contains a character that HTTP headers do not allow; expected printable ASCII, one line"
+        )
+    headers = {**arguments.header, **(arguments.provider.headers(key) if key else {})}
+    verify: ssl.SSLContext | bool = arguments.verify_certificate
+    if arguments.verify_certificate and arguments.ca_cert_path:
+        try:
+            verify = ssl.create_default_context(cafile=arguments.ca_cert_path)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"ca_cert_path={arguments.ca_cert_path} cannot be read: {error}") from error
+    limits = ResponseLimits(arguments.max_response_mib, arguments.max_response_depth)
+    return Server(arguments.url, headers, arguments.timeout, verify, KeyHider((key,) if key else ()), limits)
+
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

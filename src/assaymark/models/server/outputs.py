@@ -23,17 +23,17 @@ def generated_outputs(answered: Answered[Generated, ServerText], think_end: str 
         failure = failure_in(answered)
         yield from (a.failure(repeat, failure.message, failure.error.__name__) for a, repeat in answered.about)
         return
-    found = answered.value
+    server_text = answered.value
     for prepared, repeat in answered.about:
-        final = final_of_text(found.text, prepared.stops, think_end)
-        output = prepared.output(repeat, final, found.n_tokens, found.finish_reason or "")
-        thoughts = [each for each in (found.reasoning, final.reasoning) if each]
+        final = final_of_text(server_text.text, prepared.stops, think_end)
+        output = prepared.output(repeat, final, server_text.n_tokens, server_text.finish_reason or "")
+        thoughts = [each for each in (server_text.reasoning, final.reasoning) if each]
         yield replace(
             output,
             reasoning="\n".join(thoughts) or None,
-            tool_calls=found.tool_calls,
-            finish_reason=found.finish_reason,
-            n_context_tokens=found.n_context or output.n_context_tokens,
+            tool_calls=server_text.tool_calls,
+            finish_reason=server_text.finish_reason,
+            n_context_tokens=server_text.n_context or output.n_context_tokens,
         )
 
 

@@ -6,8 +6,7 @@ import httpx
 
 from assaymark.errors import ModelUnavailable
 from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.http_calls import LONGEST_CONNECT_S, Server
-from assaymark.models.server.reading import ResponseBody, parse_json
+from assaymark.models.server.http_calls import LONGEST_CONNECT_S, ResponseBody, Server, parse_json
 
 __all__ = ["find_server"]
 

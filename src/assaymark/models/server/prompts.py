@@ -15,8 +15,6 @@ from typing import Any
 from assaymark.errors import UsageError
 from assaymark.models.server.arguments import OpenAIArguments
 from assaymark.models.server.bodies import Json, Prompt, ScoredPart
-from assaymark.models.text.characters import Characters
-from assaymark.models.text.chat_messages import message_json
 from assaymark.models.text.generation_prompts import (
     DEFAULT_MAX_TOKENS,
     GenerationInput,
@@ -24,7 +22,8 @@ from assaymark.models.text.generation_prompts import (
     name_by_content,
     refuse_contradiction,
 )
-from assaymark.models.text.spans import QueryReader, Span
+from assaymark.models.text.render import message_json
+from assaymark.models.text.spans import Characters, QueryReader, Span
 from assaymark.models.text.stops import stop_texts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import GenerateQuery, ImagePart, Message, Request, TextPart, canonical_json
@@ -91,7 +90,7 @@ class PromptMaker:
         eos_text = arguments.eos_string
         if eos_text is None and self.encoder is not None:
             eos_text = self.encoder.tokenizer.eos_token
-        found: list[GenerationInput] = []
+        generation_inputs: list[GenerationInput] = []
         for request in requests:
             for query in request.queries:
                 if isinstance(query, GenerateQuery):
@@ -104,8 +103,8 @@ class PromptMaker:
                     prepared.tools = request.tools if arguments.is_chat else None  # a text has them in it
                     content = canonical_json(prepared.prompt) + (prepared.tools or "")
                     name_by_content(prepared, content.encode(), self.fingerprint)
-                    found.append(prepared)
-        return found
+                    generation_inputs.append(prepared)
+        return generation_inputs
 
     def context_of(self, request: Request) -> Prompt:
         """Return a request's context as text or messages.

@@ -15,9 +15,8 @@ import httpx
 from assaymark.errors import MalformedAnswer, ServerFailed, TimedOut
 from assaymark.models.server.bodies import read_text
 from assaymark.models.server.failures import HttpFailure, failure_of_answer, failure_of_transport
-from assaymark.models.server.http_calls import LONGEST_CONNECT_S, Server
+from assaymark.models.server.http_calls import LONGEST_CONNECT_S, MIB, ResponseBody, Server, parse_json
 from assaymark.models.server.pace import Patience, Tries
-from assaymark.models.server.reading import MIB, ResponseBody, parse_json
 
 __all__ = ["stream_text"]
 

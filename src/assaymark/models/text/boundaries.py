@@ -122,22 +122,22 @@ def _alternative_is_safe(pattern: str) -> bool:
     """Return whether no match of one alternative can contain a visible character followed by a space."""
     at, seen_visible = 0, False
     while at < len(pattern):
-        found = ATOM.match(pattern, at)
-        if found is None:
+        match = ATOM.match(pattern, at)
+        if match is None:
             return False
-        repeat = QUANTIFIER.match(pattern, found.end())
-        at = repeat.end() if repeat else found.end()
-        if found["look"] is not None:
+        repeat = QUANTIFIER.match(pattern, match.end())
+        at = repeat.end() if repeat else match.end()
+        if match["look"] is not None:
             if seen_visible:  # allowed after white space only: a part never ends in white space
                 return False
             continue
-        if found["group"] is not None:
-            if not re.fullmatch(r"[\w'’|]*", found["inner"]):
+        if match["group"] is not None:
+            if not re.fullmatch(r"[\w'’|]*", match["inner"]):
                 return False
             seen_visible = True
             continue
-        kind = next(name for name in ("bracket", "escape", "char") if found[name] is not None)
-        space, visible = _matches(kind, found[0])
+        kind = next(name for name in ("bracket", "escape", "char") if match[name] is not None)
+        space, visible = _matches(kind, match[0])
         may_repeat = repeat is not None and repeat[0][0] in "*+{"
         if space and (seen_visible or (visible and may_repeat)):
             return False

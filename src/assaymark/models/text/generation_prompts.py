@@ -139,7 +139,7 @@ class TextReader:
         elif capacity < 1:
             prepared.error = (
                 f"{prepared.max_tokens} new tokens are allowed and the model has {self.max_length} positions, which "
-                "leaves none for the prompt; reduce them: --gen_kwargs max_gen_toks="
+                f"leaves none for the prompt; reduce them: --gen_kwargs max_gen_toks={max(1, self.max_length // 4)}"
             )
             prepared.error_kind = PromptTooLong.__name__
         elif n_over > 0 and self.too_long == "error":

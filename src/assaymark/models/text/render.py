@@ -1,19 +1,100 @@
 """Render chats as text with the model's own template, exactly as lm-evaluation-harness does.
 
 One rule of lm-eval is applied with a warning: if a template refuses a system message, that message is left out.
+
+Render chat templates with transformers, within the limits that apply to all templates.
+
+transformers compiles a template and calls its `render`. During a call it receives another object instead: the same
+template, compiled in an environment like its own but with limits on loops and text sizes (`limits.templates`).
+Everything else that transformers does, and what templates find in their environment, is unchanged. transformers never
+compiles the template itself, because compiling evaluates constants, and `"x" * 10**10` is one.
+
+Messages as the JSON that chat templates and servers take.
 """
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from assaymark.errors import UsageError
-from assaymark.limits.templates import TemplateTooLarge, line_of
-from assaymark.models.text.chat_messages import message_json
-from assaymark.models.text.chat_templates import within_limits
-from assaymark.records import ImagePart, JsonValue, Message, TextPart
+from assaymark.limits.templates import TemplateTooLarge, bounded, bounded_render, line_of
+from assaymark.records import ImagePart, JsonValue, Message, ResultPart, TextPart
+
+__all__ = ["message_json", "within_limits"]
+
+
+def message_json(message: Message, content: Any, *, for_template: bool) -> dict[str, Any]:
+    """Return a message with this content, its calls of tools as `tool_calls`, and a tool's result with the call's id.
+
+    Arguments of calls are objects for templates, and JSON texts for servers.
+
+    Source: OpenAI's API reference (`tool_calls`, `tool_call_id`); transformers 5.x, docs chat_extras (arguments are
+        objects, and a result has the function's `name`).
+    """
+    made: dict[str, Any] = {"role": message.role, "content": content}
+    if message.calls:
+        made["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {
+                    "name": call.name,
+                    "arguments": json.loads(call.arguments) if for_template else call.arguments,
+                },
+            }
+            for call in message.calls
+        ]
+    for part in message.parts:
+        if isinstance(part, ResultPart):
+            made["tool_call_id"] = part.call_id
+            if for_template:
+                made["name"] = part.name
+    return made
+
+
+_lock = threading.Lock()  # two threads must not restore each other's function
+
+
+class _Compiled:
+    """Stands in for transformers' compiled template."""
+
+    def __init__(self, rendered: Callable[[Any], str]) -> None:
+        self._rendered = rendered
+
+    def render(self, *args: Any, **kwargs: Any) -> str:
+        """Return the rendered text; variables are passed as in Jinja."""
+        return self._rendered(dict(*args, **kwargs))
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str) -> _Compiled:
+    from transformers.utils import chat_template_utils
+
+    environment = chat_template_utils._compile_jinja_template("").environment  # noqa: SLF001 - none is public
+    return _Compiled(bounded_render(bounded(environment), source))
+
+
+@contextmanager
+def within_limits(source: str) -> Iterator[None]:
+    """Limit the template with this source inside the block.
+
+    Raises: TemplateSyntaxError or TemplateTooLarge if it does not compile.
+    """
+    from transformers.utils import chat_template_utils
+
+    ours = _compiled(source)
+    with _lock:
+        theirs = chat_template_utils._compile_jinja_template  # noqa: SLF001
+        chat_template_utils._compile_jinja_template = lambda text: ours if text == source else theirs(text)  # noqa: SLF001
+        try:
+            yield
+        finally:
+            chat_template_utils._compile_jinja_template = theirs  # noqa: SLF001
+
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +193,8 @@ class ChatRenderer:
         if getattr(self._tokenizer, "chat_template", None) is None:
             raise UsageError(
                 f"the tokenizer of {self._tokenizer.name_or_path or 'this model'} has no chat template; "
-                "use a tokenizer that has one with tokenizer=, or omit --apply_chat_template and conversations"
+                "messages need one: use a tokenizer that has one with tokenizer=, or omit tasks of chats, and "
+                "--apply_chat_template where it was given"
             )
         self._check_name()
         given: dict[str, Any] = {"chat_template": self._template} if self._template is not None else {}

@@ -2,6 +2,10 @@
 
 Two tasks with the same query (truthfulqa's mc1 and mc2) share one span. The key of an output is made of exactly what
 decides it: model, dtype, numerics, tokens, and how many of them are scored.
+
+Encode texts without a tokenizer: each character counts as one token, and the server splits the text itself.
+
+White space at the end of a context belongs to the continuation, as with a tokenizer.
 """
 
 import hashlib
@@ -14,8 +18,7 @@ import numpy as np
 from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.errors import Permanent, PromptTooLong
 from assaymark.models.model import OutputCache
-from assaymark.models.text.characters import Characters
-from assaymark.models.text.tokens import Encoder, Pair, rolling_windows
+from assaymark.models.text.tokens import EncodedPair, Encoder, Pair, rolling_windows
 from assaymark.records import (
     LoglikelihoodQuery,
     ModelIdentity,
@@ -25,6 +28,36 @@ from assaymark.records import (
     RollingQuery,
     canonical_json,
 )
+
+__all__ = ["Characters"]
+
+
+class Characters:
+    """An encoder whose tokens are code points."""
+
+    prefix_token_id: int | None = None
+
+    def encode_pairs(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+        """Return the characters of each context and of what is scored after it."""
+        result = []
+        for pair in pairs:
+            whole = "".join(pair.segments)
+            context = whole.rstrip()
+            result.append(EncodedPair(_points(context), _points(whole[len(context) :] + pair.continuation)))
+        return result
+
+    def encode_all(self, texts: Sequence[str]) -> list[IntArray]:
+        """Return the characters of each text."""
+        return [_points(text) for text in texts]
+
+    def decode(self, tokens: IntArray) -> str:
+        """Return the text of these characters."""
+        return "".join(map(chr, tokens.tolist()))
+
+
+def _points(text: str) -> IntArray:
+    return np.asarray([ord(character) for character in text], dtype=np.int32)
+
 
 FIRST_CHUNK = 1_000_000  # characters in the first chunk: few, so that the first score comes soon
 CHUNK = 16_000_000  # characters per chunk: bounds memory, yet large enough for sharing

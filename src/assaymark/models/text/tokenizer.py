@@ -2,16 +2,51 @@
 
 A source is small and complete, so that another process can load the same tokenizer from it. It is a folder, or one
 file: a tokenizer.json, or a `tokenizer.model` of SentencePiece, which trainers put beside their checkpoints.
+
+Describe a tokenizer with the field names of lm-eval's results files.
 """
 
+import base64
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assaymark import stopping
 from assaymark.errors import MissingExtra, ModelUnavailable, is_panic
+from assaymark.records import JsonValue
 
-__all__ = ["TokenizerSource", "load_tokenizer"]
+__all__ = ["MOST_GROWTH", "TokenizerSource", "load_tokenizer", "tokenizer_facts"]
+
+
+def tokenizer_facts(tokenizer: Any, template_name: str | None = None) -> dict[str, JsonValue]:
+    """Return a tokenizer's special tokens and chat template.
+
+    Padding is never used here; if the tokenizer has no padding token, this is the one that lm-eval would use.
+    Source: lm-evaluation-harness 0.4.13, `add_tokenizer_info` and `configure_pad_token`.
+    """
+    facts: dict[str, JsonValue] = {"tokenizer_pad_token": _padding(tokenizer)}
+    for name in ("eos", "bos"):
+        token, number = (getattr(tokenizer, f"{name}_token{end}", None) for end in ("", "_id"))
+        facts[f"tokenizer_{name}_token"] = [token, str(number)]
+    facts["eot_token_id"] = getattr(tokenizer, "eos_token_id", None)
+    template = getattr(tokenizer, "chat_template", None)
+    if isinstance(template, Mapping):
+        template = template.get(template_name or "default")
+    return facts if template is None else {**facts, "chat_template": str(template)}
+
+
+def _padding(tokenizer: Any) -> list[JsonValue]:
+    for name in ("pad", "unk", "eos"):
+        token = getattr(tokenizer, f"{name}_token", None)
+        if token:
+            return [token, str(getattr(tokenizer, f"{name}_token_id", None))]
+    return ["<|pad|>", str(len(tokenizer))]
+
+
+MOST_GROWTH = 64  # times that normalising may lengthen a text, in characters; NFKD does by up to 18, others by 3
+MOST_ADDED = 1000  # special tokens around a text
 
 # Texts that a tokenizer built from a SentencePiece model must encode as SentencePiece itself does.
 PROBES = ("Question: what is it? Answer:", "  two  spaces,\n\ta tab - naïve café 東京 😀", "x = 3.14; print(x**2)")
@@ -49,10 +84,11 @@ def load_tokenizer(source: TokenizerSource) -> Any:
     try:
         with stopping.ending_at_once():  # a large tokenizer.json, or a hostile one, is parsed for long
             if folder.is_file():
-                return PreTrainedTokenizerFast(tokenizer_file=str(folder))
-            return AutoTokenizer.from_pretrained(
-                str(folder), trust_remote_code=source.trust_remote_code, local_files_only=True, **options
-            )
+                tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder))
+            else:
+                tokenizer = AutoTokenizer.from_pretrained(
+                    str(folder), trust_remote_code=source.trust_remote_code, local_files_only=True, **options
+                )
     except BaseException as error:  # many kinds of errors, a panic of native code too, mean that it is unusable
         if not isinstance(error, Exception) and not is_panic(error):
             raise
@@ -62,6 +98,61 @@ def load_tokenizer(source: TokenizerSource) -> Any:
         raise ModelUnavailable(
             f"the tokenizer in {folder} cannot be loaded: {first}; set another one with tokenizer=FOLDER"
         ) from error
+    _check_growth(tokenizer, folder)
+    return tokenizer
+
+
+def _check_growth(tokenizer: Any, place: Path) -> None:
+    """Check that a tokenizer from a file cannot make a prompt so long that encoding it takes for ever.
+
+    Its native code cannot be interrupted. Python tokenizers are code, which is trusted or not at all.
+
+    Raises: ModelUnavailable with the part that grows texts.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or not hasattr(backend, "num_special_tokens_to_add"):
+        return
+    for name in ("normalizer", "decoder"):
+        part = getattr(backend, name, None)
+        if part is None:
+            continue
+        try:
+            growth = _growth(json.loads(part.__getstate__()))
+        except (AttributeError, TypeError, ValueError):  # a part made of Python code has no description
+            continue
+        if growth > MOST_GROWTH:
+            raise ModelUnavailable(
+                f"the tokenizer in {place} cannot be used: its {name} may make a text {growth:,.0f} times as long; "
+                f"expected at most {MOST_GROWTH} times. Set another one with tokenizer=FOLDER"
+            )
+    n_added = backend.num_special_tokens_to_add(False)
+    if n_added > MOST_ADDED:
+        raise ModelUnavailable(
+            f"the tokenizer in {place} cannot be used: it adds {n_added:,} special tokens to each text; expected at "
+            f"most {MOST_ADDED:,}. Set another one with tokenizer=FOLDER"
+        )
+
+
+def _growth(part: dict[str, Any]) -> float:
+    """Return by how much a normalizer or decoder may multiply the length of a text, by its own description."""
+    kind = part.get("type")
+    if kind == "Sequence":
+        product = 1.0
+        for each in part.get("normalizers") or part.get("decoders") or ():
+            product *= _growth(each)
+        return product
+    if kind == "Replace":
+        pattern = part["pattern"]
+        # an expression may match nothing, between any two characters
+        return max(1.0, len(part["content"]) / max(1, len(pattern["String"]))
+                   if "String" in pattern else 1.0 + len(part["content"]))  # fmt: skip
+    if kind == "Prepend":
+        return 1.0 + len(part["prepend"])
+    if kind == "Precompiled":  # SentencePiece's: the size of a trie, the trie, and what texts become, each ended by NUL
+        packed = base64.b64decode(part.get("precompiled_charsmap") or "")
+        texts = packed[4 + int.from_bytes(packed[:4], "little") :]
+        return max(1.0, float(max(map(len, texts.split(b"\0")))))
+    return 1.0
 
 
 def _model_alone(place: Path) -> Path | None:

@@ -9,13 +9,15 @@ Source: lm-evaluation-harness 0.4.13, api/model.py (TemplateLM._encode_pair, log
     (tok_encode), utils.py (get_rolling_token_windows, make_disjoint_window).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from assaymark.engine.spans import IntArray
+from assaymark.errors import ModelUnavailable, is_panic, panic_line
 from assaymark.models.text.boundaries import SPACE_SYMBOL, SplitRule, split_rule
 
 BATCH_TEXTS = 1024  # texts per call of the tokenizer: bounds the number of live objects
@@ -81,6 +83,7 @@ class Encoder:
         """Return the tokens of each text; `specials` overrides lm-eval's rule.
 
         Shapes: int32 [n tokens] each.
+        Raises: ModelUnavailable if the tokenizer's native code gives up.
         """
         wanted = [self.has_specials(text) if specials is None else specials for text in texts]
         result: list[IntArray] = [EMPTY] * len(texts)
@@ -94,13 +97,15 @@ class Encoder:
 
     def _encode_batch(self, texts: Sequence[str], *, specials: bool) -> list[IntArray]:
         if self._backend is None:
-            lists = [self.tokenizer.encode(text, add_special_tokens=specials) for text in texts]
+            with _panics_reported():
+                lists = [self.tokenizer.encode(text, add_special_tokens=specials) for text in texts]
             return [np.asarray(each, dtype=np.int32) for each in lists]
         self._take_off_limits(self._backend)
         result: list[IntArray] = []
         for start in range(0, len(texts), BATCH_TEXTS):
             batch = list(texts[start : start + BATCH_TEXTS])
-            encoded = self._backend.encode_batch_fast(batch, add_special_tokens=specials)
+            with _panics_reported():
+                encoded = self._backend.encode_batch_fast(batch, add_special_tokens=specials)
             result += [np.asarray(each.ids, dtype=np.int32) for each in encoded]
         return result
 
@@ -308,6 +313,17 @@ class Seq2SeqEncoder(Encoder):
             EncodedPair(encoded[pair.segments], tokens) if _has_text(pair) else self._from_nothing(tokens)
             for pair, tokens in zip(pairs, scored, strict=True)
         ]
+
+
+@contextmanager
+def _panics_reported() -> Iterator[None]:
+    """Turn a panic of the tokenizer's native code, which is no Exception, into an error of the model."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise ModelUnavailable(panic_line(error)) from error
 
 
 def _has_text(pair: Pair) -> bool:

@@ -3,19 +3,267 @@
 Files, identity, tokens, chat templates, the cache and the extraction of answers are those of `local`, so a run with
 vLLM sends exactly the queries of a run with our own engine. Its numbers are vLLM's own, so outputs are never shared
 with runs of another engine. See `vllm.engine` for what has been tested.
+
+vLLM with the interface of our own engine: spans scored, prompts continued, token ids in and out.
+
+It handles no text: tokens come from the same encoder as for every local model, so a choice has the same tokens on every
+engine. Log-probabilities are vLLM's own (`prompt_logprobs`); vLLM must generate one token per prompt, so the longest
+sequence is one shorter than its positions. Results come in batches, so that a kill loses one batch.
+
+Written against vLLM's documented interface (LLM.generate, SamplingParams, RequestOutput of 0.8 and later) and tested
+against a stand-in of it; it has not been run on a real vLLM yet.
 """
 
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from assaymark.models.checkpoint.identity import identify
+from assaymark.engine.generation import (
+    FinishReason,
+    GeneratedSequence,
+    GenerationDefaults,
+    GenerationFailure,
+    GenerationPrompt,
+    GenerationReport,
+)
+from assaymark.engine.options import EngineInfo
+from assaymark.engine.spans import SpanBatch, SpanFailure, SpanScore, WindowReport
+from assaymark.errors import MalformedAnswer, MissingExtra, ModelUnavailable, NonFiniteLogits, UsageError
+from assaymark.models.checkpoint.files import read_json
+from assaymark.models.checkpoint.identity import ModelFolders, identify
 from assaymark.models.local.local_model import LocalModel
 from assaymark.models.text.spans import QueryReader, fingerprint_of
+from assaymark.models.text.stops import StopTexts
+from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueue, TextResult
 from assaymark.models.vllm.arguments import VllmArguments
-from assaymark.models.vllm.engine import RESERVED_POSITIONS, VllmEngine
 from assaymark.records import ModelIdentity
 
-__all__ = ["VllmModel"]
+__all__ = ["RESERVED_POSITIONS", "VllmEngine", "VllmModel"]
+
+
+BATCH = 512  # sequences passed to vLLM at once
+RESERVED_POSITIONS = 2  # positions that a scored sequence leaves free, besides its own last token: vLLM generates one
+# Settings that only some libraries have, with vLLM's names.
+OTHER_SETTINGS: Mapping[str, str] = {
+    "min_new_tokens": "min_tokens",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+
+
+class VllmEngine:
+    """One model, loaded by vLLM."""
+
+    n_workers = 1
+
+    def __init__(self, arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> None:
+        """Load the model.
+
+        Raises: MissingExtra without vLLM; ModelUnavailable if it cannot load the model.
+        """
+        try:
+            import vllm
+        except ImportError:
+            raise MissingExtra("--model vllm", "vllm") from None
+        self._library: Any = vllm
+        self._folder = folders.model
+        given = _engine_arguments(arguments, identity, folders)
+        try:
+            self._llm: Any = vllm.LLM(**given)
+        except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
+            raise ModelUnavailable(
+                f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
+                "gpu_memory_utilization often helps"
+            ) from error
+        self._lora = _adapter(folders.adapter)
+        self.info = EngineInfo(
+            device=f"vllm, tensor_parallel_size={given.get('tensor_parallel_size', 1)}",
+            dtype=identity.dtype,
+            numerics=identity.numerics,
+            n_parameters=identity.n_parameters or 0,
+            max_length=identity.max_length,
+            vocab_size=int(read_json(folders.model / "config.json").get("vocab_size") or 0),
+            attention="vllm",
+            why="requested",
+            window_tokens=0,
+            n_threads=0,
+            versions={"vllm": str(getattr(vllm, "__version__", "unknown"))},
+        )
+
+    @property
+    def generation_defaults(self) -> GenerationDefaults:
+        """The defaults in the model's own generation_config."""
+        from transformers import GenerationConfig
+
+        from assaymark.engine.generator import defaults_of_config
+
+        if not (self._folder / "generation_config.json").is_file():
+            return GenerationDefaults()
+        return defaults_of_config(GenerationConfig.from_pretrained(str(self._folder)))
+
+    def score(
+        self, spans: SpanBatch, on_window: Callable[[WindowReport], None] | None = None
+    ) -> Iterator[SpanScore | SpanFailure]:
+        """Yield the score or the failure of each span, batch by batch.
+
+        Raises: ModelUnavailable if vLLM fails as a whole.
+        """
+        once = self._library.SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=1, detokenize=False)
+        n_tokens = int(spans.tokens.size) - len(spans)
+        started, done = time.perf_counter(), 0
+        for first in range(0, len(spans), BATCH):
+            indices = range(first, min(first + BATCH, len(spans)))
+            sequences = [spans.sequence(index).tolist() for index in indices]
+            for index, tokens, output in zip(indices, sequences, self._run(sequences, once), strict=True):
+                yield _score(index, tokens[-int(spans.n_scored[index]) :], output.prompt_logprobs)
+                done += len(tokens) - 1
+            if on_window is not None:
+                on_window(WindowReport(done, n_tokens, done, n_tokens, time.perf_counter() - started))
+
+    def generate(
+        self,
+        prompts: Sequence[GenerationPrompt],
+        stops: StopTexts,
+        on_step: Callable[[GenerationReport], None] | None = None,
+    ) -> Iterator[GeneratedSequence | GenerationFailure]:
+        """Yield each prompt's continuations, batch by batch.
+
+        Raises: ModelUnavailable if vLLM fails as a whole; UsageError for settings it does not support.
+        """
+        units = [(index, repeat) for index, prompt in enumerate(prompts) for repeat in prompt.repeats]
+        n_prompt = sum(int(prompts[index].tokens.size) for index, _ in units)
+        started, read, n_generated = time.perf_counter(), 0, 0
+        for first in range(0, len(units), BATCH):
+            some = units[first : first + BATCH]
+            sequences = [prompts[index].tokens.tolist() for index, _ in some]
+            settings = [self._settings(prompts[index], repeat, stops, index) for index, repeat in some]
+            for (index, repeat), output in zip(some, self._run(sequences, settings), strict=True):
+                one = output.outputs[0]
+                yield GeneratedSequence(index, repeat, tuple(one.token_ids), _reason(one))
+                read, n_generated = read + int(prompts[index].tokens.size), n_generated + len(one.token_ids)
+            if on_step is not None:
+                n_done = first + len(some)
+                seconds = time.perf_counter() - started
+                on_step(
+                    GenerationReport(
+                        read, n_prompt, n_generated, max(0, n_generated - n_done), n_done, len(units), seconds
+                    )
+                )
+
+    def queue(self) -> ScoreQueue:
+        """Return a queue that scores one batch after another."""
+        return SequentialQueue(self.score)
+
+    def stream(self, prompt: GenerationPrompt, stops: StopTexts, follow: FollowText) -> Iterator[TextResult]:
+        """Yield only the result: vLLM's offline interface returns a text in one piece."""
+        del follow
+        yield from self.generate([prompt], stops)
+
+    def _run(self, sequences: Sequence[list[int]], settings: Any) -> list[Any]:
+        """Return vLLM's outputs in the order of the sequences.
+
+        Raises: ModelUnavailable.
+        """
+        if self._llm is None:
+            raise ModelUnavailable("the engine is closed; load it again")
+        prompts = [{"prompt_token_ids": tokens} for tokens in sequences]  # vLLM's TokensPrompt
+        adapted = {} if self._lora is None else {"lora_request": self._lora}
+        try:
+            return list(self._llm.generate(prompts, settings, use_tqdm=False, **adapted))
+        except Exception as error:  # any error means that the whole batch failed
+            raise ModelUnavailable(f"vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+
+    def _settings(self, prompt: GenerationPrompt, repeat: int, stops: StopTexts, index: int) -> Any:
+        """Return vLLM's settings for continuing a prompt.
+
+        While a model reasons, a stop text must not end it, and vLLM cannot wait for the end of the reasoning: then only
+        end tokens stop it, and the text is truncated afterwards.
+        """
+        unknown = sorted(set(prompt.other) - set(OTHER_SETTINGS))
+        if unknown:
+            raise UsageError(
+                f"generation setting {unknown[0]}={prompt.other[unknown[0]]} is not supported with --model vllm; omit "
+                "it, or set generation_config=none if the model's own file sets it"
+            )
+        values: dict[str, Any] = {
+            "max_tokens": prompt.max_new_tokens,
+            "temperature": 0.0,
+            "repetition_penalty": prompt.repetition_penalty,
+            "stop_token_ids": sorted(prompt.eos_ids),
+            "stop": list(stops.of_prompts[index]) if stops.think_end is None else [],
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+            **{OTHER_SETTINGS[name]: value for name, value in prompt.other.items()},
+        }
+        drawn = prompt.sampling
+        if drawn is not None:
+            filters = {"top_k": drawn.top_k, "top_p": drawn.top_p, "min_p": drawn.min_p}
+            values |= {name: value for name, value in filters.items() if value is not None}
+            values |= {"temperature": drawn.temperature, "seed": seed_of(prompt, repeat)}
+        return self._library.SamplingParams(**values)
+
+    def close(self) -> None:
+        """Release the model and its memory."""
+        self._llm = None
+
+
+def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
+    """Return the seed of one text, a function of the run's seed, the sample and the repeat."""
+    name = f"{prompt.seed}\x1f{prompt.key}\x1f{repeat}"
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") >> 1
+
+
+def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "model": str(folders.model),
+        "tokenizer": str(folders.tokenizer),
+        "dtype": identity.dtype,
+        "max_model_len": identity.max_length,
+        "trust_remote_code": arguments.local.trust_remote_code,
+        **arguments.engine,
+    }
+    return {**given, "enable_lora": True} if folders.adapter is not None else given
+
+
+def _adapter(folder: Path | None) -> Any:
+    """Return vLLM's request for an adapter, or None if there is none."""
+    if folder is None:
+        return None
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest("adapter", 1, str(folder))
+
+
+def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, Any] | None]) -> SpanScore | SpanFailure:
+    """Return the sum over the scored tokens, the last of the prompt; each position lists its token and the best one."""
+    total, is_greedy = 0.0, True
+    for token, found in zip(scored, list(logprobs)[-len(scored) :], strict=True):
+        if found is None or token not in found:
+            return SpanFailure(index, MalformedAnswer, f"vLLM returned no log-probability of token {token}")
+        own = float(found[token].logprob)
+        total += own
+        is_greedy = is_greedy and own >= max(float(each.logprob) for each in found.values())
+    if not math.isfinite(total):
+        reason = "log-probabilities are not finite; run with dtype=bfloat16 or float32"
+        return SpanFailure(index, NonFiniteLogits, reason)
+    return SpanScore(index, total, is_greedy)
+
+
+def _reason(output: Any) -> FinishReason:
+    """Return why a text ended: vLLM reports "stop" for end tokens too, and names the text only for stop texts."""
+    if output.finish_reason == "length":
+        return "length"
+    return "stop" if isinstance(output.stop_reason, str) else "eos"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
 
 KIND = "vllm"
 

@@ -5,13 +5,18 @@ contiguous ranges, so that a shared prefix is computed by one worker, and each w
 free. A range does not depend on its worker, so results do not depend on N beyond float32 rounding. The range of a
 worker that died is assigned again. If batches follow each other, ranges of the next are assigned while the last ones of
 the previous batch are still in progress, so no worker waits between them.
+
+The work in progress: batches split into ranges, the worker of each, and the missing results.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from assaymark.engine.generation import (
     GeneratedSequence,
@@ -26,11 +31,68 @@ from assaymark.errors import ModelUnavailable
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, TextResult
 from assaymark.models.workers.links import Links, Worker
-from assaymark.models.workers.range_jobs import RangeJob, RangeTask
-from assaymark.models.workers.ranges import GeneratedUnits, RangeReport, ranges_of, ranges_of_texts
-from assaymark.models.workers.token_costs import TokenCosts
+from assaymark.models.workers.ranges import (
+    GeneratedUnits,
+    RangeReport,
+    TokenCosts,
+    WorkRange,
+    ranges_of,
+    ranges_of_texts,
+    total,
+)
 
-__all__ = ["EnginePool", "PoolQueue"]
+__all__ = ["EnginePool", "PoolQueue", "RangeJob", "RangeTask"]
+
+
+@dataclass(slots=True, eq=False)
+class RangeTask:
+    """One range in progress: which of its units have results, and its last report."""
+
+    part: WorkRange
+    job: "RangeJob"
+    done: set[int] = field(default_factory=set)
+    sent: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # in the worker's order
+    report: RangeReport = field(default_factory=RangeReport)
+    attempts: int = 0
+
+    def left(self) -> IntArray:
+        """Return the units that still need a result."""
+        return np.asarray([i for i in self.part.indices.tolist() if i not in self.done], dtype=np.int64)
+
+    def record(self, report: RangeReport, *, is_last: bool) -> None:
+        """Record the worker's progress; after a takeover it counts only the units that were left."""
+        whole = replace(report, n_tokens=self.part.n_tokens, n_distinct=self.part.n_distinct)
+        self.report = whole if is_last else report
+
+
+class RangeJob:
+    """One batch in progress.
+
+    `order` returns the message that makes a worker compute these units; `on_progress` receives the total progress.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[WorkRange],
+        order: Callable[[IntArray], tuple[Any, ...]],
+        on_progress: Callable[[RangeReport], None],
+        number: int = 0,
+    ) -> None:
+        self.number = number
+        self.order = order
+        self._on_progress = on_progress
+        self._tasks = [RangeTask(part, self) for part in parts]
+        self.todo = deque(self._tasks)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every unit has its result."""
+        return all(len(task.done) == task.part.indices.size for task in self._tasks)
+
+    def report(self) -> None:
+        """Report the progress."""
+        self._on_progress(total([task.report for task in self._tasks]))
+
 
 GENERATION_RANGES = 4  # ranges of texts per worker: several, since the lengths are unknown
 SMALLEST_GENERATION = 128  # texts in a range: fewer leave slots idle while its last texts are generated

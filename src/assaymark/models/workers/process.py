@@ -129,7 +129,7 @@ def serve_orders(connection: Connection) -> None:
 
 
 def _device_of(number: int, wanted: str) -> str:
-    from assaymark.engine.devices import cuda_count
+    from assaymark.engine.memory import cuda_count
 
     count = cuda_count()
     return f"cuda:{number % count}" if count else wanted

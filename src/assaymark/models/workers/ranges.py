@@ -3,11 +3,14 @@
 Neighbours in sorted order share most, so a range is a contiguous part of that order. The path above a split is computed
 twice, so each split is placed where neighbours share least, near its ideal position. For the same reason ranges are
 few: a long one for each worker, then rounds of ever shorter ones, which compensate for errors in the estimated costs.
+
+Estimate what tokens cost a model from its shape alone, to split work evenly before anything is computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +18,37 @@ import numpy.typing as npt
 from assaymark.engine.generation import GenerationPrompt
 from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.engine.trie import common_prefixes, sorted_order
-from assaymark.models.workers.token_costs import TokenCosts
+from assaymark.models.checkpoint.config_check import whole_number
 
-__all__ = ["GeneratedUnits", "RangeReport", "WorkRange", "ranges_of", "ranges_of_texts", "total"]
+__all__ = ["GeneratedUnits", "RangeReport", "TokenCosts", "WorkRange", "ranges_of", "ranges_of_texts", "total"]
+
+
+ATTENTION = 1.5  # time per operation of attention relative to matrix products (measured: benchmarks/RESULTS.md)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCosts:
+    """The cost of a token, of each position it attends to, and of a row over the vocabulary, in matrix operations.
+
+    Only their ratios matter. If a model's shape is unknown, a token costs the same at every position.
+    """
+
+    token: float = 1.0
+    position: float = 0.0
+    row: float = 0.0
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], n_parameters: int | None) -> "TokenCosts":
+        """Return the costs of a model from its config.json; embedding look-ups cost nothing."""
+        layers = whole_number(config, "num_hidden_layers", "n_layer")
+        width = whole_number(config, "hidden_size", "n_embd")
+        words = width * whole_number(config, "vocab_size")
+        n_tables = 1 if config.get("tie_word_embeddings", True) else 2
+        body = (n_parameters or 0) - n_tables * words
+        if body <= 0 or not layers or not width:
+            return cls()
+        return cls(2.0 * body, ATTENTION * 4.0 * layers * width, 2.0 * words)
+
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -52,14 +52,14 @@ def split_sentences(text: str) -> list[str]:
 
 def _is_end(before: str, after: str) -> bool:
     """Return whether a full stop between these two ends a sentence."""
-    found = _LAST_WORD.search(before)
-    if not found:
+    match = _LAST_WORD.search(before)
+    if not match:
         return True  # ? or !, or a full stop after something that is no word
-    word = found.group(1).lower().strip(".")
+    word = match.group(1).lower().strip(".")
     starts_new = not after[0].islower()
     if word in _ABBREVIATIONS:
         return starts_new and word in _ENDS_ANYWAY
-    is_initial = len(word) == 1 and word.isalpha() and word != "i" and found.group(1)[0].isupper()
+    is_initial = len(word) == 1 and word.isalpha() and word != "i" and match.group(1)[0].isupper()
     is_list_number = word.isdigit() and len(before.split()) == 1  # "1. First": the number belongs to what follows
     return starts_new and not is_initial and not is_list_number
 

@@ -9,6 +9,8 @@
   const send = form.querySelector("button[type=submit]");
   let asking = null;
 
+  const saving = form.querySelector("details.task");
+
   const element = (name, className, text = "") => {
     const made = document.createElement(name);
     made.className = className;
@@ -21,7 +23,7 @@
     const answers = element("div", "answers");
     const sides = names.map((name) => {
       const box = element("div", "answer open");
-      const text = element("p", "text");
+      const text = element("div", "text");
       box.append(element("h2", "", name), text);
       answers.append(box);
       return { name, box, text, answer: "", problem: "" };
@@ -40,8 +42,13 @@
       side.box.classList.remove("open");
       if (kind === "problem") {
         side.problem = data.text;
-        side.text.replaceWith(element("p", "problems", data.text));
-      } else side.isComplete = true;
+        side.text.after(element("p", "problems", data.text)); // what came before stays
+      } else {
+        side.isComplete = true;
+        const rendered = element("div", "rendered");
+        rendered.innerHTML = data.text; // made by the server from an allow-list; the page's policy runs no script in it
+        side.text.replaceChildren(rendered, element("div", "raw", side.answer.trim()));
+      }
     }
   };
 
@@ -62,18 +69,41 @@
 
   const remember = (question, sides) => {
     const answered = sides.filter((side) => !side.problem && (side.isComplete || side.answer));
-    if (!answered.length) return;
+    if (!answered.length) return false;
     const rounds = JSON.parse(form.elements.history.value || "[]");
     rounds.push([question, Object.fromEntries(answered.map((side) => [side.name, side.answer.trim()]))]);
     form.elements.history.value = JSON.stringify(rounds);
+    saving.querySelector(".saves").replaceChildren(...answered.map((side) => {
+      const save = element("button", "second", `Answers of ${side.name}`);
+      Object.assign(save, { type: "submit", formNoValidate: true, name: "of", value: side.name });
+      save.setAttribute("formaction", "/chat/task");
+      return save;
+    }));
+    saving.hidden = false;
+    return true;
+  };
+
+  // The last question once more: its round goes, with the answers that are in the history.
+  const askAgain = (round, question, isRemembered) => {
+    round.remove();
+    if (isRemembered) form.elements.history.value = JSON.stringify(JSON.parse(form.elements.history.value).slice(0, -1));
+    form.elements.text.value = question;
+    form.requestSubmit();
   };
 
   form.addEventListener("submit", async (event) => {
+    if (event.submitter?.hasAttribute("formaction")) return; // a download
     event.preventDefault();
+    if (event.submitter?.name === "again") {
+      const [question] = JSON.parse(form.elements.history.value).at(-1);
+      askAgain(event.submitter.closest(".round"), question, true);
+      return;
+    }
     const question = form.elements.text.value.trim();
     if (!question || asking) return;
     const second = form.elements.second ? form.elements.second.value : "";
     const names = [...new Set([form.elements.first.value, second].filter(Boolean))];
+    for (const button of rounds.querySelectorAll(".again")) button.remove();
     const { round, sides } = addRound(question, names);
     alertLine.hidden = true;
     asking = new AbortController();
@@ -96,7 +126,13 @@
     for (const side of sides) side.box.classList.remove("open");
     if (hasAnswer) form.elements.text.value = "";
     else if (!sides.some((side) => side.problem)) round.remove();
-    remember(question, sides);
+    const isRemembered = remember(question, sides);
+    if (sides.some((side) => side.problem)) {
+      const again = element("button", "second again", "Ask again");
+      again.type = "button";
+      again.addEventListener("click", () => askAgain(round, question, isRemembered));
+      round.append(again);
+    }
     asking = null;
     send.disabled = false;
     stop.hidden = true;

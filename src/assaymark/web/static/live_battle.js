@@ -6,7 +6,10 @@
 
   const show = (html) => {
     const found = new DOMParser().parseFromString(html, "text/html").querySelector("main");
-    if (found) main.replaceChildren(...found.childNodes);
+    if (!found) return;
+    const isRaw = document.getElementById("raw-text")?.checked;
+    main.replaceChildren(...found.childNodes);
+    if (isRaw && document.getElementById("raw-text")) document.getElementById("raw-text").checked = true;
   };
 
   const reload = async () => {
@@ -43,10 +46,10 @@
     const form = event.target;
     if (!form.matches("[data-asks]")) return;
     event.preventDefault();
-    const button = form.querySelector("button");
+    const button = event.submitter ?? form.querySelector("button");
     if (button.disabled) return;
+    const fields = Object.fromEntries(new FormData(form, event.submitter)); // before the button, which may have a value, is disabled
     button.disabled = true;
-    const fields = Object.fromEntries(new FormData(form));
     try {
       const answer = await fetch(form.action, { method: "POST", body: JSON.stringify(fields), headers: { "content-type": "application/json" } });
       if (answer.ok) return await reload();

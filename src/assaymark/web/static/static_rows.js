@@ -310,8 +310,8 @@
   }
 
   function report(section, text) {
-    section.querySelector("ul.problems")?.remove();
-    if (text) section.prepend(make("ul", { class: "problems", role: "alert" }, make("li", {}, text)));
+    section.querySelector(".problems")?.remove();
+    if (text) section.prepend(make("p", { class: "problems", role: "alert" }, text));
   }
 
   function draw(state) {

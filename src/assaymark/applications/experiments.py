@@ -1,0 +1,80 @@
+"""Experiments: versions of an application side by side, for a program and a notebook.
+
+`assaymark.experiment(first, second)` compares stored runs row by row; printing it shows the differences and the rows
+that got worse first, and a notebook shows the same as HTML. The command is `assaymark compare --rows --by tag`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.records import JsonValue
+from assaymark.results.comparison.records import Comparison
+from assaymark.results.comparison.row_pairs import PartDifference, RowPair
+from assaymark.runs.comparison import compare_runs, differences_by_part, rows_of_pairs
+from assaymark.runs.run import Run
+
+__all__ = ["Experiment", "experiment"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The second and every later run against the first. rows: of each pair, those that got worse first."""
+
+    comparison: Comparison
+    rows: tuple[tuple[RowPair, ...], ...]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, one sentence for each pair."""
+        return self.comparison.verdict
+
+    def by(self, name: str) -> list[list[PartDifference]]:
+        """Return for each pair the difference of each score on each part of the rows.
+
+        Args:
+            name: "tag", "split", or a name in the rows' metadata.
+
+        Raises: UsageError where no row has that name.
+        """
+        return differences_by_part(name, self.comparison, self.rows)
+
+    def to_json(self) -> JsonValue:
+        """Return differences and rows with stable names."""
+        from assaymark.results.views.row_tables import rows_to_json
+        from assaymark.runs.comparison import comparison_to_json
+
+        content = comparison_to_json(self.comparison)
+        return (
+            {**dict(content), "rows": [rows_to_json(rows) for rows in self.rows]}
+            if isinstance(content, dict)
+            else content
+        )
+
+    def __str__(self) -> str:
+        """Return the tables as text."""
+        from assaymark.results.console import as_text
+        from assaymark.results.views.comparison_tables import comparison_table
+        from assaymark.results.views.row_tables import rows_table
+
+        tables = [rows_table(rows, pair) for rows, pair in zip(self.rows, self.comparison.pairs, strict=True)]
+        return "\n".join(as_text(each) for each in (comparison_table(self.comparison), *tables))
+
+    def _repr_html_(self) -> str:
+        """Return the differences and the first rows as HTML, which notebooks show."""
+        from assaymark.results.views.row_tables import comparison_html
+
+        return comparison_html(self.comparison, self.rows)
+
+
+def experiment(first: Run, *others: Run) -> Experiment:
+    """Compare versions of an application, or any runs of the same rows, with the first of them.
+
+    Args:
+        first: the version that the others are compared with.
+        others: the others, such as `assaymark.open_run("last")`.
+
+    Raises: UsageError without another run, for the same run twice, or for runs of different rows.
+    """
+    runs: Sequence[Run] = (first, *others)
+    comparison = compare_runs(runs)
+    return Experiment(comparison, tuple(map(tuple, rows_of_pairs(runs, comparison))))

@@ -1,0 +1,461 @@
+"""Scores of a judge, added to a stored run as rescoring adds scores: the answers stay, metrics are added.
+
+The judge's replies are stored as an audit of their own (`audit.stored`), whose plan is the judge, the scorers' hashes
+and a hash of the answers. So the same call after a kill asks only for what is missing, and a complete one asks nothing.
+Judged scorers take several steps; each round asks the next prompt of every row at once.
+"""
+
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from assaymark.applications.human_labels import without_scorers
+from assaymark.applications.returned import answered_of
+from assaymark.applications.rows import Row
+from assaymark.applications.scorer import Answered, JudgedScorer, Result
+from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
+from assaymark.errors import LeaseLost, RunBusy, UsageError
+from assaymark.judges.judge import open_judge
+from assaymark.judges.material import PromptWriter, ask
+from assaymark.models.lending import lent
+from assaymark.models.model import Model
+from assaymark.records import (
+    GenerationSettings,
+    JsonValue,
+    Message,
+    Output,
+    QueryKind,
+    Request,
+    RunPlan,
+    Sample,
+    Score,
+    ScoreStatus,
+    TextPart,
+    content_hash,
+)
+from assaymark.results.evidence.from_store import SUMMARY_DUE, save_summary_of
+from assaymark.results.evidence.rescoring import add_rescored
+from assaymark.results.evidence.task_facts import lacking_aggregations
+from assaymark.runs.attempt import SCORING_HASH
+from assaymark.runs.opening import RunOpener, no_notice
+from assaymark.runs.run import Run
+from assaymark.runs.stored import AuditKind, stored_line
+from assaymark.settings import environment
+from assaymark.store import RunRow, Store
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["JUDGED_SCORES", "JudgedAnswer", "JudgedCounts", "add_judged_scores", "judge_rows", "judged_kind"]
+
+JUDGED_SCORES = "judged scores"  # the kind of audit that the plan has
+VERSION = 1  # raise it when the same plan would send other requests
+MOST_TOKENS = 2048  # of the judge's reply
+MOST_STEPS = 50  # of one scorer with one answer
+LONGEST_DETAIL = 2000  # characters of a comment or an error that are stored
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """One stored answer that is judged. request, sample: of the run; repeat: which of the request's answers it is."""
+
+    request: Request
+    sample: Sample
+    repeat: int
+    answered: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCounts:
+    """What became of one scorer's scores."""
+
+    scorer: str
+    content_hash: str
+    n: int  # answered rows
+    n_not_scored: int
+    n_failed: int  # the judge's request failed, or the scorer raised
+
+
+def add_judged_scores(
+    run: Run,
+    scorers: Sequence[JudgedScorer],
+    judge_model: Any,
+    notify: Callable[[str], None] = no_notice,
+    *,
+    model_args: str | Mapping[str, Any] | None = None,
+    max_tokens: int = MOST_TOKENS,
+    workers: int = 1,
+    wait: bool = True,
+    command: str | None = None,
+) -> Run:
+    """Let a judge score a run's stored answers, add the scores to the run, and compute its estimates again.
+
+    The same call continues one that was interrupted: no stored reply is asked for again.
+
+    Args:
+        run: with generated answers; rows whose call failed have failed scores.
+        scorers: judged ones.
+        judge_model: as a model for `evaluate`.
+        notify: called with lines about what is done and where it is stored.
+        model_args: of the judge, as for `evaluate`.
+        max_tokens: of each reply of the judge.
+        workers: processes that run a local judge.
+        wait: whether to wait while another process asks the same.
+        command: the command that was typed, stored with the attempt.
+
+    Raises: UsageError where a scorer needs what no row has, or the run holds no texts; ModelUnavailable; RunBusy;
+        StoreError.
+    """
+    if not scorers:
+        return run
+    with lent(judge_model):
+        model = open_judge(judge_model, model_args, workers)
+        if QueryKind.GENERATE not in model.answers:
+            raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
+        work = _Work(run, list(scorers), model, max_tokens)
+        if (writer := run.store.writer(run.row.plan)) is not None:
+            raise RunBusy(f"run {run.short_id} is being written by {writer}; wait until that has ended")
+        opener = RunOpener(run.store, work.plan, wait, notify)
+        opener.until_free()
+        is_complete = run.store.is_complete(work.plan)
+        if not is_complete:
+            model.check()
+        with stored_audit(opener, model, command) as audit:
+            scores = work.scores(audit)
+        if not (is_complete and work.is_added):
+            work.add(scores, command)
+    notify(stored_line(run.store, audit.run_id, JUDGED_SCORES))
+    return run
+
+
+class _Work:
+    """The judging of one run, ready to be carried out."""
+
+    def __init__(self, run: Run, scorers: Sequence[JudgedScorer], model: Model, max_tokens: int) -> None:
+        self.run, self.scorers, self.model = run, scorers, model
+        self.settings = GenerationSettings(max_tokens=max_tokens)
+        self.row = run.row
+        if lacking := lacking_aggregations(self.row.extra, {}):
+            raise UsageError(
+                f"task {lacking[0][0]} of run {self.row.short_id} aggregates {lacking[0][1]} by a function of its "
+                "file, so scores cannot be added to it here"
+            )
+        self.by_task = {task: list(_requests_of(run.store, run.id, task)) for task in self.row.tasks}
+        self.answers = [each for found in self.by_task.values() for request in found for each in request.answers]
+        if not self.answers:
+            raise UsageError(f"run {self.row.short_id} has no generated answer that a judge could score")
+        for scorer in scorers:
+            self._refuse_lacking(scorer)
+        facts: dict[str, JsonValue] = {
+            "run": run.id,
+            "scorers": [[each.facts.name, each.content_hash] for each in scorers],
+            "answers": content_hash([_material(each) for each in self.answers]),
+            "max_tokens": max_tokens,
+        }
+        tasks = tuple(replace(each, sample_indices=None) for each in self.row.plan.tasks)
+        plan = RunPlan(model.identity, self.row.plan.profile, tasks, too_long="error")
+        self.plan = audit_plan(plan, JUDGED_SCORES, {**facts, "requests": VERSION})
+
+    def _refuse_lacking(self, scorer: JudgedScorer) -> None:
+        """Raise UsageError where no row has what a scorer needs; rows of which only some lack it are not scored."""
+        needs = scorer.facts.needs
+        answered = [each.answered for each in self.answers]
+        if "expected" in needs and all(each.row.expected is None for each in answered):
+            raise UsageError(f"scorer '{scorer.facts.name}' needs an expected value, and no row has one")
+        if "contexts" in needs and all(each.contexts is None and each.row.contexts is None for each in answered):
+            raise UsageError(
+                f"scorer '{scorer.facts.name}' needs contexts, and no row has any; give the rows a column contexts, or "
+                "let the target return them"
+            )
+
+    def scoring_hash(self, scorer: JudgedScorer) -> str:
+        """Return the hash of a scoring: the scorer's prompts and the judge that answers them."""
+        judge = {
+            name: value for name, value in self.plan.content["model"].items() if name not in ("name", "n_parameters")
+        }
+        return content_hash({JUDGED_SCORES: VERSION, "scorer": scorer.content_hash, "judge": judge})
+
+    @property
+    def is_added(self) -> bool:
+        """Whether the run has all of these scores already."""
+        known = {(each["task"], each["scoring_hash"]) for each in self.row.extra.get("rescored", ())}
+        wanted = {
+            (task, self.scoring_hash(each)) for task in self.by_task if self.by_task[task] for each in self.scorers
+        }
+        return wanted <= known and not self.row.extra.get(SUMMARY_DUE)
+
+    def scores(self, audit: StoredAudit) -> list[tuple[JudgedScorer, str, list[Score]]]:
+        """Judge every answer; return the scores by scorer and task, and store what became of them with the audit."""
+        results = judge_rows(self.scorers, self.answers, self.model, audit.answer, self.settings)
+        found: list[tuple[JudgedScorer, str, list[Score]]] = []
+        for position, scorer in enumerate(self.scorers):
+            of_scorer: list[Score] = []
+            for task, requests in self.by_task.items():
+                own = [score for request in requests for score in _scores(request, scorer, results, position)]
+                of_scorer += own
+                if own:
+                    found.append((scorer, task, own))
+            if not audit.has(scorer.facts.name):
+                counts = _counts(scorer, of_scorer)
+                audit.part(scorer.facts.name, JudgedCounts, lambda counts=counts: counts)  # type: ignore[misc]
+        return found
+
+    def add(self, scored: Sequence[tuple[JudgedScorer, str, list[Score]]], command: str | None) -> None:
+        """Add scores to the run in one transaction, and compute its estimates."""
+        store = self.run.store
+        last_finished = max((a.attempt_id for a in store.attempts(self.run.id) if a.status == "finished"), default=0)
+        opened = store.open_run(
+            self.row.plan, facts={**environment(), "judged": [each.facts.name for each in self.scorers]},
+            command=command, rescoring=True,
+        )  # fmt: skip
+        status = "finished" if last_finished else self.row.status  # the answers did not change
+        try:
+            batches = [(scores, self.scoring_hash(scorer)) for scorer, _, scores in scored]
+            entries = [self._entry(scorer, task, scores) for scorer, task, scores in scored]
+            names = [each["name"] for entry in entries for each in entry["metrics"]]
+            former = without_scorers(self.row.extra, names)
+            facts = {**add_rescored(former, entries, SCORING_HASH), SUMMARY_DUE: True}
+            store.close_rescoring(opened, status, batches, facts)
+        except LeaseLost:
+            store.abandon_run(self.run.id)
+            raise
+        except BaseException:
+            store.close_run(self.run.id, opened.attempt_id, status)
+            raise
+        save_summary_of(store, self.run.id, self.run.row.extra, {})
+
+    def _entry(self, scorer: JudgedScorer, task: str, scores: Sequence[Score]) -> dict[str, Any]:
+        """Return the record of one scorer's scores, in the form of a rescoring, with the judge."""
+        facts, judge = scorer.facts, self.model.identity
+        earlier = {(each.filter, each.metric) for each in self.run.estimates if each.task == task}
+        names = list(dict.fromkeys(each.metric for each in scores))
+        return {
+            "task": task,
+            "scoring_hash": self.scoring_hash(scorer),
+            "filters": [{"name": "none", "steps": [{"function": f"judged by {judge.name}"}]}],
+            "metrics": [
+                {
+                    "name": name,
+                    "aggregation": "mean",
+                    "higher_is_better": facts.higher_is_better is not False,
+                    "filters": ["none"],
+                    "scale": facts.scale,
+                    "options": {},
+                }
+                for name in names
+            ],
+            "in_place_of": [["none", name] for name in names if ("none", name) in earlier],
+            "judge": {"name": judge.name, "content_hash": judge.content_hash, "kind": judge.kind,
+                      "scorer_hash": scorer.content_hash, "formula": facts.formula},
+        }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- stored answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request of the run. answers: those of its outputs that are texts; error: of the first that failed."""
+
+    request: Request
+    answers: tuple[JudgedAnswer, ...]
+    error: str | None
+
+
+def _requests_of(store: Store, run_id: str, task: str) -> Iterator[_Asked]:
+    """Yield a task's complete requests with generated answers."""
+    for record in store.samples(run_id, task):
+        outputs, sample = record.outputs, record.sample
+        if len(outputs) != record.request.n_outputs or sample is None:
+            continue
+        error = next((each.error for each in outputs if each.error is not None), None)
+        row = _row_of(sample, record.request)
+        texts = [output for output in outputs if output.text is not None]
+        if error is None and not texts:
+            continue  # log-likelihoods
+        answers = tuple(
+            JudgedAnswer(record.request, sample, output.repeat, answered_of(output, row)) for output in texts
+        )
+        yield _Asked(record.request, () if error is not None else answers, error)
+
+
+def _row_of(sample: Sample, request: Request) -> Row:
+    """Return the row of a sample: as an application's run stores it, else the prompt and its target."""
+    stored = sample.row
+    if "inputs" not in stored:
+        return Row(str(sample.index), request.prompt, request.target or None)
+    contexts, metadata = stored.get("contexts"), stored.get("metadata")
+    are_texts = isinstance(contexts, list | tuple) and all(isinstance(each, str) for each in contexts)
+    return Row(
+        id=str(stored.get("id", sample.index)),
+        inputs=stored["inputs"],
+        expected=stored.get("expected"),
+        contexts=tuple(contexts) if contexts is not None and are_texts else None,
+        metadata=metadata if isinstance(metadata, Mapping) else {},
+    )
+
+
+def _material(each: JudgedAnswer) -> JsonValue:
+    row = each.answered.row
+    contexts = list(each.answered.contexts or ())
+    return [each.request.id, each.repeat, each.sample.sha256, row.inputs, row.expected, contexts, each.answered.output]
+
+
+# ---------------------------------------------------------------------------------------- rounds
+
+
+Results = Mapping[tuple[int, str, int], Sequence[Result] | str]
+"""(position of the scorer, request id, repeat) -> its results, or why it failed."""
+
+
+@dataclass(slots=True)
+class _Judged:
+    """One answer with one scorer: its generator, and the prompt that waits for a reply."""
+
+    key: tuple[int, str, int]
+    generator: Generator[str, str, Sequence[Result]]
+    answer: JudgedAnswer
+    task: str
+    n_steps: int = 0
+    prompt: str | None = None
+    found: Sequence[Result] | str = ()
+
+    def advance(self, reply: str | None) -> None:
+        """Send a reply, or begin; keep the next prompt, or the results."""
+        self.prompt = None
+        try:
+            prompt = next(self.generator) if reply is None else self.generator.send(reply)
+        except StopIteration as ended:
+            self.found = list(ended.value or ())
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a scorer raises is a failed score
+            self.fail(f"{type(error).__name__}: {error}")
+            return
+        self.n_steps += 1
+        if self.n_steps > MOST_STEPS:
+            self.fail(f"the scorer asks for more than {MOST_STEPS} replies")
+        else:
+            self.prompt = prompt
+
+    def fail(self, why: str) -> None:
+        """End without a score."""
+        self.generator.close()
+        self.prompt, self.found = None, why
+
+    def request(self, writer: PromptWriter, settings: GenerationSettings) -> Request:
+        """Return the request of the waiting prompt; its turn counts steps, of all repeats."""
+        messages = (Message("user", (TextPart(self.prompt or ""),)),)
+        sample = replace(self.answer.sample, task=self.task)
+        made = ask(messages, writer, settings, sample)
+        return replace(made, turn=self.answer.repeat * (MOST_STEPS + 1) + self.n_steps)
+
+
+def judge_rows(
+    scorers: Sequence[JudgedScorer],
+    answers: Sequence[JudgedAnswer],
+    model: Model,
+    answer: Callable[[Sequence[Request]], Iterable[Output]],
+    settings: GenerationSettings,
+) -> dict[tuple[int, str, int], Sequence[Result] | str]:
+    """Judge answers with all scorers in rounds: each asks the next prompt of every answer and scorer at once.
+
+    Args:
+        scorers: the scorers.
+        answers: what is judged.
+        model: the judge, whose template writes prompts.
+        answer: returns the outputs of requests, such as `StoredAudit.answer`.
+        settings: of each reply.
+
+    Returns: by position of the scorer, id of the run's request and repeat: the results, or why there are none.
+    """
+    writer = PromptWriter(model)
+    judged = [
+        _Judged((position, each.request.id, each.repeat), scorer.steps(each.answered), each,
+                f"{each.request.task}, {scorer.facts.name}")
+        for position, scorer in enumerate(scorers)
+        for each in answers
+    ]  # fmt: skip
+    for each in judged:
+        each.advance(None)
+    while waiting := [each for each in judged if each.prompt is not None]:
+        by_id = {(request := each.request(writer, settings)).id: (request, each) for each in waiting}
+        outputs = {output.request_id: output for output in answer([request for request, _ in by_id.values()])}
+        for name, (_, each) in by_id.items():
+            output = outputs.get(name)
+            if output is None or output.text is None:
+                each.fail(f"the judge did not reply: {output.error if output is not None else 'it was not asked'}")
+            else:
+                each.advance(output.text)
+    return {each.key: each.found for each in judged}
+
+
+# ---------------------------------------------------------------------------------------- scores
+
+
+def _scores(asked: _Asked, scorer: JudgedScorer, results: Results, position: int) -> list[Score]:
+    """Return the scores of one request: of each name the mean over its repeats; failed where one of them failed."""
+    facts = scorer.facts
+    if asked.error is not None:
+        return [_failed(asked.request.id, facts.name, asked.error)]
+    of_repeats: list[Sequence[Result]] = []
+    for each in asked.answers:
+        found = results[position, asked.request.id, each.repeat]
+        if isinstance(found, str):
+            return [_failed(asked.request.id, facts.name, found)]
+        of_repeats.append(found)
+    names = list(dict.fromkeys(each.name for found in of_repeats for each in found)) or [facts.name]
+    return [_score(asked.request.id, name, of_repeats) for name in names]
+
+
+def _failed(request_id: str, name: str, error: str) -> Score:
+    return Score(request_id, name, None, status=ScoreStatus.FAILED, detail={"error": error[:LONGEST_DETAIL]})
+
+
+def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]]) -> Score:
+    own = [next((each for each in found if each.name == name), Result(name)) for found in of_repeats]
+    values = [each.value if each.value is not None and math.isfinite(each.value) else None for each in own]
+    known = [value for value in values if value is not None]
+    detail: dict[str, JsonValue] = {}
+    if (label := next((each.label for each in own if each.label is not None), None)) is not None:
+        detail["label"] = label
+    if comments := dict.fromkeys(each.comment for each in own if each.comment):
+        detail["comment"] = "\n".join(comments)[:LONGEST_DETAIL]
+    if metadata := next((dict(each.metadata) for each in own if each.metadata), None):
+        detail["metadata"] = metadata
+    if len(own) > 1:
+        detail["repeats"] = list(values)
+    status = ScoreStatus.SCORED if known or "label" in detail else ScoreStatus.UNPARSED
+    return Score(request_id, name, sum(known) / len(known) if known else None, status=status, detail=detail or None)
+
+
+def _counts(scorer: JudgedScorer, scores: Sequence[Score]) -> JudgedCounts:
+    n_failed = sum(each.status is ScoreStatus.FAILED for each in scores)
+    n_not_scored = sum(each.status is ScoreStatus.UNPARSED for each in scores)
+    return JudgedCounts(scorer.facts.name, scorer.content_hash, len(scores), n_not_scored, n_failed)
+
+
+# ---------------------------------------------------------------------------------------- shown
+
+
+def _results(store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":  # noqa: ARG001 - the kind's signature
+    from rich.table import Table
+
+    counts: list[JudgedCounts] = stored_parts(row, JudgedCounts)
+    settings = dict(row.plan.audit_settings.settings) if row.plan.audit_settings is not None else {}
+    content: JsonValue = {
+        "run": settings.get("run"),
+        "judge": row.plan.model.name,
+        "scorers": [
+            {"name": each.scorer, "content_hash": each.content_hash, "n": each.n, "n_not_scored": each.n_not_scored,
+             "n_failed": each.n_failed}
+            for each in counts
+        ],
+    }  # fmt: skip
+    table = Table("scorer", "answers", "not scored", "failed", title=f"scores of {row.plan.model.name}")
+    for each in counts:
+        table.add_row(each.scorer, f"{each.n:,}", f"{each.n_not_scored:,}", f"{each.n_failed:,}")
+    return content, table
+
+
+judged_kind = AuditKind(_results, remark="the scores themselves are metrics of the run")

@@ -1,0 +1,96 @@
+"""What a scorer is: a function of one answered row that returns a value, a label, or nothing.
+
+A scorer declares what it needs, so that a missing input is refused before the first call, and which direction and range
+its values have, so that nothing that shows or compares them guesses. Scorers written for other tools (LangSmith,
+Braintrust, Phoenix, MLflow, Langfuse, HoneyHive, promptfoo) are wrapped by `binding`, which binds their parameters by
+name. Judged scorers ask a model: they are generators that yield prompts and are sent the judge's answers.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from assaymark.applications.rows import Row
+from assaymark.records import JsonValue
+from assaymark.scoring.metric import Scale
+
+__all__ = ["Answered", "JudgedScorer", "Result", "Scorer", "ScorerFacts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A row with what the target returned."""
+
+    row: Row
+    output: JsonValue  # as returned: a text, or the JSON value of what was returned
+    latency_s: float | None = None  # of the call; None where it is not known
+    cost: float | None = None  # in the currency of the price table; None: not known, which is not 0
+    n_tokens: int | None = None
+    trace_id: str | None = None  # 32 hexadecimal digits
+    contexts: tuple[str, ...] | None = None  # what the target returned as `contexts`, else the row's
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One score of one answered row. Neither value nor label: not scored."""
+
+    name: str
+    value: float | None = None
+    label: str | None = None
+    comment: str | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerFacts:
+    """What is known of a scorer's values without calling it."""
+
+    name: str
+    formula: str = ""  # in words; empty: of one's own function, whose docstring is shown
+    higher_is_better: bool | None = True  # None: neither direction is better
+    scale: Scale = "share"  # "right or wrong" for 0 and 1, "share" for [0, 1], "number" for any others
+    needs: frozenset[str] = (
+        frozenset()
+    )  # of: expected, contexts, expected_tools, tools, assertions, trace, latency, cost, tokens
+    packages: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores one answered row at a time, without a judge."""
+
+    @property
+    def facts(self) -> ScorerFacts:
+        """What is known of its values."""
+        ...
+
+    @property
+    def content_hash(self) -> str:
+        """A hash of its code and settings: another hash is another scoring."""
+        ...
+
+    async def score(self, answered: Answered) -> Sequence[Result]:
+        """Return its results, several where the function returned a list. Whatever it raises is a failed score."""
+        ...
+
+
+@runtime_checkable
+class JudgedScorer(Protocol):
+    """Scores one answered row by asking a judge, in one or several steps."""
+
+    @property
+    def facts(self) -> ScorerFacts:
+        """What is known of its values."""
+        ...
+
+    @property
+    def content_hash(self) -> str:
+        """A hash of its prompts and settings; the judge's identity is recorded apart."""
+        ...
+
+    def steps(self, answered: Answered) -> Generator[str, str, Sequence[Result]]:
+        """Yield prompts, are sent the judge's answers, and return results.
+
+        A judge's answer is not trusted: what cannot be parsed gives a Result without a value, the reason as comment.
+        """
+        ...

@@ -1,0 +1,453 @@
+"""Scorers without a judge: comparisons of the answer with the row's reference, and what the call took.
+
+A mapping with one entry stands for its value wherever a text is compared, since data sets and targets of several tools
+wrap a plain text in one (`{"answer": "Paris"}`). An answer of the wrong kind (no number where one is expected) is a
+wrong answer with a comment; a row of the wrong kind is an error, which counts as a failed score.
+"""
+
+import asyncio
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from assaymark.applications.binding import source_hash
+from assaymark.applications.functions import load_named
+from assaymark.applications.returned import answer_of
+from assaymark.applications.scorer import Answered, Result, ScorerFacts
+from assaymark.applications.scorers.similarity import (
+    cosine,
+    json_similarity,
+    list_similarity,
+    number_similarity,
+    text_similarity,
+)
+from assaymark.errors import DataError, MissingExtra, UsageError
+from assaymark.limits.nesting import parse_json
+from assaymark.limits.regexes import compiled, findall
+from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import JsonValue, content_hash
+
+__all__ = [
+    "Contains", "Cost", "Embedding", "Exact", "JsonDiff", "JsonSchema", "Latency", "Levenshtein", "ListMatch", "Number",
+    "PlainScorer", "Regex", "Tokens", "text_of",
+]  # fmt: skip
+
+VERSION = 1  # raise it when the same answers would get another score
+
+
+def text_of(value: JsonValue) -> str:
+    """Return a value as the text that is compared: of a mapping its answer's or only value's, else compact JSON."""
+    value = _inner(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _inner(value: JsonValue) -> JsonValue:
+    """Return the value of a mapping with one entry, or its answer; any other value as it is."""
+    return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else answer_of(value)
+
+
+@dataclass(frozen=True)
+class PlainScorer:
+    """Base of the scorers of this module: facts and hash follow from the class and its settings.
+
+    name: of its scores; default: the one under which it is registered.
+    """
+
+    FACTS: ClassVar[ScorerFacts]
+    ARGUMENT: ClassVar[str | None] = None  # the setting that the text after `NAME:` is
+    IN_THREAD: ClassVar[bool] = False  # whether a long answer may take long, so that the event loop must not wait
+
+    name: str | None = field(default=None, kw_only=True)
+
+    @property
+    def facts(self) -> ScorerFacts:
+        """What is known of its values."""
+        facts = self.FACTS
+        return ScorerFacts(
+            self.name or facts.name, facts.formula, facts.higher_is_better, facts.scale, self._needs(), facts.packages
+        )
+
+    def _needs(self) -> frozenset[str]:
+        return self.FACTS.needs
+
+    @property
+    def content_hash(self) -> str:
+        """A hash of the scorer and its settings."""
+        return content_hash({"scorer": self.FACTS.name, "version": VERSION, "settings": self._settings()})
+
+    def _settings(self) -> dict[str, JsonValue]:
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "name"}
+
+    def score_now(self, answered: Answered) -> Sequence[Result] | None:
+        """Return the one result without an event loop; None for a scorer that may take long, or awaits something.
+
+        It is what `score` returns: handing 10,000 short comparisons to a loop takes longer than the comparisons.
+        """
+        if self.IN_THREAD or type(self).score is not PlainScorer.score:
+            return None
+        if "expected" in self._needs() and answered.row.expected is None:
+            return [self._result(None, "the row has no expected value")]
+        return [self._score(answered)]
+
+    async def score(self, answered: Answered) -> Sequence[Result]:
+        """Return the one result."""
+        if "expected" in self._needs() and answered.row.expected is None:
+            return [self._result(None, "the row has no expected value")]
+        return [await asyncio.to_thread(self._score, answered) if self.IN_THREAD else self._score(answered)]
+
+    def _score(self, answered: Answered) -> Result:
+        raise NotImplementedError
+
+    def _result(self, value: float | bool | None, comment: str | None = None) -> Result:
+        return Result(self.name or self.FACTS.name, None if value is None else float(value), comment=comment)
+
+
+# ---------------------------------------------------------------------------------------- texts
+
+
+@dataclass(frozen=True)
+class Exact(PlainScorer):
+    """Whether the answer is the expected one.
+
+    ignore_case, strip: compare texts without regard to case, or to white space at both ends.
+    """
+
+    FACTS = ScorerFacts("exact", "1 if the answer equals the expected value, else 0", scale="right or wrong",
+                        needs=frozenset({"expected"}))  # fmt: skip
+    ignore_case: bool = False
+    strip: bool = False
+
+    def _score(self, answered: Answered) -> Result:
+        output, expected = answered.output, answered.row.expected
+        if not (isinstance(output, Mapping) and isinstance(expected, Mapping)):
+            output, expected = _inner(output), _inner(expected)
+        return self._result(self._normal(output) == self._normal(expected))
+
+    def _normal(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, bool):
+            return ["bool", value]  # Python's True equals 1, JSON's does not
+        if isinstance(value, str):
+            value = value.strip() if self.strip else value
+            return value.casefold() if self.ignore_case else value
+        if isinstance(value, Mapping):
+            return {key: self._normal(inner) for key, inner in value.items()}
+        return [self._normal(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class Contains(PlainScorer):
+    """Whether the answer contains a text.
+
+    text: the text; default: the row's expected value. Of a list of texts all must be there.
+    """
+
+    FACTS = ScorerFacts("contains", "1 if the answer contains the expected text (each one of a list), else 0",
+                        scale="right or wrong", needs=frozenset({"expected"}))  # fmt: skip
+    ARGUMENT = "text"
+    text: str | None = None
+    ignore_case: bool = False
+
+    def _needs(self) -> frozenset[str]:
+        return frozenset() if self.text is not None else self.FACTS.needs
+
+    def _score(self, answered: Answered) -> Result:
+        wanted = self.text if self.text is not None else _inner(answered.row.expected)
+        texts = [text_of(each) for each in wanted] if isinstance(wanted, list | tuple) else [text_of(wanted)]
+        output = text_of(answered.output)
+        if self.ignore_case:
+            output, texts = output.casefold(), [each.casefold() for each in texts]
+        missing = [each for each in texts if each not in output]
+        return self._result(not missing, f"without: {', '.join(missing)}"[:500] if missing and len(texts) > 1 else None)
+
+
+@dataclass(frozen=True)
+class Regex(PlainScorer):
+    """Whether a regular expression is found in the answer.
+
+    pattern: of Python's `re`; default: the row's expected value. whole: it must match the whole answer.
+    """
+
+    FACTS = ScorerFacts("regex", "1 if the pattern is found in the answer, else 0", scale="right or wrong",
+                        needs=frozenset({"expected"}))  # fmt: skip
+    ARGUMENT = "pattern"
+    IN_THREAD = True
+    pattern: str | None = None
+    ignore_case: bool = False
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a pattern that does not compile, before anything is called."""
+        if self.pattern is not None:
+            try:
+                compiled(self.pattern)
+            except DataError as error:
+                raise UsageError(f"scorer regex: {error}") from None
+
+    def _needs(self) -> frozenset[str]:
+        return frozenset() if self.pattern is not None else self.FACTS.needs
+
+    def _score(self, answered: Answered) -> Result:
+        pattern = self.pattern if self.pattern is not None else text_of(answered.row.expected)
+        pattern = rf"\A(?:{pattern})\Z" if self.whole else pattern
+        flags = re.IGNORECASE if self.ignore_case else 0
+        return self._result(bool(findall(compiled(pattern, flags), text_of(answered.output))))
+
+
+@dataclass(frozen=True)
+class Levenshtein(PlainScorer):
+    """Similarity of two texts by the characters that differ (autoevals)."""
+
+    FACTS = ScorerFacts("levenshtein", "1 - edit distance to the expected text / length of the longer text",
+                        needs=frozenset({"expected"}))  # fmt: skip
+    IN_THREAD = True
+
+    def _score(self, answered: Answered) -> Result:
+        return self._result(text_similarity(text_of(answered.output), text_of(answered.row.expected)))
+
+
+# ---------------------------------------------------------------------------------------- values
+
+
+@dataclass(frozen=True)
+class Number(PlainScorer):
+    """Similarity of two numbers relative to their size (autoevals). An answer that is no number has 0."""
+
+    FACTS = ScorerFacts("number", "1 - |a - b| / (|a| + |b|) for answer a and expected number b; 1 if both are 0",
+                        needs=frozenset({"expected"}))  # fmt: skip
+
+    def _score(self, answered: Answered) -> Result:
+        expected, output = _number(answered.row.expected), _number(answered.output)
+        if expected is None:
+            raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is no number")
+        if output is None:
+            return self._result(0.0, f"the answer is no number: {text_of(answered.output)[:80]!r}")
+        return self._result(number_similarity(output, expected))
+
+
+def _number(value: JsonValue) -> float | None:
+    value = _inner(value)
+    if isinstance(value, str):
+        try:
+            value = float(value.strip().replace("_", "?"))  # Python's 1_000 is nobody's number
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class JsonDiff(PlainScorer):
+    """Similarity of two JSON values, at any depth (autoevals)."""
+
+    FACTS = ScorerFacts(
+        "json",
+        "mean over the union of keys (lists: over positions of the longer) of the similarity of the values: texts by "
+        "levenshtein, numbers by number",
+        needs=frozenset({"expected"}),
+    )
+    IN_THREAD = True
+
+    def _score(self, answered: Answered) -> Result:
+        return self._result(json_similarity(answered.output, answered.row.expected))
+
+
+@dataclass(frozen=True)
+class ListMatch(PlainScorer):
+    """Similarity of two lists of texts in any order (autoevals).
+
+    allow_extra: further items of the answer cost nothing. An answer that is no list has 0.
+    """
+
+    FACTS = ScorerFacts(
+        "list",
+        "similarities (levenshtein) of the best pairing of the answer's items with the expected ones / length of the "
+        "longer list",
+        needs=frozenset({"expected"}),
+    )
+    IN_THREAD = True
+    allow_extra: bool = False
+
+    def _score(self, answered: Answered) -> Result:
+        expected, output = _list(answered.row.expected), _list(answered.output)
+        if expected is None:
+            raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is no list")
+        if output is None:
+            return self._result(0.0, f"the answer is no list: {text_of(answered.output)[:80]!r}")
+        return self._result(list_similarity(output, expected, allow_extra=self.allow_extra))
+
+
+def _list(value: JsonValue) -> list[str] | None:
+    value = _inner(value)
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except ValueError:
+            return None
+    return [text_of(each) for each in value] if isinstance(value, list | tuple) else None
+
+
+@dataclass(frozen=True)
+class JsonSchema(PlainScorer):
+    """Whether the answer is JSON, and valid under a schema where one is given.
+
+    schema: a JSON Schema, or the path of a file with one. References to other documents are not followed.
+    """
+
+    FACTS = ScorerFacts(
+        "json_schema",
+        "1 if the answer is JSON (without a schema: an object or a list; else valid under the schema), else 0",
+        scale="right or wrong",
+        packages=("jsonschema",),
+    )
+    ARGUMENT = "schema"
+    IN_THREAD = True
+    schema: Any = None
+
+    def __post_init__(self) -> None:
+        """Read the schema and check it, before anything is called."""
+        schema = self.schema
+        if isinstance(schema, str):
+            path = Path(schema).expanduser()
+            if not path.is_file():
+                raise UsageError(f"scorer json_schema: there is no file {path}; expected json_schema:FILE")
+            try:
+                schema = load_yaml(path.read_bytes())  # JSON is YAML
+            except DataError as error:
+                raise UsageError(f"scorer json_schema: {path}: {error}") from None
+            object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "_validator", None if schema is None else self._make_validator(schema))
+
+    def _make_validator(self, schema: Any) -> Any:
+        try:
+            import jsonschema
+            import referencing
+        except ImportError:
+            raise MissingExtra("the scorer json_schema with a schema", "scorers") from None
+        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except jsonschema.SchemaError as error:
+            raise UsageError(f"scorer json_schema: the schema is not valid: {error.message:.300}") from None
+        return kind(schema, registry=referencing.Registry())
+
+    def _score(self, answered: Answered) -> Result:
+        value = answered.output
+        if isinstance(value, str):
+            try:
+                value = parse_json(value)
+            except ValueError as error:
+                return self._result(0.0, f"not JSON: {error}")
+        validator = self.__dict__["_validator"]
+        if validator is None:
+            return self._result(isinstance(value, Mapping | list | tuple))
+        first = next(iter(validator.iter_errors(value)), None)
+        return self._result(first is None, None if first is None else f"{first.json_path}: {first.message}"[:500])
+
+
+@dataclass(frozen=True)
+class Embedding(PlainScorer):
+    """Similarity of two texts by the cosine of their embeddings (autoevals).
+
+    function: text -> vector, synchronous or not, or its place as FILE.py:NAME. least: the cosine that counts as 0.
+    """
+
+    FACTS = ScorerFacts(
+        "embedding",
+        "max(0, (c - m) / (1 - m)) for the cosine c of the embeddings of answer and expected text, m = 0.7",
+        needs=frozenset({"expected"}),
+    )
+    ARGUMENT = "function"
+    function: Callable[[str], Any] | str | None = None
+    least: float = 0.7
+
+    def __post_init__(self) -> None:
+        """Find the function, before anything is called."""
+        if isinstance(self.function, str):
+            object.__setattr__(self, "function", load_named(self.function, "embedding")[0])
+        if not callable(self.function):
+            raise UsageError(
+                "scorer embedding needs a function of a text that returns a vector: embedding:FILE.py:NAME"
+            )
+        if not isinstance(self.least, int | float) or not self.least < 1:
+            raise UsageError(f"scorer embedding: least is {self.least!r}; expected a number below 1")
+
+    def _settings(self) -> dict[str, JsonValue]:
+        return {"function": source_hash(self.function), "least": self.least}
+
+    async def score(self, answered: Answered) -> Sequence[Result]:
+        """Embed both texts."""
+        if answered.row.expected is None:
+            return [self._result(None, "the row has no expected value")]
+        first, second = [await self._embed(text_of(each)) for each in (answered.output, answered.row.expected)]
+        return [self._result(max(0.0, (cosine(first, second) - self.least) / (1.0 - self.least)))]
+
+    async def _embed(self, text: str) -> list[float]:
+        function: Any = self.function
+        returned = function(text) if inspect.iscoroutinefunction(function) else await asyncio.to_thread(function, text)
+        if inspect.isawaitable(returned):
+            returned = await returned
+        return [float(each) for each in _numbers(returned)]
+
+
+def _numbers(vector: Any) -> Iterator[Any]:
+    return iter(vector.tolist() if hasattr(vector, "tolist") else vector)
+
+
+# ---------------------------------------------------------------------------------------- what a call took
+
+
+@dataclass(frozen=True)
+class _Measured(PlainScorer):
+    """Reports what is known of the call."""
+
+    def _score(self, answered: Answered) -> Result:
+        value = self._value(answered)
+        return self._result(value, None if value is not None else f"the target did not state its {self.FACTS.name}")
+
+    def _value(self, answered: Answered) -> float | None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Latency(_Measured):
+    """Seconds of the call."""
+
+    FACTS = ScorerFacts("latency", "seconds from the call of the target to its return", higher_is_better=False,
+                        scale="number", needs=frozenset({"latency"}))  # fmt: skip
+
+    def _value(self, answered: Answered) -> float | None:
+        return answered.latency_s
+
+
+@dataclass(frozen=True)
+class Cost(_Measured):
+    """Cost of the call."""
+
+    FACTS = ScorerFacts("cost", "cost of the call, as the target states it or by its tokens and prices",
+                        higher_is_better=False, scale="number", needs=frozenset({"cost"}))  # fmt: skip
+
+    def _value(self, answered: Answered) -> float | None:
+        return answered.cost
+
+
+@dataclass(frozen=True)
+class Tokens(_Measured):
+    """Tokens of the call."""
+
+    FACTS = ScorerFacts("tokens", "tokens that the target reports for the call", higher_is_better=False, scale="number",
+                        needs=frozenset({"tokens"}))  # fmt: skip
+
+    def _value(self, answered: Answered) -> float | None:
+        return None if answered.n_tokens is None else float(answered.n_tokens)

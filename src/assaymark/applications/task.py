@@ -1,0 +1,320 @@
+"""The task of an application's run: its rows as requests, and its scorers as metrics.
+
+It implements `BoundTask`, so that an application is stored, resumed, compared and shown as any other run is.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+
+from assaymark.applications.calls import LoopThread
+from assaymark.applications.returned import answered_of
+from assaymark.applications.rows import Row, rows_hash
+from assaymark.applications.scorer import Answered, Result, Scorer
+from assaymark.applications.scorers.plain import PlainScorer
+from assaymark.applications.target import BoundTarget
+from assaymark.datasets import DatasetSpec
+from assaymark.errors import PlanError, UsageError
+from assaymark.prompts.few_shot import Shots
+from assaymark.records import (
+    GenerateQuery,
+    GenerationSettings,
+    JsonValue,
+    Output,
+    Render,
+    Request,
+    Sample,
+    Score,
+    ScoreStatus,
+    Skipped,
+    TaskPlan,
+    canonical_json,
+    content_hash,
+)
+from assaymark.scoring.metrics import is_auxiliary, names_of_calls
+from assaymark.scoring.run_code import Sandbox
+from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec, Splits, Task
+
+__all__ = ["CALL_METRICS", "ApplicationTask", "check_names"]
+
+CALL_METRICS = names_of_calls()
+"""Scores of every row, of what is known of its call: seconds, money and tokens."""
+_OF_CALLS = ("latency", "cost", "tokens")
+_NEEDS = frozenset(
+    {"expected", "contexts", "expected_tools", "tools", "assertions", "trace", "latency", "cost", "tokens"}
+)
+_LONGEST_NAME = 200
+_LONGEST = 2000  # characters of a comment or an error in a score's details
+
+
+class ApplicationTask:
+    """A `BoundTask` of rows that a target is called with, and scorers of its answers.
+
+    Each row is one sample; its repeats are outputs of one request, and a score is the mean over them, so that an
+    interval counts rows and not repeats.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: Sequence[Row],
+        target: BoundTarget,
+        scorers: Sequence[Scorer],
+        *,
+        repeats: int = 1,
+        timeout_s: float = 300.0,
+        limit: float | None = None,
+        source: str = "",
+    ) -> None:
+        self._rows, self._target, self._scorers = list(rows), target, list(scorers)
+        self._timeout_s = timeout_s
+        self._loop: LoopThread | None = None
+        self._settings = GenerationSettings(repeats=repeats)
+        self._n = _chosen(len(self._rows), limit)
+        own = tuple(
+            MetricSpec(
+                each.facts.name,
+                "mean",
+                each.facts.higher_is_better is not False,
+                scale=each.facts.scale,
+                is_neutral=each.facts.higher_is_better is None,
+            )
+            for each in self._scorers
+        )
+        self.metrics: tuple[MetricSpec, ...] = (
+            *own,
+            MetricSpec("latency_s", "mean", higher_is_better=False, scale="number"),
+        )
+        facts = [
+            {**asdict(each.facts), "needs": sorted(each.facts.needs), "hash": each.content_hash}
+            for each in self._scorers
+        ]
+        self.task = Task(
+            name=name,
+            version="1",
+            output_type="generate_until",
+            dataset=DatasetSpec(source or name),
+            splits=Splits(test="rows"),
+            prompt=PromptSpec(),
+            fewshot=FewshotSpec(PromptSpec()),
+            spec={"application": {"scorers": facts}},
+            spec_hash=content_hash({"scorers": facts}),
+            source=Path(source or name),
+            origin="user",
+            metrics=self.metrics,
+            filters=(FilterSpec("none", ()),),
+            repeats=repeats,
+            metadata={"version": "1"},
+        )
+        self.n_original = len(self._rows)
+        self.is_conversation = False
+        self.skipped = Skipped()
+        self.not_circular: str | None = None
+        self.sandbox: Sandbox | None = None
+
+    @cached_property
+    def _is_share(self) -> dict[str, bool]:
+        """Whether a score of each scorer says how right an answer is."""
+        facts = [each.facts for each in self._scorers]
+        return {fact.name: fact.scale != "number" and fact.higher_is_better is True for fact in facts}
+
+    @cached_property
+    def plan(self) -> TaskPlan:
+        """The part of the run's plan for this task."""
+        return TaskPlan(
+            name=self.task.name,
+            version="1",
+            spec_hash=self.task.spec_hash,
+            dataset_hash=rows_hash(self._rows),
+            num_fewshot=0,
+            n_samples=self._n,
+            generation=asdict(self._settings),
+        )
+
+    @cached_property
+    def _samples(self) -> tuple[Sample, ...]:
+        return tuple(
+            Sample(self.task.name, at, {"id": row.id, **row.content}, content_hash(row.content))
+            for at, row in enumerate(self._rows[: self._n])
+        )
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the samples, in the order of the rows."""
+        return self._samples
+
+    def requests(self, render: Render | None = None) -> Iterator[Request]:
+        """Yield one request per row: the text of what the target is called with."""
+        for sample in self._samples:
+            yield self.request(sample, render)
+
+    def request(self, sample: Sample, render: Render | None = None) -> Request:  # noqa: ARG002 - nothing is a chat
+        """Return the request of one row."""
+        row = self._rows[sample.index]
+        expected = row.expected
+        return Request(
+            task=self.task.name,
+            sample_index=sample.index,
+            sample_sha256=sample.sha256,
+            segments=(self._target.text(row),),
+            queries=(GenerateQuery(0, self._settings),),
+            target="" if expected is None else expected if isinstance(expected, str) else canonical_json(expected),
+        )
+
+    def next(
+        self, request: Request, sample: Sample, outputs: Sequence[Output], render: Render | None = None
+    ) -> Request | None:
+        """Return None: a row is one call."""
+
+    def shots_of(self, sample: Sample) -> Shots:  # noqa: ARG002
+        """Return no shots."""
+        return ()
+
+    def shot(self, place: int) -> Sample:
+        """Refuse: there are no shots. Raises: PlanError."""
+        raise PlanError(f"rows of an application have no shots; shot {place} was requested")
+
+    def alone(self, sample: Sample, render: Render | None = None) -> Request:
+        """Return the request of a row."""
+        return self.request(sample, render)
+
+    def gold_is_absent(self, sample: Sample) -> bool:  # noqa: ARG002
+        """Return False: rows have no choices."""
+        return False
+
+    # -------------------------------------------------------------------------------------------- scores
+
+    def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
+        """Return a row's scores: of each scorer, and of its calls.
+
+        A scorer that raises, or does not return in time, is FAILED; one that returns nothing, None or NaN is UNPARSED:
+        not scored. Neither is 0.
+        """
+        row = self._rows[sample.index]
+        answers = [answered_of(output, row) for output in outputs]
+        scores: list[Score] = []
+        for scorer in self._scorers:
+            scores += self._scores_of(scorer, request.id, answers, {score.metric for score in scores})
+        for name in CALL_METRICS:
+            known = [value for each in answers if (value := getattr(each, name)) is not None]
+            if known:
+                scores.append(Score(request.id, name, sum(known) / len(known)))
+        return tuple(scores)
+
+    def _scores_of(self, scorer: Scorer, request_id: str, answers: Sequence[Answered], taken: set[str]) -> list[Score]:
+        """Return the scores of one scorer. taken: names of scores that the row has already."""
+        own = scorer.facts.name
+        try:
+            results = [self._results(scorer, answered) for answered in answers]
+            names = list(dict.fromkeys(each.name for repeat in results for each in repeat)) or [own]
+            _check_names([name for name in names if name != own], {*taken, *self._is_share} - {own})
+        except Exception as error:  # noqa: BLE001 - whatever a scorer raises or returns is a failed score
+            text = f"scorer {own} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            if isinstance(error, FutureTimeoutError | TimeoutError):
+                text = f"scorer {own} did not return within {self._timeout_s:g} s"
+            elif isinstance(error, _WrongResult):
+                text = f"scorer {own} {error}"
+            return [Score(request_id, own, None, status=ScoreStatus.FAILED, detail={"error": text[:_LONGEST]})]
+        return [_score(request_id, name, results, is_share=self._is_share.get(name)) for name in names]
+
+    def _results(self, scorer: Scorer, answered: Answered) -> list[Result]:
+        """Return what a scorer says of one answer. Raises: what it raises; _WrongResult."""
+        if isinstance(scorer, PlainScorer) and (now := scorer.score_now(answered)) is not None:
+            return [_checked(each) for each in now]
+        if self._loop is None:
+            self._loop = LoopThread()
+        future = self._loop.start(scorer.score(answered))
+        try:
+            found = future.result(self._timeout_s)
+        except FutureTimeoutError:
+            future.cancel()
+            if self._loop.is_blocked():
+                self._loop = None
+            raise
+        return [_checked(each) for each in found]
+
+
+class _WrongResult(Exception):
+    """A scorer returned what is no result."""
+
+
+def _checked(result: Result) -> Result:
+    """Return a result whose value is a number, and whose metadata JSON can hold. Raises: _WrongResult."""
+    if not isinstance(result, Result):
+        raise _WrongResult(f"returned {result!r:.80}; expected results")
+    value = result.value
+    if value is not None and not isinstance(value, int | float):
+        raise _WrongResult(f"returned the value {value!r:.80}; expected a number, or None")
+    metadata = json.loads(json.dumps(dict(result.metadata), skipkeys=True, default=str)) if result.metadata else {}
+    return replace(result, metadata=metadata)
+
+
+def _check_names(names: Sequence[str], taken: set[str]) -> None:
+    """Raise _WrongResult for a name under which a scorer's result cannot be stored."""
+    for name in names:
+        if name in taken or name in CALL_METRICS or is_auxiliary(name):
+            raise _WrongResult(f"returned a result named '{name:.80}', which is the name of another score")
+        if not name.strip() or len(name) > _LONGEST_NAME:
+            raise _WrongResult(
+                f"returned a result named '{name:.80}'; expected a name of 1 to {_LONGEST_NAME} characters"
+            )
+
+
+def _score(request_id: str, name: str, results: Sequence[Sequence[Result]], *, is_share: bool | None) -> Score:
+    """Return the score of one name over a row's repeats: the mean of those that were scored."""
+    own = [next((each for each in repeat if each.name == name), Result(name)) for repeat in results]
+    values = [None if each.value is None or not math.isfinite(each.value) else float(each.value) for each in own]
+    known = [value for value in values if value is not None]
+    detail = {**({} if is_share is None else {"is_share": is_share}), **_detail(own, values)} or None
+    if known:
+        return Score(request_id, name, sum(known) / len(known), detail=detail)
+    has_label = any(each.label is not None for each in own)
+    return Score(
+        request_id, name, None, status=ScoreStatus.SCORED if has_label else ScoreStatus.UNPARSED, detail=detail
+    )
+
+
+def _detail(own: Sequence[Result], values: Sequence[float | None]) -> dict[str, JsonValue]:
+    """Return what a scorer said beside its value, as JSON."""
+    detail: dict[str, JsonValue] = {}
+    if label := next((each.label for each in own if each.label is not None), None):
+        detail["label"] = label
+    if comments := [each.comment for each in own if each.comment]:
+        detail["comment"] = "\n".join(dict.fromkeys(comments))[:_LONGEST]
+    if metadata := next((dict(each.metadata) for each in own if each.metadata), None):
+        detail["metadata"] = metadata
+    if len(own) > 1:
+        detail["repeats"] = list(values)
+    return detail
+
+
+def _chosen(n_rows: int, limit: float | None) -> int:
+    if limit is None:
+        return n_rows
+    return min(n_rows, math.ceil(n_rows * limit) if limit < 1 else int(limit))
+
+
+def check_names(scorers: Sequence[Scorer]) -> None:
+    """Check, before the first call, that every score has a name of its own and needs what a run can have.
+
+    Raises: UsageError.
+    """
+    names: set[str] = set()
+    for scorer in scorers:
+        facts = scorer.facts
+        if facts.name in names:
+            raise UsageError(f"two scorers are named '{facts.name}'; expected a name of its own for each")
+        if facts.name in CALL_METRICS or is_auxiliary(facts.name):
+            raise UsageError(
+                f"a scorer is named '{facts.name}', which is the name of a score that every run has; rename it"
+            )
+        names.add(facts.name)
+        if strange := sorted(facts.needs - _NEEDS):
+            raise UsageError(
+                f"scorer '{facts.name}' needs {', '.join(strange)}; expected some of {', '.join(sorted(_NEEDS))}"
+            )
+        if "trace" in facts.needs:
+            raise UsageError(f"scorer '{facts.name}' needs a trace of each call, and this run records none; omit it")

@@ -1,0 +1,1 @@
+"""Traces: what an application did, step by step, received as OpenTelemetry's spans, read and shown."""

@@ -1,0 +1,313 @@
+"""`assaymark traces`: projects and their tokens; show, export and remove traces."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.errors import MissingExtra, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from assaymark.store import Store
+    from assaymark.store.trace_rows import SpanRow, TraceRow
+
+EXAMPLES = examples(
+    "serve --traces",
+    "traces project add support-bot",
+    "traces ls --error --since 24",
+    "traces export -o traces.jsonl --format jsonl",
+)
+FORMATS = ("otlp", "jsonl")
+SHORTEST_ID = 4  # hexadecimal digits by which a trace may be named
+MIB = 1 << 20
+
+project_option = click.option("--project", metavar="NAME", help="Project (default: the only one).")
+
+
+@click.group(epilog=EXAMPLES)
+def traces() -> None:
+    """Show, export and remove traces, and make projects for them; `assaymark serve --traces` receives them."""
+
+
+@traces.group()
+def project() -> None:
+    """Make, list and remove projects: each has its own tokens, and none reads another's traces."""
+
+
+@project.command("add")
+@click.argument("name")
+@store_option
+@json_option
+def add_project(name: str, *, store: str | None, as_json: bool) -> None:
+    """Make a project and print its token, which is shown this once: only a hash of it is stored."""
+    with _open(store, writing=True) as opened:
+        token = opened.traces.add_project(name)
+    _print_token(name, token, as_json=as_json)
+
+
+@project.command("token")
+@click.argument("name")
+@click.option("--write_only", is_flag=True, help="For senders: this token stores spans and reads nothing.")
+@click.option("--replace", is_flag=True, help="The project's earlier tokens are worth nothing from now on.")
+@store_option
+@json_option
+def add_token(name: str, *, write_only: bool, replace: bool, store: str | None, as_json: bool) -> None:
+    """Print another token of a project, which is shown this once."""
+    with _open(store, writing=True) as opened:
+        token = opened.traces.add_token(name, "write" if write_only else "all", replacing=replace)
+    _print_token(name, token, as_json=as_json)
+
+
+def _print_token(name: str, token: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"project": name, "token": token})
+        return
+    echo(f"token of project '{name}', shown this once: {token}")
+    echo(f"send it with every batch: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer {token}'")
+
+
+@project.command("list")
+@store_option
+@json_option
+def list_projects(*, store: str | None, as_json: bool) -> None:
+    """List the projects with how much each has."""
+    with _open(store) as opened:
+        known = opened.traces.projects()
+    if as_json:
+        print_json([{"name": each.name, "traces": each.n_traces, "spans": each.n_spans, "bytes": each.n_bytes}
+                    for each in known])  # fmt: skip
+        return
+    if not known:
+        echo("there is no project; `assaymark traces project add NAME` makes one")
+        return
+    rows = [(each.name, f"{each.n_traces:,}", f"{each.n_spans:,}", f"{each.n_bytes / MIB:,.1f}") for each in known]
+    _print_table(("project", "traces", "spans", "MiB"), rows)
+
+
+@project.command("remove")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+def remove_project(name: str, *, yes: bool, store: str | None) -> None:
+    """Remove a project with its tokens and traces."""
+    with _open(store, writing=True) as opened:
+        opened.traces.project_id(name)
+        if not yes and not click.confirm(f"remove the project '{name}' with all of its traces?"):
+            raise UsageError("nothing was removed; add --yes to remove it")
+        n_removed = opened.traces.remove_project(name)
+    echo(f"removed the project '{name}' with {n_removed:,} traces")
+
+
+@traces.command("ls")
+@project_option
+@click.option("--since", type=float, metavar="HOURS", help="Only traces of the last HOURS.")
+@click.option("--model", metavar="NAME", help="Only traces in which this model answered.")
+@click.option("--version", metavar="TEXT", help="Only traces of this version of the application.")
+@click.option("--user", metavar="ID", help="Only traces of this user.")
+@click.option("--session", metavar="ID", help="Only traces of this session.")
+@click.option("--error", is_flag=True, help="Only traces with a failed step.")
+@click.option("--slower", type=float, metavar="SECONDS", help="Only traces that took at least so long.")
+@click.option("--dearer", type=float, metavar="COST", help="Only traces that cost at least so much.")
+@click.option("--text", metavar="WORDS", help='Only traces with these words; "a phrase" in quotes.')
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="Traces to list.")
+@store_option
+@json_option
+def ls(*, store: str | None, as_json: bool, **given: Any) -> None:
+    """List a project's traces, the latest first."""
+    import time
+
+    from assaymark.store.trace_rows import TraceFilter
+
+    wanted = TraceFilter(
+        since=None if given["since"] is None else int((time.time() - given["since"] * 3600) * 1e9),
+        has_error=True if given["error"] else None,
+        least_seconds=given["slower"],
+        least_cost=given["dearer"],
+        **{name: given[name] for name in ("model", "version", "user", "session", "text")},
+    )
+    with _open(store) as opened:
+        page = opened.traces.traces(_project_of(opened, given["project"]), wanted, given["limit"])
+    if as_json:
+        from assaymark.applications.traces.listing import trace_json
+
+        print_json([trace_json(trace) for trace in page.traces])
+        return
+    _print_table(
+        ("trace", "time (UTC)", "name", "steps", "failed", "seconds", "tokens", "cost", "version"),
+        [
+            (
+                trace.trace_id.hex()[:16],
+                datetime.fromtimestamp(trace.at / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+                trace.name[:60],
+                f"{trace.n_spans:,}",
+                str(trace.n_errors or ""),
+                "-" if trace.seconds is None else f"{trace.seconds:.3f}",
+                _tokens(trace),
+                "-" if trace.cost is None else f"{trace.cost:.4f}",
+                trace.version or "",
+            )
+            for trace in page.traces
+        ],
+    )
+    if page.has_more:
+        echo("there are more; --limit lists them")
+
+
+def _tokens(trace: "TraceRow") -> str:
+    known = [n for n in (trace.n_input, trace.n_output) if n is not None]
+    return f"{sum(known):,}" if known else "-"
+
+
+@traces.command()
+@click.argument("trace")
+@project_option
+@store_option
+@json_option
+def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -> None:
+    """Show the steps of a trace as a tree; TRACE is its id, or the beginning of the id of a recent one."""
+    _need_extra()
+    from assaymark.applications.traces.otlp import read_span
+    from assaymark.applications.traces.steps import step_of
+    from assaymark.store.trace_rows import tree_of
+
+    with _open(store) as opened:
+        number = _project_of(opened, project)
+        trace_id = _trace_id(opened, number, trace)
+        rows = opened.traces.spans(number, trace_id)
+    if not rows:
+        raise UnknownName("trace", trace[:40])
+    steps = [step_of(read_span(row)) for row in rows]
+    nodes = tree_of(rows)
+    if as_json:
+        print_json([{**steps[node.at].to_json(), "depth": node.depth} for node in nodes])
+        return
+    table = []
+    for node in nodes:
+        step, row = steps[node.at], rows[node.at]
+        seconds = None if row.ended is None else (row.ended - row.started) / 1e9
+        known = [n for n in (step.n_input, step.n_output) if n is not None]
+        table.append((f"{'  ' * min(node.depth, 30)}{row.name[:80]}", step.kind, step.model or "",
+                      "-" if seconds is None else f"{seconds:.3f}", f"{sum(known):,}" if known else "-",
+                      step.error[:100]))  # fmt: skip
+    _print_table(("step", "kind", "model", "seconds", "tokens", "error"), table)
+
+
+def _trace_id(store: "Store", project: int, text: str) -> bytes:
+    """Return the id of a trace that is named by all or the first digits of it. Raises: UnknownName, UsageError."""
+    lowered = text.lower()
+    if len(lowered) == 32 and all(digit in "0123456789abcdef" for digit in lowered):
+        return bytes.fromhex(lowered)
+    if len(lowered) < SHORTEST_ID:
+        raise UsageError(f"the trace '{text[:40]}'; expected its id, or at least {SHORTEST_ID} digits of it")
+    from assaymark.store.trace_rows import TraceFilter
+
+    recent = store.traces.traces(project, TraceFilter(), 1000).traces
+    matching = [trace.trace_id for trace in recent if trace.trace_id.hex().startswith(lowered)]
+    if len(matching) > 1:
+        raise UsageError(f"{len(matching)} traces begin with '{text[:40]}'; give more digits")
+    if not matching:
+        raise UnknownName("trace", text[:40])
+    return matching[0]
+
+
+@traces.command()
+@project_option
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="otlp", show_default=True,
+              help="otlp: an OTLP request as JSON, which any receiver takes; jsonl: a step in each line.")  # fmt: skip
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
+@store_option
+def export(*, project: str | None, kind: str, output: str, store: str | None) -> None:
+    """Write all traces of a project to a file."""
+    _need_extra()
+    from assaymark.drafts import whole_file
+
+    with _open(store) as opened, whole_file(Path(output)) as path, path.open("w", encoding="utf-8") as file:
+        rows = opened.traces.all_spans(_project_of(opened, project))
+        n_written = _write_otlp(rows, file) if kind == "otlp" else _write_lines(rows, file)
+    echo(f"{n_written:,} spans in {output}")
+
+
+def _write_otlp(rows: "Iterator[SpanRow]", file: IO[str]) -> int:
+    """Write one OTLP request, a trace in each line; return the number of spans."""
+    from assaymark.applications.traces.otlp import spans_json
+
+    file.write('{"resourceSpans": [')
+    n_written = 0
+    for _, of_trace in groupby(rows, key=lambda row: row.trace_id):
+        together = list(of_trace)
+        file.write(",\n" if n_written else "\n")
+        file.write(",".join(json.dumps(each) for each in spans_json(together)["resourceSpans"]))
+        n_written += len(together)
+    file.write("\n]}\n")
+    return n_written
+
+
+def _write_lines(rows: "Iterator[SpanRow]", file: IO[str]) -> int:
+    """Write a step in each line; return their number."""
+    from assaymark.applications.traces.otlp import read_span
+    from assaymark.applications.traces.steps import step_of
+
+    n_written = 0
+    for row in rows:
+        file.write(json.dumps(step_of(read_span(row)).to_json()) + "\n")
+        n_written += 1
+    return n_written
+
+
+@traces.command()
+@project_option
+@click.option("--older_than", type=click.FloatRange(0), metavar="DAYS", help="Traces whose last span came before.")
+@click.option("--keep_mib", type=click.FloatRange(0), metavar="MIB", help="Keep the latest traces that have so much.")
+@store_option
+def prune(*, project: str | None, older_than: float | None, keep_mib: float | None, store: str | None) -> None:
+    """Remove traces of a project by age, by size or both."""
+    if older_than is None and keep_mib is None:
+        raise UsageError("nothing says what to remove; add --older_than DAYS or --keep_mib MIB")
+    with _open(store, writing=True) as opened:
+        number = _project_of(opened, project)
+        n_removed = opened.traces.prune(
+            number,
+            older_than=None if older_than is None else older_than * 86_400,
+            most_bytes=None if keep_mib is None else int(keep_mib * MIB),
+        )
+    echo(f"removed {n_removed:,} traces")
+
+
+def _open(store: str | None, *, writing: bool = False) -> "Store":
+    from assaymark.store import Store
+
+    return Store.open(store) if writing else Store.open_to_read(store)
+
+
+def _project_of(store: "Store", name: str | None) -> int:
+    """Return a project's number; without a name, that of the only one. Raises: UnknownName, UsageError."""
+    if name is not None:
+        return store.traces.project_id(name)
+    known = store.traces.projects()
+    if len(known) != 1:
+        names = ", ".join(each.name for each in known[:5]) or "none; `assaymark traces project add NAME` makes one"
+        raise UsageError(f"there are {len(known)} projects ({names}); name one with --project")
+    return known[0].id
+
+
+def _need_extra() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("google") is None or find_spec("opentelemetry") is None:
+        raise MissingExtra("assaymark traces", "traces")
+
+
+def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in head:
+        table.add_column(title, justify="right" if title in {"steps", "seconds", "tokens", "cost", "spans"} else "left")
+    for row in rows:
+        table.add_row(*row)
+    print_rich(table)

@@ -1,0 +1,216 @@
+"""One reading of spans in three dialects: OpenTelemetry's GenAI conventions, OpenInference and traceloop (OpenLLMetry).
+
+What a step is, which model answered, who asked, and what it used are looked up under each dialect's name in turn; the
+first that is there counts. Nothing is read from where an attribute should be but is not: unknown is None, never 0.
+
+Sources: OpenTelemetry semantic conventions for generative AI (gen_ai.*), OpenInference's semantic conventions
+(openinference.span.kind, llm.*), and traceloop's conventions (traceloop.*, gen_ai.prompt.N.*).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from assaymark.applications.traces.otlp import Event
+from assaymark.applications.traces.spans import KINDS
+from assaymark.limits.nesting import is_deeper
+from assaymark.models.cost.prices import find_price
+from assaymark.records import JsonValue, ModelIdentity
+
+__all__ = ["Facts", "facts_of", "first_of", "number_of", "parsed", "searched_text", "text_of"]
+
+Attributes = Mapping[str, JsonValue]
+
+MOST_TOKENS = 10**15  # of one span; more is no count
+LONGEST_JSON = 1 << 20  # characters of an attribute that is read as JSON while spans are received
+DEEPEST_JSON = 40
+_OPERATIONS = {
+    "chat": "llm",
+    "text_completion": "llm",
+    "generate_content": "llm",
+    "embeddings": "embedding",
+    "retrieval": "retriever",
+    "execute_tool": "tool",
+    "create_agent": "agent",
+    "invoke_agent": "agent",
+    "invoke_workflow": "chain",
+    "plan": "agent",
+}
+_OPENINFERENCE = {**{kind: kind for kind in KINDS}, "prompt": "chain", "decision": "chain"}
+_TRACELOOP = {"workflow": "chain", "task": "chain", "agent": "agent", "tool": "tool", "unknown": "span"}
+_MODEL = (
+    *("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "embedding.model_name"),
+    *("reranker.model_name", "llm.response.model", "llm.request.model"),
+)
+_INPUT = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "llm.usage.prompt_tokens",
+)
+_OUTPUT = (
+    *("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    "llm.usage.completion_tokens",
+)
+_COST = ("llm.cost.total", "gen_ai.usage.cost", "gen_ai.usage.cost.amount")
+_USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "langfuse.user.id")
+_SESSION = (
+    *("session.id", "gen_ai.conversation.id", "traceloop.association.properties.session_id", "thread.id"),
+    "langfuse.session.id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a span says of its step. Tokens: cached ones are in the input, those of reasoning in the output."""
+
+    kind: str
+    model: str | None
+    n_input: int | None
+    n_output: int | None
+    cost: float | None
+    user: str | None
+    session: str | None
+    service: str | None
+    version: str | None
+    response_id: str | None
+
+
+def facts_of(attributes: Attributes, resource: Attributes) -> Facts:
+    """Return what a span's attributes and its resource's say of its step."""
+    model = _model(attributes)
+    n_input, n_output = number_of(attributes, _INPUT), number_of(attributes, _OUTPUT)
+    kind = kind_of(attributes)
+    cost = _reported_cost(attributes)
+    if cost is None and model is not None and kind in {"llm", "embedding"}:
+        cost = _priced(model, n_input, n_output)
+    return Facts(
+        kind=kind,
+        model=model,
+        n_input=n_input,
+        n_output=n_output,
+        cost=cost,
+        user=text_of(attributes, _USER),
+        session=text_of(attributes, _SESSION),
+        service=text_of(resource, ("service.name",)),
+        version=text_of(attributes, ("assaymark.version",)) or text_of(resource, ("service.version",)),
+        response_id=text_of(attributes, ("gen_ai.response.id", "llm.response.id")),
+    )
+
+
+def kind_of(attributes: Attributes) -> str:
+    """Return the kind of step, one of KINDS."""
+    named = attributes.get("openinference.span.kind")
+    if isinstance(named, str) and named.lower() in _OPENINFERENCE:
+        return _OPENINFERENCE[named.lower()]
+    named = attributes.get("gen_ai.operation.name")
+    if isinstance(named, str) and named in _OPERATIONS:
+        return _OPERATIONS[named]
+    named = attributes.get("traceloop.span.kind")
+    if isinstance(named, str) and named in _TRACELOOP:
+        return _TRACELOOP[named]
+    if "gen_ai.tool.name" in attributes or "tool.name" in attributes:
+        return "tool"
+    if "llm.request.type" in attributes:
+        return "embedding" if attributes["llm.request.type"] == "embedding" else "llm"
+    return "llm" if "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes else "span"
+
+
+def _model(attributes: Attributes) -> str | None:
+    model = text_of(attributes, _MODEL)
+    if model is None and "llm.invocation_parameters" in attributes:  # all that a failed call has
+        parameters = parsed(attributes["llm.invocation_parameters"])
+        model = parameters.get("model") if isinstance(parameters, dict) else None
+    return model if isinstance(model, str) else None
+
+
+def _reported_cost(attributes: Attributes) -> float | None:
+    for name in _COST:
+        value = attributes.get(name)
+        if isinstance(value, dict):
+            value = value.get("amount")
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
+            return float(value)
+    return None
+
+
+def _priced(model: str, n_input: int | None, n_output: int | None) -> float | None:
+    """Return the cost by the table of prices; None for an unknown model, or where no tokens are known."""
+    if n_input is None and n_output is None:
+        return None
+    price = _price(model)
+    return None if price is None else float(price.of(n_input or 0, n_output or 0))
+
+
+@lru_cache(maxsize=1000)
+def _price(model: str) -> Any:
+    identity = ModelIdentity(
+        name=model,
+        kind="openai-chat-completions",
+        content_hash=None,
+        tokenizer_hash=None,
+        template_hash=None,
+        dtype="unknown",
+        numerics="unknown",
+    )
+    return find_price(identity)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def first_of(attributes: Attributes, names: Iterable[str]) -> JsonValue:
+    """Return the first of these attributes that is there."""
+    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+
+
+def text_of(attributes: Attributes, names: Iterable[str]) -> str | None:
+    """Return the first of these attributes as text; None where none is there, or it is empty."""
+    value = first_of(attributes, names)
+    if value is None or isinstance(value, dict | list):
+        return None
+    return str(value) or None
+
+
+def number_of(attributes: Attributes, names: Iterable[str]) -> int | None:
+    """Return the first of these attributes that is a count."""
+    for name in names:
+        value = attributes.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
+            value = int(value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
+            return value
+    return None
+
+
+def parsed(value: JsonValue, longest: int = LONGEST_JSON) -> JsonValue:
+    """Return what a text of JSON holds; the value itself where it is no such text."""
+    if not isinstance(value, str) or len(value) > longest or value.lstrip()[:1] not in {"{", "["}:
+        return value
+    try:
+        made: JsonValue = value if is_deeper(value, DEEPEST_JSON) else json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return made
+
+
+def searched_text(name: str, attributes: Attributes, events: Sequence[Event], longest: int) -> str:
+    """Return what of a span is searched: texts of its attributes and events, up to a number of characters."""
+    pieces: list[str] = []
+    left = longest
+    for part in (attributes, *(event.attributes for event in events)):
+        for value in part.values():
+            if left <= 0:
+                return " ".join(pieces)
+            if isinstance(value, str) and len(value) > 1 and value != name:
+                pieces.append(value[:left])
+                left -= len(value)
+            elif isinstance(value, list | dict):
+                text = json.dumps(value, ensure_ascii=False)[:left]
+                pieces.append(text)
+                left -= len(text)
+    return " ".join(pieces)

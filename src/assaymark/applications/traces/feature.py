@@ -1,0 +1,29 @@
+"""Traces as a part of the server: the receiver of OTLP, and the pages."""
+
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from assaymark.applications.traces.pages import shown_cost, shown_instant, shown_seconds
+from assaymark.applications.traces.receiver import LARGEST_BODIES, add_receiver
+from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.routes import add_pages
+from assaymark.store import Store
+from assaymark.web.app import Feature
+from assaymark.web.render import Drawing
+
+__all__ = ["trace_feature"]
+
+LINKS = (("/traces", "Traces"),)
+FILTERS = {"instant": shown_instant, "took": shown_seconds, "money": shown_cost}
+DRAWING = Drawing(Path(__file__).resolve().parent / "templates", FILTERS)
+
+
+def trace_feature(store: Store, redaction: Redaction) -> Feature:
+    """Return the receiver of traces, and their pages, as a part of the application."""
+
+    def add(app: FastAPI) -> None:
+        add_receiver(app, store, redaction)
+        add_pages(app, store)
+
+    return Feature(add, LINKS, LARGEST_BODIES, DRAWING, ready=store.traces.projects)

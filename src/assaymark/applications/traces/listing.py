@@ -1,0 +1,134 @@
+"""Lists of traces: what may be asked for in an address, and a trace's row as JSON."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from assaymark.errors import UsageError
+from assaymark.store.trace_rows import TraceFilter, TraceRow
+
+__all__ = ["PERIODS", "ListQuery", "trace_json"]
+
+PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
+ERRORS = {"": None, "yes": True, "no": False}
+LONGEST = 500  # characters of a value
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """What a list's address asks for, as it was written; "" for what it does not."""
+
+    q: str = ""  # words and quoted phrases
+    hours: str = ""  # of the last ones
+    start: str = ""  # date, UTC
+    end: str = ""  # date, UTC, included
+    version: str = ""
+    service: str = ""
+    model: str = ""
+    user: str = ""
+    session: str = ""
+    errors: str = ""  # yes | no
+    slower: str = ""  # seconds
+    dearer: str = ""  # cost
+    before: str = ""  # `at` and trace id of the last trace of the page before
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> "ListQuery":
+        """Return what an address's parameters ask for; unknown ones are ignored."""
+        return cls(**{field.name: values.get(field.name, "").strip()[:LONGEST] for field in fields(cls)})
+
+    def filter(self) -> TraceFilter:
+        """Return the condition on traces. Raises: UsageError for a value that cannot be read."""
+        hours = _number(self.hours, "hours")
+        since = None if hours is None else int((time.time() - min(hours, 1e6) * 3600) * 1e9)
+        start, end = _day(self.start, "start"), _day(self.end, "end")
+        if start is not None:
+            since = max(since or 0, int(start.timestamp()) * 10**9)
+        if self.errors not in ERRORS:
+            raise UsageError(f"errors is '{self.errors[:40]}'; expected yes or no")
+        return TraceFilter(
+            since=since,
+            until=None if end is None else int((end + timedelta(days=1)).timestamp()) * 10**9,
+            version=self.version or None,
+            service=self.service or None,
+            model=self.model or None,
+            user=self.user or None,
+            session=self.session or None,
+            has_error=ERRORS[self.errors],
+            least_seconds=_number(self.slower, "slower"),
+            least_cost=_number(self.dearer, "dearer"),
+            text=self.q or None,
+            before=_position(self.before),
+        )
+
+    def address(self, **changed: str) -> str:
+        """Return the address of this list with some values changed."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)} | changed
+        shown = {name: value for name, value in values.items() if value}
+        return "/traces" + (f"?{urlencode(shown)}" if shown else "")
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it asks for anything but the next page."""
+        return any(getattr(self, field.name) for field in fields(self) if field.name != "before")
+
+
+def _number(text: str, name: str) -> float | None:
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < 1e12:
+        raise UsageError(f"{name} is '{text[:40]}'; expected a number from 0")
+    return number
+
+
+def _day(text: str, name: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise UsageError(f"{name} is '{text[:40]}'; expected a date as 2026-11-24") from None
+    if not 1971 <= day.year <= 2250:
+        raise UsageError(f"{name} is '{text[:40]}'; expected a date from 1971 to 2250")
+    return day
+
+
+def _position(text: str) -> tuple[int, bytes] | None:
+    if not text:
+        return None
+    at, _, trace = text.partition("-")
+    try:
+        if len(at) <= 19 and at.isascii() and at.isdigit() and len(trace) == 32:
+            return int(at), bytes.fromhex(trace)
+    except ValueError:
+        pass
+    raise UsageError("the address of this page is damaged; begin again with the first page")
+
+
+def trace_json(trace: TraceRow) -> dict[str, Any]:
+    """Return the row of a trace as JSON."""
+    return {
+        "trace_id": trace.trace_id.hex(),
+        "name": trace.name,
+        "time_ns": trace.at,
+        "seconds": trace.seconds,
+        "spans": trace.n_spans,
+        "errors": trace.n_errors,
+        "orphans": trace.n_orphans,
+        "models": list(trace.models),
+        "input_tokens": trace.n_input,
+        "output_tokens": trace.n_output,
+        "cost": trace.cost,
+        "user": trace.user,
+        "session": trace.session,
+        "service": trace.service,
+        "version": trace.version,
+    }

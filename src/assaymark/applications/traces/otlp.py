@@ -1,0 +1,327 @@
+"""OpenTelemetry's messages over HTTP, in both encodings: read into bounded records, and written again.
+
+A request is a list of resources, each with scopes, each with spans (or log records). What cannot be decoded at all is
+refused as a whole; a single span with an invalid id or of an excessive size is rejected alone, and the answer says so.
+
+Source: OTLP specification 1.x (https://opentelemetry.io/docs/specs/otlp/), opentelemetry-proto trace/v1, logs/v1. JSON
+differs from protobuf's own mapping: ids are hexadecimal, not base64. `json_format` would silently read 32 hexadecimal
+digits as base64 of 24 bytes, so they are translated first.
+"""
+
+import base64
+import json
+import math
+import zlib
+from binascii import unhexlify
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+from assaymark.errors import DataError
+from assaymark.limits.nesting import is_deeper
+from assaymark.records import JsonValue
+from assaymark.store.trace_rows import SpanRow
+
+__all__ = [
+    "JSON",
+    "LARGEST_BODY",
+    "PROTOBUF",
+    "Event",
+    "ReadSpan",
+    "TooLarge",
+    "attributes_of",
+    "encoded_answer",
+    "encoded_status",
+    "is_id",
+    "logs_request",
+    "read_span",
+    "source_of",
+    "spans_json",
+    "traces_request",
+    "unpacked",
+    "value_of",
+]
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+LARGEST_BODY = 64 << 20  # bytes, compressed and unpacked: the specification's recommendation
+DEEPEST_JSON = 100
+DEEPEST_VALUE = 32  # of lists and maps in an attribute
+UNPACKED_AT_ONCE = 1 << 20
+_WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's numbers of the formats
+_IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
+
+
+class TooLarge(DataError):
+    """A body is larger than is accepted."""
+
+
+class Event(NamedTuple):
+    """Something that happened during a span. time: nanoseconds since 1970."""
+
+    time: int
+    name: str
+    attributes: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpan:
+    """A span in plain values. Times in nanoseconds since 1970; ended: None while it runs."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    name: str
+    started: int
+    ended: int | None
+    is_error: bool
+    status: str
+    attributes: Mapping[str, JsonValue]
+    events: Sequence[Event]
+    links: Sequence[tuple[str, str]]
+    n_dropped: int  # attributes and events that its sender left out
+    resource: Mapping[str, JsonValue]
+    scope: str
+
+
+# ---------------------------------------------------------------------------------------------- bodies
+
+
+def unpacked(body: bytes, encoding: str, largest: int = LARGEST_BODY) -> bytes:
+    """Return a body without its compression.
+
+    Raises: TooLarge where it unpacks to more than is accepted; DataError for another compression or a damaged body.
+    """
+    if encoding in {"", "identity"}:
+        return body
+    if encoding not in _WINDOWS:
+        raise DataError(f"the content encoding is '{encoding[:40]}'; expected gzip, deflate or none")
+    stream = zlib.decompressobj(_WINDOWS[encoding])
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        waiting = body
+        while not stream.eof:
+            piece = stream.decompress(waiting, UNPACKED_AT_ONCE)
+            waiting = stream.unconsumed_tail
+            size += len(piece)
+            if size > largest:
+                raise TooLarge(f"the body unpacks to more than {largest:,} bytes; send smaller batches")
+            if not piece and not waiting and not stream.eof:
+                raise DataError(f"the body ends before its {encoding} does; send it whole")
+            pieces.append(piece)
+    except zlib.error as error:
+        raise DataError(f"the body is not {encoding}: {error}") from None
+    return b"".join(pieces)
+
+
+def traces_request(body: bytes, kind: str) -> ExportTraceServiceRequest:
+    """Return a request to store spans. Raises: DataError for what is none."""
+    request = ExportTraceServiceRequest()
+    _parse(request, body, kind, ("resourceSpans", "scopeSpans", "spans"))
+    return request
+
+
+def logs_request(body: bytes, kind: str) -> ExportLogsServiceRequest:
+    """Return a request to store log records. Raises: DataError for what is none."""
+    request = ExportLogsServiceRequest()
+    _parse(request, body, kind, ("resourceLogs", "scopeLogs", "logRecords"))
+    return request
+
+
+def _parse(message: Any, body: bytes, kind: str, levels: tuple[str, str, str]) -> None:
+    """Fill a message with what a body has. Raises: DataError."""
+    try:
+        if kind == PROTOBUF:
+            message.ParseFromString(body)
+            return
+        made = _json(body)
+        _translate_ids(made, levels)
+        json_format.ParseDict(made, message, ignore_unknown_fields=True)
+    except (DecodeError, json_format.ParseError, RecursionError, ValueError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(f"the body is no OTLP message: {reason}") from None
+
+
+def _json(body: bytes) -> Any:
+    text = body.decode("utf-8")
+    if is_deeper(text, DEEPEST_JSON):
+        raise ValueError(f"nested deeper than {DEEPEST_JSON} levels")
+    made = json.loads(text)
+    if not isinstance(made, dict):
+        raise TypeError(f"it is a JSON {type(made).__name__}; expected an object")
+    return _without_surrogates(made) if "\\ud" in text.lower() else made
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Replace halves of surrogate pairs, which JSON's escapes can make and no protobuf string can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(part) for key, part in value.items()}
+    return [_without_surrogates(part) for part in value] if isinstance(value, list) else value
+
+
+def _translate_ids(made: Any, levels: tuple[str, str, str]) -> None:
+    """Replace hexadecimal ids by base64, as protobuf's JSON has bytes; what is not hexadecimal becomes empty."""
+    for resource in _listed(made, levels[0]):
+        for scope in _listed(resource, levels[1]):
+            for item in _listed(scope, levels[2]):
+                _translate(item)
+                for link in _listed(item, "links"):
+                    _translate(link)
+
+
+def _listed(value: Any, name: str) -> list[dict[str, Any]]:
+    parts = value.get(name) if isinstance(value, dict) else None
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    parts = parts if parts is not None else value.get(snake) if isinstance(value, dict) else None
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def _translate(item: dict[str, Any]) -> None:
+    for name in _IDS:
+        if isinstance(text := item.get(name), str):
+            try:
+                item[name] = base64.b64encode(unhexlify(text)).decode()
+            except ValueError:
+                item[name] = ""
+
+
+def encoded_answer(kind: str, noun: str, n_rejected: int, message: str) -> bytes:
+    """Return the body of an answer to a request that was carried out, in whole or in part.
+
+    Args:
+        kind: of encoding.
+        noun: spans or logs.
+        n_rejected: of them, how many were not stored.
+        message: why, or what else the sender should know; "" for nothing.
+    """
+    answer: Any = ExportTraceServiceResponse() if noun == "spans" else ExportLogsServiceResponse()
+    if n_rejected or message:
+        field = "rejected_spans" if noun == "spans" else "rejected_log_records"
+        setattr(answer.partial_success, field, n_rejected)
+        answer.partial_success.error_message = message
+    return _encoded(answer, kind)
+
+
+def encoded_status(kind: str, code: int, message: str) -> bytes:
+    """Return the body of a refusal: google.rpc.Status, whose code is one of gRPC's."""
+    if kind == JSON:
+        return json.dumps({"code": code, "message": message}).encode()
+    text = message.encode()
+    return b"\x08" + _varint(code) + b"\x12" + _varint(len(text)) + text  # fields 1 (int32) and 2 (string)
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def _encoded(message: Any, kind: str) -> bytes:
+    made = json_format.MessageToJson(message, indent=None).encode() if kind == JSON else message.SerializeToString()
+    return bytes(made)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def is_id(value: bytes, size: int) -> bool:
+    """Return whether these bytes are an id of that many bytes; one of zeros is none."""
+    return len(value) == size and any(value)
+
+
+def attributes_of(pairs: Sequence[KeyValue]) -> dict[str, JsonValue]:
+    """Return attributes as plain values; of a key that is there twice the last value counts."""
+    return {pair.key: value_of(pair.value) for pair in pairs}
+
+
+def value_of(value: AnyValue, depth: int = 0) -> JsonValue:
+    """Return a value of an attribute; bytes as base64, and what is nested too deep as a note."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        if depth >= DEEPEST_VALUE:
+            return "(nested too deep)"
+        return [value_of(part, depth + 1) for part in value.array_value.values]
+    if kind == "kvlist_value":
+        if depth >= DEEPEST_VALUE:
+            return "(nested too deep)"
+        return {pair.key: value_of(pair.value, depth + 1) for pair in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return base64.b64encode(value.bytes_value).decode()
+    plain: JsonValue = getattr(value, kind)
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return str(plain)
+    return plain
+
+
+def read_span(row: SpanRow) -> ReadSpan:
+    """Return a stored span in plain values."""
+    span, source = Span.FromString(row.body), ResourceSpans.FromString(row.source)
+    scope = source.scope_spans[0].scope if source.scope_spans else None
+    return ReadSpan(
+        trace_id=row.trace_id.hex(),
+        span_id=row.span_id.hex(),
+        parent_id=None if row.parent_id is None else row.parent_id.hex(),
+        name=span.name,
+        started=row.started,
+        ended=row.ended,
+        is_error=row.is_error,
+        status=span.status.message,
+        attributes=attributes_of(span.attributes),
+        events=tuple(Event(each.time_unix_nano, each.name, attributes_of(each.attributes)) for each in span.events),
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
+        n_dropped=span.dropped_attributes_count + span.dropped_events_count,
+        resource=attributes_of(source.resource.attributes),
+        scope="" if scope is None else f"{scope.name} {scope.version}".strip(),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- export
+
+
+def spans_json(rows: Sequence[SpanRow]) -> dict[str, Any]:
+    """Return spans as the JSON of an OTLP request, which any receiver takes."""
+    by_source: dict[bytes, list[SpanRow]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).append(row)
+    return {"resourceSpans": [_resource_json(source, of_source) for source, of_source in by_source.items()]}
+
+
+def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, Any]:
+    resource = ResourceSpans.FromString(source)
+    scope = resource.scope_spans[0] if resource.scope_spans else resource.scope_spans.add()
+    scope.spans.extend(Span.FromString(row.body) for row in rows)
+    made: dict[str, Any] = json_format.MessageToDict(resource, use_integers_for_enums=True)
+    for item in _spans_of(made):
+        for each in (item, *item.get("links", ())):
+            for name in ("traceId", "spanId", "parentSpanId"):
+                if name in each:
+                    each[name] = base64.b64decode(each[name]).hex()
+    return made
+
+
+def _spans_of(resource: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for scope in resource.get("scopeSpans", ()):
+        yield from scope.get("spans", ())
+
+
+def source_of(resource: ResourceSpans, scope: ScopeSpans) -> bytes:
+    """Return the bytes under which resource and scope of spans are stored."""
+    kept = ResourceSpans(resource=resource.resource, schema_url=resource.schema_url)
+    kept.scope_spans.append(ScopeSpans(scope=scope.scope, schema_url=scope.schema_url))
+    return bytes(kept.SerializeToString(deterministic=True))

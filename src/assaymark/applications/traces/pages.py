@@ -1,0 +1,362 @@
+"""What the pages of traces show: the list, one trace with its tree and a step of it, and sessions."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from assaymark.applications.traces.listing import PERIODS, ListQuery, trace_json
+from assaymark.applications.traces.otlp import is_id, read_span
+from assaymark.applications.traces.steps import Step, step_of
+from assaymark.errors import UnknownName
+from assaymark.store import Store
+from assaymark.store.trace_rows import (
+    StoredScore,
+    Token,
+    TracePage,
+    TraceRow,
+    TraceSession,
+    TreeNode,
+    counted_spans,
+    tree_of,
+)
+
+__all__ = [
+    "SessionsPage",
+    "SignInPage",
+    "StepPage",
+    "TraceListPage",
+    "list_page",
+    "sessions_page",
+    "shown_cost",
+    "shown_instant",
+    "shown_seconds",
+    "trace_of",
+    "trace_page",
+]
+
+AT_ONCE = 50  # traces on a page
+STEPS_AT_ONCE = 500  # rows of a tree on a page
+DEEPEST = 12  # of indentation
+WIDTH = 1000.0  # of the waterfall, in its own units
+LEAST_WIDTH = 3.0  # of a bar
+LONGEST_SHOWN = 200_000  # characters of one text on a page
+
+
+@dataclass(frozen=True)
+class SignInPage:
+    """The form for a token."""
+
+    back: str
+    token: str
+    problem: str = ""
+    project: str = ""  # that the visitor reads now
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page says; not the form's token."""
+        return {"project": self.project, "problem": self.problem}
+
+
+@dataclass(frozen=True)
+class TraceListPage:
+    """The list of a project's traces. is_live: it is loaded again every other second."""
+
+    project: str
+    query: ListQuery
+    page: TracePage
+    is_live: bool
+
+    periods = PERIODS
+
+    @property
+    def next(self) -> str:
+        """The address of the page that follows; "" on the last one."""
+        if not self.page.has_more:
+            return ""
+        last = self.page.traces[-1]
+        return self.query.address(before=f"{last.at}-{last.trace_id.hex()}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        return {
+            "project": self.project,
+            "traces": [trace_json(trace) for trace in self.page.traces],
+            "next": self.next.replace("/traces", "/traces.json", 1),
+            "is_cut": self.page.is_cut,
+        }
+
+
+def list_page(store: Store, token: Token, query: ListQuery, *, is_live: bool) -> TraceListPage:
+    """Return the list that an address asks for. Raises: UsageError."""
+    page = store.traces.traces(token.project, query.filter(), AT_ONCE)
+    return TraceListPage(token.project_name, query, page, is_live)
+
+
+@dataclass(frozen=True)
+class SessionsPage:
+    """The sessions of a project, the latest first."""
+
+    project: str
+    sessions: tuple[TraceSession, ...]
+
+    def address(self, session: TraceSession) -> str:
+        """Return the address of the session's traces."""
+        return ListQuery(session=session.session).address()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        return {
+            "project": self.project,
+            "sessions": [
+                {
+                    "session": each.session,
+                    "user": each.user,
+                    "traces": each.n_traces,
+                    "first_ns": each.first,
+                    "last_ns": each.last,
+                    "errors": each.n_errors,
+                    "input_tokens": each.n_input,
+                    "output_tokens": each.n_output,
+                    "cost": each.cost,
+                }
+                for each in self.sessions
+            ],
+        }
+
+
+def sessions_page(store: Store, token: Token) -> SessionsPage:
+    """Return the sessions of a project."""
+    return SessionsPage(token.project_name, tuple(store.traces.sessions(token.project)))
+
+
+@dataclass(frozen=True, slots=True)
+class TreeStep:
+    """A row of the tree. x, width: of its bar in the waterfall, in units of which the whole has 1000."""
+
+    span_id: str
+    name: str
+    kind: str
+    depth: int
+    model: str | None
+    n_tokens: int | None
+    is_counted: bool
+    seconds: float | None
+    is_error: bool
+    notes: tuple[str, ...]
+    x: float
+    width: float
+
+    @property
+    def indent(self) -> int:
+        """How far it is indented."""
+        return min(self.depth, DEEPEST)
+
+
+@dataclass(frozen=True)
+class StepPage:
+    """A trace: its row, its tree, and one of its steps."""
+
+    project: str
+    trace: TraceRow
+    tree: tuple[TreeStep, ...]  # the rows from `first` on
+    first: int  # position of the first row that is on the page
+    n_rows: int
+    step: Step | None
+    scores: tuple[StoredScore, ...]
+
+    @property
+    def n_pages(self) -> int:
+        """Pages of rows of the tree."""
+        return -(-self.n_rows // STEPS_AT_ONCE)
+
+    @property
+    def number(self) -> int:
+        """Which of them this is, from 1."""
+        return self.first // STEPS_AT_ONCE + 1
+
+    def at_page(self, number: int) -> str:
+        """Return the address of a page of the tree."""
+        return f"/trace/{self.id}?page={number}"
+
+    @property
+    def id(self) -> str:
+        """The trace's id."""
+        return self.trace.trace_id.hex()
+
+    @property
+    def attributes(self) -> list[tuple[str, str]]:
+        """The attributes of the step as text, by name."""
+        return [] if self.step is None else _texts(self.step.span.attributes)
+
+    @property
+    def resource(self) -> list[tuple[str, str]]:
+        """The attributes of the step's resource as text, by name."""
+        return [] if self.step is None else _texts(self.step.span.resource)
+
+    @property
+    def events(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The step's events with their attributes."""
+        return [] if self.step is None else [(event.name, _texts(event.attributes)) for event in self.step.span.events]
+
+    @property
+    def session_address(self) -> str:
+        """The address of the traces of its session."""
+        return ListQuery(session=self.trace.session or "").address()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        return {
+            "project": self.project,
+            "trace": trace_json(self.trace),
+            "tree": [
+                {
+                    "span_id": each.span_id,
+                    "name": each.name,
+                    "kind": each.kind,
+                    "depth": each.depth,
+                    "model": each.model,
+                    "tokens": each.n_tokens,
+                    "counted": each.is_counted,
+                    "seconds": each.seconds,
+                    "is_error": each.is_error,
+                    "notes": list(each.notes),
+                }
+                for each in self.tree
+            ],
+            "step": None if self.step is None else self.step.to_json(),
+            "scores": [
+                {
+                    "span_id": None if score.span_id is None else score.span_id.hex(),
+                    "response_id": score.response_id,
+                    "name": score.name,
+                    "value": score.value,
+                    "label": score.label,
+                    "explanation": score.explanation,
+                    "error": score.error,
+                }
+                for score in self.scores
+            ],
+        }
+
+
+def trace_page(
+    store: Store, token: Token, trace: str, span: str = "", number: int | None = None, *, is_whole: bool = False
+) -> StepPage:
+    """Return a trace with one of its steps: the named one, else the first that failed, else the first.
+
+    Args:
+        store: where it is.
+        token: of the project.
+        trace: its id.
+        span: id of the step.
+        number: of the page of the tree, from 1; None: that with the step.
+        is_whole: whether the tree is whole.
+
+    Raises: UnknownName for a trace or span that the project does not have.
+    """
+    trace_id = _id("trace", trace, 16)
+    row = store.traces.trace(token.project, trace_id)
+    spans = store.traces.light_spans(token.project, trace_id)
+    nodes = tree_of(spans)
+    if span:
+        span_id = _id("span", span, 8)
+        at = next((at for at, node in enumerate(nodes) if spans[node.at].span_id == span_id), None)
+        if at is None:
+            raise UnknownName("span", span[:40])
+    else:
+        begins = 0 if number is None else min(max(number - 1, 0) * STEPS_AT_ONCE, max(len(nodes) - 1, 0))
+        at = next((at for at in range(begins, len(nodes)) if spans[nodes[at].at].is_error), begins)
+        at = at if number is None or at < begins + STEPS_AT_ONCE else begins
+    step = None
+    if nodes:
+        (chosen,) = store.traces.spans(token.project, trace_id, bytes(spans[nodes[at].at].span_id))
+        step = step_of(read_span(chosen))
+    first = 0 if is_whole else at // STEPS_AT_ONCE * STEPS_AT_ONCE
+    shown = nodes if is_whole else nodes[first : first + STEPS_AT_ONCE]
+    scores = tuple(store.traces.scores(token.project, trace_id))
+    tree = _tree(spans, shown, counted_spans(spans, nodes), row)
+    return StepPage(token.project_name, row, tuple(tree), first, len(nodes), step, scores)
+
+
+def trace_of(store: Store, token: Token, trace: str) -> bytes:
+    """Return the id of a trace of the project. Raises: UnknownName."""
+    return store.traces.trace(token.project, _id("trace", trace, 16)).trace_id
+
+
+def _id(noun: str, text: str, size: int) -> bytes:
+    try:
+        found = bytes.fromhex(text) if len(text) == 2 * size else b""
+    except ValueError:
+        found = b""
+    if not is_id(found, size):
+        raise UnknownName(noun, text[:40])
+    return found
+
+
+def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[int], trace: TraceRow) -> list[TreeStep]:
+    """Return rows of a trace's tree: those of some nodes."""
+    ends = [span.ended for span in spans if span.ended is not None and span.ended >= trace.started]
+    length = max((max(ends) if ends else trace.started) - trace.started, 1)
+    rows = []
+    for node in nodes:
+        span = spans[node.at]
+        known = [n for n in (span.n_input, span.n_output) if n is not None]
+        is_forward = span.ended is not None and span.ended >= span.started
+        notes = [
+            *(["its parent has not come"] if node.is_orphan else []),
+            *(["its parent is below it"] if node.breaks_cycle else []),
+            *(["runs"] if span.ended is None else [] if is_forward else ["its clock runs backwards"]),
+            *([f"{span.n_conflicts} other copies"] if span.n_conflicts else []),
+        ]
+        start = min(max(span.started - trace.started, 0) / length, 1.0)
+        share = min((span.ended - span.started) / length, 1.0 - start) if is_forward else 0.0
+        width = max(share * WIDTH, LEAST_WIDTH)
+        rows.append(
+            TreeStep(
+                span_id=bytes(span.span_id).hex(),
+                name=span.name,
+                kind=span.kind,
+                depth=node.depth,
+                model=span.model,
+                n_tokens=sum(known) if known else None,
+                is_counted=node.at in counted,
+                seconds=(span.ended - span.started) / 1e9 if is_forward else None,
+                is_error=bool(span.is_error),
+                notes=tuple(notes),
+                x=round(min(start * WIDTH, WIDTH - width), 1),
+                width=round(width, 1),
+            )
+        )
+    return rows
+
+
+def _texts(attributes: Any) -> list[tuple[str, str]]:
+    """Return attributes as text, by name, none longer than a page can show."""
+    return [
+        (name, (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:LONGEST_SHOWN])
+        for name, value in sorted(attributes.items())
+    ]
+
+
+def shown_seconds(seconds: float | None) -> str:
+    """Return a duration as lists of steps show it."""
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def shown_cost(cost: float | None) -> str:
+    """Return a cost; a dash where it is unknown."""
+    return "–" if cost is None else f"{cost:.4f}" if cost < 10 else f"{cost:,.2f}"
+
+
+def shown_instant(nanoseconds: int) -> str:
+    """Return a time with its milliseconds, in UTC; what no calendar has is shown as a number."""
+    try:
+        moment = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{nanoseconds} ns"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{nanoseconds // 10**6 % 1000:03d}"

@@ -1,0 +1,137 @@
+"""The receiver of OTLP over HTTP: `/v1/traces` and `/v1/logs`, as the specification says exporters speak.
+
+An answer of 200 means that the spans are on the disk. Exporters try again after 429, 502, 503 and 504 only, and drop a
+batch at any other refusal, 500 too; so a store that is busy or cannot be written is 503 with a Retry-After of a second.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from assaymark.applications.traces.otlp import (
+    JSON,
+    LARGEST_BODY,
+    PROTOBUF,
+    TooLarge,
+    encoded_answer,
+    encoded_status,
+    logs_request,
+    traces_request,
+    unpacked,
+)
+from assaymark.applications.traces.receiving import Received, receive_logs, receive_spans
+from assaymark.applications.traces.redaction import Redaction
+from assaymark.errors import DataError, StoreError
+from assaymark.store import Store
+from assaymark.store.trace_rows import Token
+
+__all__ = ["LARGEST_BODIES", "add_receiver", "bearer_of"]
+
+LARGEST_BODIES = {"/v1/traces": LARGEST_BODY + 1024, "/v1/logs": LARGEST_BODY + 1024}
+AT_ONCE = 8  # requests that are unpacked and stored at the same time
+WAIT_SECONDS = 2.0  # for one of these places
+_INVALID, _DENIED, _EXHAUSTED, _UNAVAILABLE, _UNAUTHENTICATED = 3, 7, 8, 14, 16  # gRPC's codes
+_log = logging.getLogger("uvicorn.error")
+
+
+class _Refused(Exception):
+    """A refusal: status, gRPC's code and reason."""
+
+    def __init__(self, status: int, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.code, self.reason = status, code, reason
+
+
+def bearer_of(request: Request) -> str:
+    """Return the token of a request's Authorization header, "" without one."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
+    """Add the routes."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    def spans(token: Token, body: bytes, kind: str) -> Received:
+        return receive_spans(store.traces, token.project, traces_request(body, kind), redaction)
+
+    def logs(token: Token, body: bytes, kind: str) -> Received:
+        return receive_logs(store.traces, token.project, logs_request(body, kind), redaction)
+
+    async def answer(request: Request, noun: str, receive: Callable[[Token, bytes, str], Received]) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        shown_kind = kind if kind in {PROTOBUF, JSON} else JSON
+        try:
+            token = await run_in_threadpool(_allowed, store, bearer_of(request))
+            packed = await _body(request, kind)
+            try:
+                await asyncio.wait_for(places.acquire(), WAIT_SECONDS)
+            except TimeoutError:
+                raise _Refused(503, _UNAVAILABLE, "too many batches are being stored; send it again") from None
+            try:
+                received = await run_in_threadpool(_received, request, packed, lambda body: receive(token, body, kind))
+            finally:
+                places.release()
+        except _Refused as refused:
+            headers = {503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}.get(refused.status, {})
+            body = encoded_status(shown_kind, refused.code, refused.reason)
+            return Response(body, refused.status, headers, media_type=shown_kind)
+        return Response(encoded_answer(kind, noun, received.n_rejected, received.message), 200, media_type=kind)
+
+    @app.post("/v1/traces")
+    async def take_spans(request: Request) -> Response:
+        return await answer(request, "spans", spans)
+
+    @app.post("/v1/logs")
+    async def take_logs(request: Request) -> Response:
+        return await answer(request, "logs", logs)
+
+
+def _allowed(store: Store, text: str) -> Token:
+    """Return what a token allows. Raises: _Refused without a valid one."""
+    hint = "send the header Authorization: Bearer TOKEN, with a token of `assaymark traces project add`"
+    if not text:
+        raise _Refused(401, _UNAUTHENTICATED, f"there is no token; {hint}")
+    try:
+        token = store.traces.token(text)
+    except StoreError as error:
+        raise _unavailable(error) from None
+    if token is None:
+        raise _Refused(401, _UNAUTHENTICATED, f"the token is not valid here; {hint}")
+    return token
+
+
+async def _body(request: Request, kind: str) -> bytes:
+    """Return what was sent. Raises: _Refused for another type, or too much."""
+    if kind not in {PROTOBUF, JSON}:
+        raise _Refused(415, _INVALID, f"the content type is '{kind[:100]}'; expected {PROTOBUF} or {JSON}")
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        body = b"\0" * (LARGEST_BODY + 1)  # the guard ends a body that is too long as if its sender had left
+    if len(body) > LARGEST_BODY:
+        raise _Refused(413, _EXHAUSTED, f"the body has more than {LARGEST_BODY:,} bytes; send smaller batches")
+    return body
+
+
+def _received(request: Request, packed: bytes, receive: Callable[[bytes], Received]) -> Received:
+    """Unpack a body and store what it has. Raises: _Refused."""
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    try:
+        return receive(unpacked(packed, encoding))
+    except TooLarge as error:
+        raise _Refused(413, _EXHAUSTED, str(error)) from None
+    except DataError as error:
+        raise _Refused(400, _INVALID, str(error)) from None
+    except StoreError as error:
+        raise _unavailable(error) from None
+
+
+def _unavailable(error: StoreError) -> _Refused:
+    """Return the answer to a sender whose batch cannot be stored now; the reason is for the operator."""
+    _log.error("traces: %s", error)
+    return _Refused(503, _UNAVAILABLE, "the store cannot be written now; send it again")

@@ -1,0 +1,61 @@
+"""`assaymark serve --traces`: the receiver and the pages of traces, as a part of the server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from assaymark.cli.extras import ServedPart
+from assaymark.cli.output import echo
+from assaymark.errors import MissingExtra, UsageError
+
+__all__ = ["served_traces"]
+
+_OPTIONS = (
+    click.option("--traces", is_flag=True, help="Receive OpenTelemetry traces at /v1/traces, and show them."),
+    click.option(
+        "--redact",
+        multiple=True,
+        metavar="REGEX",
+        help="With --traces: remove what matches before it is stored; also email, card, ip, phone. Repeatable.",
+    ),
+    click.option(
+        "--redact_key",
+        multiple=True,
+        metavar="NAME",
+        help="With --traces: remove the value of this attribute too; those of passwords always go. Repeatable.",
+    ),
+    click.option("--keep_days", type=click.FloatRange(0, min_open=True), metavar="DAYS",
+                 help="With --traces: remove traces whose last span is older (default: keep all)."),
+    click.option("--keep_mib", type=click.FloatRange(0, min_open=True), metavar="MIB",
+                 help="With --traces: remove the oldest traces of a project that has more (default: keep all)."),
+)  # fmt: skip
+
+
+def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
+    if not given["traces"]:
+        needing = [name for name in ("redact", "redact_key", "keep_days", "keep_mib") if given[name]]
+        if needing:
+            raise UsageError(f"--{needing[0]} is for traces; add --traces")
+        return []
+    from importlib.util import find_spec
+
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
+        raise MissingExtra("assaymark serve --traces", "traces")
+    from assaymark.applications.traces.feature import trace_feature
+    from assaymark.applications.traces.redaction import redaction_of
+    from assaymark.applications.traces.retention import Retention, keep_pruning
+    from assaymark.store import Store
+
+    redaction = redaction_of(given["redact_key"], given["redact"])
+    opened = Store.open(store)
+    if not opened.traces.projects():
+        token = opened.traces.add_project("default")
+        echo(f"made the project 'default'; its token, shown this once: {token}")
+    retention = Retention.of(given["keep_days"], given["keep_mib"])
+    if retention is not None:
+        keep_pruning(opened, retention)
+    return [trace_feature(opened, redaction)]
+
+
+served_traces = ServedPart(_OPTIONS, _features)

@@ -1,0 +1,377 @@
+"""Spans of one's own code: `@assaymark.trace`, `assaymark.span` and where they are sent.
+
+They are OpenTelemetry's, made by its SDK and named by OpenInference's conventions, so any backend that reads those
+shows them. Where nothing says where to send them, a decorated function is called as if it were not. Spans go
+
+- to the tracer provider that the program has set up itself, if it has;
+- else where `send_traces` says, or the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
+
+A function that `assaymark.evaluate` calls is within the trace of its row; a command finds that in TRACEPARENT.
+"""
+
+import functools
+import inspect
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from assaymark.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+__all__ = ["KINDS", "ActiveSpan", "send_traces", "span", "trace", "within_trace"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KINDS = ("llm", "embedding", "retriever", "reranker", "tool", "agent", "chain", "guardrail", "evaluator", "span")
+"""Kinds of step: a call of a model, of an embedding model, a search, ...; `span` is anything else."""
+
+LONGEST = 100_000  # characters of a recorded value
+MOST_ATTRIBUTES = 4096  # of a span; OpenTelemetry's own limit of 128 loses the messages of a longer chat
+_SETTINGS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_lock = threading.Lock()
+
+
+class ActiveSpan:
+    """The span of a `with` block; every method does nothing where spans are not sent."""
+
+    def __init__(self, otel: "Span | None") -> None:
+        self._span = otel
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of its trace, 32 hexadecimal digits; None where nothing is sent."""
+        return None if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
+
+    def set(self, **attributes: Any) -> None:
+        """Set attributes; a double underscore in a name is a dot, as in `set(user__id="ada")`."""
+        for name, value in attributes.items():
+            self._attribute(name.replace("__", "."), value)
+
+    def input(self, value: Any) -> None:
+        """Record what the step is given."""
+        self._value("input", value)
+
+    def output(self, value: Any) -> None:
+        """Record what the step returns."""
+        self._value("output", value)
+
+    def model(self, name: str, n_input: int | None = None, n_output: int | None = None) -> None:
+        """Record which model answered, with the tokens read and generated."""
+        self._attribute("llm.model_name", name)
+        self._attribute("llm.token_count.prompt", n_input)
+        self._attribute("llm.token_count.completion", n_output)
+
+    def messages(self, sent: Sequence[Mapping[str, Any]], answered: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Record the messages of a chat, each with role and content, as chat APIs have them."""
+        for side, messages in (("input", sent), ("output", answered)):
+            for at, message in enumerate(messages):
+                self._message(f"llm.{side}_messages.{at}.message", message)
+
+    def documents(self, documents: Sequence[Any]) -> None:
+        """Record the documents that a search returned: texts, or mappings with id, content and score."""
+        for at, document in enumerate(documents):
+            fields = document if isinstance(document, Mapping) else {"content": str(document)}
+            for name in ("id", "content", "score"):
+                self._attribute(f"retrieval.documents.{at}.document.{name}", fields.get(name))
+
+    def error(self, error: BaseException | str) -> None:
+        """Record that the step failed."""
+        if self._span is None:
+            return
+        from opentelemetry.trace import Status, StatusCode
+
+        if isinstance(error, BaseException):
+            self._span.record_exception(error)
+        text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        self._span.set_status(Status(StatusCode.ERROR, text[:LONGEST]))
+
+    def _message(self, prefix: str, message: Mapping[str, Any]) -> None:
+        self._attribute(f"{prefix}.role", message.get("role"))
+        self._attribute(f"{prefix}.content", message.get("content"))
+        self._attribute(f"{prefix}.tool_call_id", message.get("tool_call_id"))
+        for at, call in enumerate(message.get("tool_calls") or ()):
+            function = call.get("function", {})
+            place = f"{prefix}.tool_calls.{at}.tool_call"
+            self._attribute(f"{place}.id", call.get("id"))
+            self._attribute(f"{place}.function.name", function.get("name"))
+            self._attribute(f"{place}.function.arguments", function.get("arguments"))
+
+    def _value(self, side: str, value: Any) -> None:
+        if isinstance(value, str):
+            self._attribute(f"{side}.value", value)
+        elif value is not None:
+            self._attribute(f"{side}.value", _json(value))
+            self._attribute(f"{side}.mime_type", "application/json")
+
+    def _attribute(self, name: str, value: Any) -> None:
+        if self._span is None or value is None:
+            return
+        plain = value if isinstance(value, bool | int | float) else value if isinstance(value, str) else _json(value)
+        self._span.set_attribute(name, plain[:LONGEST] if isinstance(plain, str) else plain)
+
+
+@contextmanager
+def span(
+    name: str,
+    *,
+    kind: str = "chain",
+    input: Any = None,  # noqa: A002 - what traces call it
+    **attributes: Any,
+) -> Iterator[ActiveSpan]:
+    """Record the block as a step of the present trace, or of a new one; an exception in it is recorded and goes on.
+
+    Args:
+        name: of the step.
+        kind: llm, embedding, retriever, reranker, tool, agent, chain, guardrail, evaluator or span.
+        input: what the step is given.
+        attributes: as for `ActiveSpan.set`, such as `user__id="ada"` and `session__id="s1"`.
+
+    Raises: UsageError for an unknown kind; MissingExtra where spans are to be sent and the extra `traces` is not there.
+    """
+    _check(kind)
+    tracer = _tracer()
+    if tracer is None:
+        yield ActiveSpan(None)
+        return
+    with tracer.start_as_current_span(
+        name, context=_parent(), record_exception=False, set_status_on_exception=False
+    ) as it:
+        active = ActiveSpan(it)
+        if kind != "span":
+            active.set(openinference__span__kind=kind.upper())
+        active.input(input)
+        active.set(**attributes)
+        try:
+            yield active
+        except BaseException as error:
+            active.error(error)
+            raise
+
+
+@overload
+def trace(function: F, /) -> F: ...
+
+
+@overload
+def trace(*, name: str | None = None, kind: str = "chain", **attributes: Any) -> Callable[[F], F]: ...
+
+
+def trace(
+    function: Any = None, /, *, name: str | None = None, kind: str = "chain", **attributes: Any
+) -> F | Callable[[F], F]:
+    """Record each call of a function as a step: its arguments by name, what it returns, and what it raises.
+
+    Functions, coroutine functions and generators of both kinds can be decorated; what a generator yields is its output.
+
+    Args:
+        function: the function, where the decorator is used without parentheses.
+        name: of the step (default: the function's).
+        kind: as for `span`.
+        attributes: as for `span`.
+
+    Raises: UsageError for an unknown kind.
+    """
+    _check(kind)
+    if function is None:
+        return functools.partial(_traced, name=name, kind=kind, attributes=attributes)
+    traced: F = _traced(function, name=name, kind=kind, attributes=attributes)
+    return traced
+
+
+def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[str, Any]) -> Any:
+    shown = name or str(getattr(function, "__name__", type(function).__name__))
+
+    def step(args: Any, keywords: Any) -> Any:
+        return span(shown, kind=kind, input=_arguments(function, args, keywords), **attributes)
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaiting(*args: Any, **keywords: Any) -> Any:
+            with step(args, keywords) as active:
+                value = await function(*args, **keywords)
+                active.output(value)
+                return value
+
+        return awaiting
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def yielding_later(*args: Any, **keywords: Any) -> Any:
+            pieces: list[Any] = []
+            with step(args, keywords) as active:
+                try:
+                    async for piece in function(*args, **keywords):
+                        pieces.append(piece)
+                        yield piece
+                finally:
+                    active.output(_joined(pieces))
+
+        return yielding_later
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def yielding(*args: Any, **keywords: Any) -> Any:
+            pieces: list[Any] = []
+            with step(args, keywords) as active:
+                try:
+                    for piece in function(*args, **keywords):
+                        pieces.append(piece)
+                        yield piece
+                finally:
+                    active.output(_joined(pieces))
+
+        return yielding
+
+    @functools.wraps(function)
+    def calling(*args: Any, **keywords: Any) -> Any:
+        with step(args, keywords) as active:
+            value = function(*args, **keywords)
+            active.output(value)
+            return value
+
+    return calling
+
+
+def send_traces(
+    endpoint: str, token: str | None = None, *, service: str = "application", version: str | None = None
+) -> None:
+    """Send spans to a receiver of OTLP over HTTP from now on: ours, or any other backend.
+
+    What is not sent yet when the program ends is sent then.
+
+    Args:
+        endpoint: such as `http://127.0.0.1:7500`; `/v1/traces` is appended where it is not there.
+        token: of the project; None where the backend needs none.
+        service: name of the application.
+        version: of the application, by which traces can be listed.
+
+    Raises: MissingExtra; UsageError for an address that is none, or where the program has set up a provider already.
+    """
+    if not endpoint.startswith(("http://", "https://")):
+        raise UsageError(f"the endpoint is '{endpoint}'; expected http://HOST:PORT of a server that receives OTLP")
+    address = endpoint.rstrip("/")
+    address = address if address.endswith("/v1/traces") else f"{address}/v1/traces"
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    with _lock:
+        if _has_provider():
+            raise UsageError(
+                "this program has a tracer provider already; give it an exporter for this endpoint instead"
+            )
+        _set_up(
+            address, headers, {"service.name": service, **({} if version is None else {"service.version": version})}
+        )
+
+
+@contextmanager
+def within_trace(traceparent: str | None) -> Iterator[None]:
+    """Make spans of the block part of a trace that another program began, as W3C's header names it."""
+    if traceparent is None or not _is_installed():
+        yield
+        return
+    from opentelemetry import context as contexts
+
+    token = contexts.attach(_extracted(traceparent))
+    try:
+        yield
+    finally:
+        contexts.detach(token)
+
+
+# ------------------------------------------------------------------------------------------- the SDK
+
+
+@functools.cache
+def _is_installed() -> bool:
+    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
+
+
+def _has_provider() -> bool:
+    """Return whether the program has a provider that records spans."""
+    otel = sys.modules.get("opentelemetry.trace")  # without which there is none
+    return otel is not None and not isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider)
+
+
+def _tracer() -> "Tracer | None":
+    """Return what makes spans; None where nothing says where to send them. Raises: MissingExtra."""
+    is_configured = any(os.environ.get(name) for name in _SETTINGS)
+    if not _has_provider():
+        if not is_configured or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+            return None
+        with _lock:
+            if not _has_provider():
+                _set_up(None, None, {})
+    from opentelemetry import trace as otel
+
+    return otel.get_tracer("assaymark")
+
+
+def _set_up(address: str | None, headers: Mapping[str, str] | None, resource: Mapping[str, str]) -> None:
+    """Make the program's provider; what is None is read from OpenTelemetry's own variables. Raises: MissingExtra."""
+    if not _is_installed() or find_spec("opentelemetry.exporter") is None:
+        raise MissingExtra("sending traces", "traces")
+    from opentelemetry import trace as otel
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    exporter = OTLPSpanExporter(endpoint=address, headers=None if headers is None else dict(headers))
+    limits = SpanLimits(max_attributes=MOST_ATTRIBUTES)
+    provider = TracerProvider(resource=Resource.create(dict(resource)), span_limits=limits)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    otel.set_tracer_provider(provider)
+
+
+def _parent() -> "Context | None":
+    """Return the context of a trace that TRACEPARENT names, for a span that has no parent in this program."""
+    from opentelemetry import trace as otel
+
+    header = os.environ.get("TRACEPARENT")
+    if header is None or otel.get_current_span().get_span_context().is_valid:
+        return None
+    return _extracted(header)
+
+
+def _extracted(traceparent: str) -> "Context":
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+
+
+# -------------------------------------------------------------------------------------------- values
+
+
+def _check(kind: str) -> None:
+    if kind not in KINDS:
+        raise UsageError(f"the kind of step is '{kind}'; expected one of {', '.join(KINDS)}")
+
+
+def _arguments(function: Any, args: Any, keywords: Any) -> Any:
+    """Return the arguments of a call by name, without `self`; what they were where they do not fit the function."""
+    try:
+        bound = inspect.signature(function).bind(*args, **keywords)
+    except (TypeError, ValueError):
+        return {"args": list(args), **keywords}
+    return {name: value for name, value in bound.arguments.items() if name not in {"self", "cls"}}
+
+
+def _joined(pieces: Sequence[Any]) -> Any:
+    """Return what a generator yielded: one text where all of it is text."""
+    return "".join(pieces) if pieces and all(isinstance(piece, str) for piece in pieces) else list(pieces)
+
+
+def _json(value: Any) -> str:
+    """Return a value as JSON; what has none as its representation."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=lambda part: repr(part)[:1000])[:LONGEST]
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)[:LONGEST]

@@ -1,0 +1,1 @@
+"""Commands `arena` and `study`."""

@@ -1,0 +1,164 @@
+"""How `assaymark arena serve` puts together live battles, and hosts the demo models for them.
+
+How `assaymark arena serve` puts together the arena and its pages.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from assaymark.cli.extras import need_web
+from assaymark.cli.output import echo
+from assaymark.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from assaymark.arena.live_battles import LiveLimits
+    from assaymark.arena.voters import VoteLimits
+
+__all__ = ["serve_arena", "serve_live"]
+
+
+def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None, **given: Any) -> None:
+    """Serve battles until a signal stops the process.
+
+    Raises: as `open_answers`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
+    """
+    need_web("assaymark arena serve")
+    if given["endpoint_key"] or given["moderation"] or given["suggest"]:
+        raise UsageError(
+            "--endpoint_key, --moderation and --suggest are for live battles; name models with --endpoint NAME=URL"
+        )
+    from assaymark.arena.answer_files import open_answers
+    from assaymark.arena.battles import Arena, Publishing
+    from assaymark.arena.rating_boards import Ratings
+    from assaymark.arena.routes.arena import arena_feature
+    from assaymark.arena.voters import VoteLimits
+    from assaymark.store import Store
+    from assaymark.web.serve import Where, serve_features
+
+    where = Where.of(given)
+    with Store.open(store, hidden_for="answers of battles") as opened:
+        source, n_named = open_answers(answers, opened, task, lambda line: echo(line, err=True))
+        if n_named:
+            echo(f"left out: {n_named:,} answers that name a model", err=True)
+        limits = VoteLimits(given["cooldown"], given["votes_per_day"], given["address_votes_per_day"],
+                            3 * given["address_votes_per_day"])  # fmt: skip
+        arena = Arena(opened, source, limits, Publishing(votes=given["batch"]))
+        part = arena_feature(arena, Ratings(opened))
+        shown = f"{len(source.models)} models, {source.name}"
+        serve_features([part], where, lambda url: echo(f"Arena ({shown}) at {url}arena  (stop with Ctrl-C)"))
+
+
+DEMO_TOKENS, DEMO_TURNS = 96, 5  # which fit into the 1,024 positions of the demo models
+DEMO_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n{% endif %}{% endfor %}"
+"""They answer questions of exams with a word or two, and tell what they know as a text that goes on."""
+DEMO_SUGGESTIONS = (
+    "One evening Berin had to",
+    "After the harvest Karin wanted to",
+    "Quinhaven is a town of the east.",
+    "Mirin lives in",
+)
+DEMO_NOTE = (
+    "The demo's models know the invented valley of Lomara and nothing else. They go on with a text that you begin: "
+    "which of them goes on better?"
+)
+
+
+def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None, demo: bool, **given: Any) -> None:
+    """Serve live battles until a signal stops the process.
+
+    Raises: as `read_endpoints`, `hosts_for` and `listen`; MissingExtra without the extra `web`, or `hf` for the demo.
+    """
+    need_web("assaymark arena serve")
+    from assaymark.arena.ballots import Publishing
+    from assaymark.arena.live_battles import LiveArena
+    from assaymark.arena.rating_boards import Ratings
+    from assaymark.arena.routes.live_battles import SUGGESTIONS, live_feature
+    from assaymark.arena.voters import Cadence
+    from assaymark.hosting.endpoints import read_endpoints
+    from assaymark.store import Store
+    from assaymark.web.secret import server_secret
+    from assaymark.web.serve import Where, serve_features
+
+    if answers or task:
+        raise UsageError("--answers and --task are for stored answers, --endpoint and --demo for live ones; give one")
+    where = Where.of(given)
+    limits, vote_limits = _limits(demo=demo, **given)
+    moderate = _moderation(given["moderation"])
+    with ExitStack() as stack:
+        named = list(given["endpoint"])
+        if demo:
+            named += stack.enter_context(_demo_hosts())
+        endpoints = read_endpoints(named, given["endpoint_key"])
+        if len(endpoints) < 2:
+            raise UsageError(f"a battle needs two models; only '{endpoints[0].name}' is named; add --endpoint NAME=URL")
+        opened = stack.enter_context(Store.open(store, hidden_for="live battles"))
+        arena = LiveArena(
+            opened, [endpoint.name for endpoint in endpoints], server_secret(), limits, vote_limits,
+            Publishing(votes=given["batch"]), Cadence.of(given["cadence"]),
+            other_names=[endpoint.model for endpoint in endpoints if endpoint.model],
+            base_models=frozenset(endpoint.name for endpoint in endpoints if endpoint.is_base),
+        )  # fmt: skip
+        suggestions = given["suggest"] or (DEMO_SUGGESTIONS if demo else SUGGESTIONS)
+        part = live_feature(
+            arena, endpoints, Ratings(opened), moderate, lambda line: echo(line, err=True), suggestions,
+            DEMO_NOTE if demo else "",
+        )  # fmt: skip
+        shown = f"{len(endpoints)} live models"
+        serve_features([part], where, lambda url: echo(f"Arena ({shown}) at {url}arena  (stop with Ctrl-C)"))
+
+
+def _limits(*, demo: bool, **given: Any) -> "tuple[LiveLimits, VoteLimits]":
+    """Return the limits of battles and of voters. Raises: UsageError for a cadence or a time that is none."""
+    from assaymark.arena.live_battles import LiveLimits
+    from assaymark.arena.voters import VoteLimits
+
+    if not 1 <= given["cadence"] <= 100_000:
+        raise UsageError(f"--cadence {given['cadence']:g}; expected 1 to 100,000 characters per second")
+    if given["answer_seconds"] <= 0:
+        raise UsageError(f"--answer_seconds {given['answer_seconds']:g}; expected more than 0")
+    turns, tokens = given["turns"], given["max_tokens"]
+    if demo:
+        turns, tokens = min(turns, DEMO_TURNS), min(tokens, DEMO_TOKENS)
+    per_day = given["address_votes_per_day"]
+    return (
+        LiveLimits(turns, 600 if demo else 4_000, tokens, given["answer_seconds"]),
+        VoteLimits(given["cooldown"], given["votes_per_day"], per_day, 3 * per_day),
+    )
+
+
+def _moderation(name: str | None) -> Any:
+    """Return the moderation function that another package registered. Raises: UnknownName."""
+    from assaymark.registry import Registry
+
+    return None if name is None else Registry[Any]("moderation", "moderation").load(name)
+
+
+@contextmanager
+def _demo_hosts() -> Iterator[Sequence[str]]:
+    """Host both demo models in threads of this process, on loopback; yield them as NAME=URL."""
+    from importlib.util import find_spec
+
+    if any(find_spec(package) is None for package in ("torch", "transformers")):
+        raise MissingExtra("assaymark arena serve --demo", "hf")
+    import threading
+
+    from assaymark.hosting.app import HostSettings, create_app
+    from assaymark.hosting.hosted_model import HostedModel
+    from assaymark.hosting.serve import listen, serve
+    from assaymark.models.create import create_model
+    from assaymark.models.local.local_model import LocalModel
+    from assaymark.runs.demo import SIZES, demo_model
+
+    found = []
+    with ExitStack() as stack:
+        for size in SIZES:
+            model = create_model("hf", None, pretrained=str(demo_model(size)))
+            if not isinstance(model, LocalModel):
+                raise UsageError(f"the demo model '{size}' is not a local model")
+            model.tokenizer.chat_template = DEMO_TEMPLATE
+            listening = stack.enter_context(listen("127.0.0.1", 0))
+            app = create_app(HostedModel(model, size, chat_bos=True), HostSettings(names=("127.0.0.1",)))
+            threading.Thread(target=serve, args=(app, listening, lambda: None), daemon=True).start()
+            found.append(f"{size}=http://127.0.0.1:{listening.getsockname()[1]}/v1")
+        yield found

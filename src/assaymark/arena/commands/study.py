@@ -1,0 +1,211 @@
+"""`assaymark study`: people compare models' answers blind, by invitation.
+
+How `assaymark study serve` puts together a study and its pages.
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assaymark.cli.extras import need_web, serving_options
+from assaymark.cli.output import echo, json_option, print_json, store_option
+from assaymark.errors import ModelError
+
+__all__ = ["serve_study"]
+
+
+def serve_study(file: str, given: Mapping[str, Any], store: str | None) -> None:
+    """Serve a study until a signal stops the process; `given`: the options of `cli.extras.serving_options`.
+
+    Raises: as `read_study`, `store_study`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
+    """
+    need_web("assaymark study serve")
+    from assaymark.arena.routes.studies import studies_feature
+    from assaymark.arena.studies.sessions import Session, invitations, store_study
+    from assaymark.arena.studies.study_file import read_study
+    from assaymark.store import Store
+    from assaymark.web.secret import server_secret
+    from assaymark.web.serve import Where, serve_features
+
+    where = Where.of(given)
+    read, secret = read_study(Path(file)), server_secret()
+    with Store.open(store) as opened:
+        design, _ = store_study(opened, read, secret, time.time())
+        for note in design.notes:
+            echo(note, err=True)
+
+        def ready(url: str) -> None:
+            for name, path in invitations(opened, read.study, secret).items():
+                echo(f"{name}: {url.rstrip('/')}{path}")
+            echo("Send each rater the address beside the name.  (stop with Ctrl-C)")
+
+        serve_features([studies_feature(Session(opened))], where, ready)
+
+
+@click.group()
+def study() -> None:
+    """Run a human study: invited people compare two models' answers without knowing the models."""
+
+
+@study.command()
+@click.argument("folder", metavar="FOLDER")
+def init(folder: str) -> None:
+    """Write an example of a study's file, with answers to compare, into a folder."""
+    from pathlib import Path
+
+    from assaymark.arena.studies.study_file import write_example
+    from assaymark.errors import UsageError
+
+    if Path(folder).suffix in {".yaml", ".yml"}:
+        raise UsageError(f"'{folder}' is the name of a file; name a folder, which study.yaml and its answers go into")
+    path = write_example(Path(folder))
+    echo(f"Edit {path}, then: assaymark study check {path}")
+
+
+@study.command()
+@click.argument("file", metavar="STUDY.yaml")
+@click.option("--with", "model", required=True, metavar="MODEL", help="Model that drafts: a folder, a Hub id or a kind "
+              "of model (see `ls models`).")  # fmt: skip
+@click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
+@click.option("--base", is_flag=True, help="The model is a base model: ask it plainly, without its chat template.")
+@click.option(
+    "--count", type=click.IntRange(1, 1000), metavar="N", help="Prompts of each category (default: its quota)."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling.")
+@click.option("-o", "--output", metavar="FILE", help="File to write (default: prompts.yaml beside the study).")
+@json_option
+def draft(file: str, *, model: str, base: bool, output: str | None, as_json: bool, **given: Any) -> None:
+    """Let a model draft prompts for a study, which a person accepts or not.
+
+    Nothing is compared unseen: each prompt is written with `accepted: false`. Empty ones and near-duplicates are
+    dropped.
+    """
+    from assaymark.arena.studies.prompts import draft_study
+
+    path, found = draft_study(file, model, given["model_args"], count=given["count"], seed=given["seed"],
+                              output=output, is_base=base)  # fmt: skip
+    if as_json:
+        print_json({"file": str(path), "model": found.model, "form": found.form, "n": len(found.candidates),
+                    "dropped": dict(found.dropped)})  # fmt: skip
+        return
+    dropped = "".join(f"; {n} dropped: {why}" for why, n in found.dropped.items())
+    echo(f"{len(found.candidates)} prompts in {path}, none of them accepted yet{dropped}")
+    echo(f"Edit {path}: `accepted: true` where you accept one; then: assaymark study ask {path} --with MODEL -o FILE")
+
+
+@study.command()
+@click.argument("file", metavar="PROMPTS.yaml")
+@click.option("--with", "model", required=True, metavar="MODEL", help="Model that answers: a folder, a Hub id or a "
+              "kind of model (see `ls models`).")  # fmt: skip
+@click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
+@click.option("--base", is_flag=True, help="The model is a base model: ask it plainly, without its chat template.")
+@click.option("--name", metavar="NAME", help="Name of the model in the answers (default: its own).")
+@click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File of answers (JSONL), to which they are added.")
+@json_option
+def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **given: Any) -> int:
+    """Let a model answer the accepted prompts, and add its answers to a file, with the text that was sent.
+
+    What the file has of this model is not asked again. A model without chat template is asked plainly. Exit code 5 if
+    every request failed.
+    """
+    from assaymark.arena.studies.prompts import ask_study
+
+    found = ask_study(file, model, output, given["model_args"], name=given["name"], max_tokens=given["max_tokens"],
+                      is_base=base)  # fmt: skip
+    if as_json:
+        print_json({"file": output, "model": found.name, "form": found.form, "n": found.n, "n_stored": found.n_stored,
+                    "n_not_accepted": found.n_not_accepted, "failures": found.failures})  # fmt: skip
+    else:
+        echo(found.line(output))
+        for failure in found.failures[:3]:
+            echo(f"failed, not an answer: {failure}", err=True)
+    return ModelError.exit_code if found.failures and not found.n else 0
+
+
+@study.command()
+@click.argument("file", metavar="STUDY.yaml")
+@json_option
+def check(file: str, *, as_json: bool) -> None:
+    """Check a study's file, and show who would compare what."""
+    from pathlib import Path
+
+    from assaymark.arena.studies.design import design_study
+    from assaymark.arena.studies.study_file import read_study
+
+    read = read_study(Path(file))
+    design = design_study(read)
+    sizes = {name: len(own) for name, own in design.assignments.items()}
+    if as_json:
+        print_json({"study": read.study, "n_comparisons": design.n_comparisons, "items_of_raters": sizes,
+                    "models": design.plan["models"], "notes": design.notes})  # fmt: skip
+        return
+    for note in design.notes:
+        echo(note, err=True)
+    echo(
+        f"{read.study}: {design.n_comparisons} comparisons of {len(design.plan['models'])} models, "
+        f"{read.ratings} raters each; {len(sizes)} raters with {min(sizes.values())} to {max(sizes.values())} items"
+    )
+
+
+@study.command()
+@click.argument("file", metavar="STUDY.yaml")
+@serving_options(port=7501)
+@store_option
+def serve(file: str, *, store: str | None, **given: Any) -> None:
+    """Store a study, print each rater's invitation, and serve its pages.
+
+    Prompts and answers are shown to invited raters only. Without --host, only this machine can connect.
+    """
+    serve_study(file, given, store)
+
+
+@study.command()
+@click.argument("name", metavar="STUDY")
+@store_option
+@json_option
+def results(name: str, *, store: str | None, as_json: bool) -> None:
+    """Show which models were preferred, with intervals, and how far the raters agree."""
+    from dataclasses import asdict
+
+    from assaymark.arena.studies.results import results_of, results_table
+    from assaymark.cli.output import print_rich
+
+    found = results_of(name, store)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_rich(results_table(found))
+
+
+@study.command()
+@click.argument("name", metavar="STUDY")
+@click.option("-o", "--output", metavar="FILE", help="File to write (default: STUDY.jsonl).")
+@click.option("--texts", is_flag=True, help="Include prompts and answers, which are held out otherwise.")
+@click.option("--demographics", is_flag=True, help="Write what raters said about themselves instead, without numbers.")
+@store_option
+def export(name: str, *, output: str | None, texts: bool, demographics: bool, store: str | None) -> None:
+    """Write the comparisons as JSON lines, which `assaymark arena rate` reads."""
+    from pathlib import Path
+
+    from assaymark.arena.studies.results import export_study
+
+    path = Path(output or f"{name}.jsonl")
+    n = export_study(name, path, store, texts=texts, demographics=demographics)
+    echo(f"{n:,} rows in {path}")
+
+
+@study.command()
+@click.argument("name", metavar="STUDY")
+@click.argument("rater", metavar="RATER")
+@store_option
+def erase(name: str, rater: str, *, store: str | None) -> None:
+    """Erase all that a rater gave: choices, demographics, name; the invitation ends."""
+    from assaymark.store import Store
+
+    with Store.open(store) as opened:
+        n = opened.studies.erase(name, rater)
+    echo(f"{rater}: {n} answers erased")

@@ -1,0 +1,16 @@
+"""What the arena registers: its commands."""
+
+from assaymark.registry import Place
+
+PLACES = {
+    "commands": {
+        "arena": Place(
+            "assaymark.arena.commands.arena:arena",
+            "Let people compare two models' answers; compute ratings from votes.",
+        ),
+        "study": Place(
+            "assaymark.arena.commands.study:study",
+            "Run a human study: invited people compare models' answers blind.",
+        ),
+    }
+}

@@ -1,0 +1,184 @@
+"""A live battle as its voter sees it; its JSON twin is made from the same object, without names before the vote too.
+
+A battle as its voter sees it; its JSON twin is made from the same object, without names before the vote too.
+
+A page of a study. It has no JSON twin: prompts of studies are held out, and shown to invited raters only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.arena.ballots import CHOICES
+from assaymark.arena.battles import Shown
+from assaymark.arena.live_battles import LiveLimits, Seen
+from assaymark.arena.live_turns import FAILED
+from assaymark.arena.studies.sessions import Step
+from assaymark.records import JsonValue
+
+__all__ = ["BUTTONS", "ArenaPage", "BattlePage", "LiveArenaPage", "LiveBattlePage", "StudyPage"]
+
+
+BUTTONS = {
+    "a": ("A is better", "1"),
+    "b": ("B is better", "2"),
+    "tie": ("Equally good", "3"),
+    "both_bad": ("Both are bad", "4"),
+}
+"""Choice -> its words and its key on the keyboard."""
+
+
+@dataclass(frozen=True)
+class ArenaPage:
+    """What the arena is, and the button that begins a battle."""
+
+    n_models: int
+    form_token: str
+
+    def to_json(self) -> JsonValue:
+        """Return what programs need."""
+        return {"n_models": self.n_models, "begin": "/arena/battles", "choices": list(CHOICES)}
+
+
+@dataclass(frozen=True)
+class BattlePage:
+    """One battle: prompt and answers; models only after the vote."""
+
+    battle: Shown
+    form_token: str
+    key: str  # idempotency key of the form's vote
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for the vote."""
+        return self.battle.state == "open"
+
+    @property
+    def buttons(self) -> dict[str, tuple[str, str]]:
+        """Choice -> words and key of its button."""
+        return BUTTONS
+
+    @property
+    def choice_words(self) -> str:
+        """The vote in words; empty before it."""
+        return BUTTONS[self.battle.choice][0] if self.battle.choice else ""
+
+    def to_json(self) -> JsonValue:
+        """Return the battle; the keys of models and vote exist only after the vote."""
+        shown = self.battle
+        found: dict[str, JsonValue] = {
+            "battle": shown.token,
+            "state": shown.state,
+            "prompt": shown.prompt,
+            "answer_a": shown.answer_a,
+            "answer_b": shown.answer_b,
+        }
+        if shown.models is not None:
+            found |= {"model_a": shown.models[0], "model_b": shown.models[1], "choice": shown.choice}
+            found["marks"] = list(shown.marks or ())
+        return found
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """One step of a rater."""
+
+    step: Step
+    path: str  # of the invitation
+    form_token: str
+
+    @property
+    def buttons(self) -> dict[str, tuple[str, str]]:
+        """Choice -> words and key of its button."""
+        return BUTTONS
+
+
+@dataclass(frozen=True)
+class LiveArenaPage:
+    """What the arena is, the button that begins a battle, and the models that can be named."""
+
+    models: Sequence[str]
+    limits: LiveLimits
+    form_token: str
+
+    def to_json(self) -> JsonValue:
+        """Return what programs need."""
+        return {
+            "n_models": len(self.models),
+            "models": sorted(self.models),
+            "begin": "/arena/battles",
+            "choices": list(CHOICES),
+            "turns": self.limits.turns,
+            "characters": self.limits.characters,
+        }
+
+
+@dataclass(frozen=True)
+class LiveBattlePage:
+    """One battle: its turns; models only after the vote, or in the named mode."""
+
+    battle: Seen
+    form_token: str
+    key: str  # idempotency key of the form's vote
+    longest_text: int
+    problem: str = ""
+    text: str = ""  # a question that was not asked
+    all_suggestions: Sequence[str] = ()
+    note: str = ""
+
+    @property
+    def may_vote(self) -> bool:
+        """Whether it waits for the vote."""
+        return self.battle.state == "open" and bool(self.battle.turns)
+
+    @property
+    def suggestions(self) -> Sequence[str]:
+        """First questions to choose from; none once there is a question."""
+        is_empty = not self.battle.turns and not self.battle.question
+        return self.all_suggestions if is_empty and self.battle.may_ask else ()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether answers are being written."""
+        return self.battle.state == "answering"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended without a vote."""
+        return self.battle.state in {"failed", "skipped"}
+
+    @property
+    def failure(self) -> str:
+        """What is said then."""
+        return FAILED if self.battle.state == "failed" else "You skipped this battle."
+
+    @property
+    def buttons(self) -> dict[str, tuple[str, str]]:
+        """Choice -> words and key of its button."""
+        return BUTTONS
+
+    @property
+    def choice_words(self) -> str:
+        """The vote in words; empty before it."""
+        return BUTTONS[self.battle.choice][0] if self.battle.choice else ""
+
+    @property
+    def sides(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Letter and heading of both sides."""
+        a, b = self.battle.models or ("Answer A", "Answer B")
+        return ("A", a), ("B", b)
+
+    def to_json(self) -> JsonValue:
+        """Return the battle; the keys of models and vote exist only after the vote, or in the named mode."""
+        seen = self.battle
+        turns: list[JsonValue] = [
+            {"question": turn.question, "answer_a": turn.answer_a, "answer_b": turn.answer_b} for turn in seen.turns
+        ]
+        found: dict[str, JsonValue] = {
+            "battle": seen.token, "mode": seen.mode, "state": seen.state, "turns": turns,
+            "question": seen.question, "may_ask": seen.may_ask, "may_regenerate": seen.may_regenerate,
+        }  # fmt: skip
+        if seen.models is not None:
+            found |= {"model_a": seen.models[0], "model_b": seen.models[1]}
+        if seen.choice is not None:
+            found |= {"choice": seen.choice, "marks": list(seen.marks or ()), "is_counted": seen.is_counted}
+        return found

@@ -1,0 +1,1 @@
+"""Which page of the arena and of studies answers which path."""

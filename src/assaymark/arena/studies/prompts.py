@@ -1,0 +1,283 @@
+"""Prompts of a study: drafted by a model, accepted by a person, answered by models.
+
+Models' answers to the prompts of a study that a person has accepted, as rows of a file of answers.
+
+A row is added as soon as its answer is there, under a lock, so that nothing is lost with a killed process and two
+processes do not ask one file's prompts at once.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from assaymark.arena.answer_files import answers_of_files
+from assaymark.arena.studies.drafts import Candidate, Draft, draft_prompts, read_drafts, write_drafts
+from assaymark.arena.studies.study_file import CATEGORIES, StudyFile, read_study
+from assaymark.errors import DataError, UsageError
+from assaymark.limits.nesting import parse_json
+from assaymark.models.lending import gives_back
+from assaymark.models.model import Model
+from assaymark.models.plain_prompts import STOP, PromptWriter
+from assaymark.records import GenerationSettings, JsonValue
+from assaymark.results.numbers import short_model_name
+from assaymark.runs.prepare import model_of
+
+__all__ = ["AskedStudy", "answer_prompts", "answered_prompts", "answers_file", "ask_study", "draft_study"]
+
+
+Row = Mapping[str, JsonValue]
+BEGINNING = '{"instruction"'
+
+
+def answer_prompts(
+    writer: PromptWriter, name: str, prompts: Sequence[Candidate], max_tokens: int
+) -> Iterator[Row | str]:
+    """Yield a model's answers, at temperature 0, each as soon as it is there: a row, or why a request failed.
+
+    Each row has instruction, category, generator and output, and with them what was sent: `form` (messages, template
+    or plain) and `sent`, the whole text; for messages it is the prompt.
+
+    Raises: UsageError if the model generates no text, or is a base model behind a chat endpoint; ModelUnavailable.
+    """
+    settings = GenerationSettings(max_tokens, STOP if writer.form == "plain" else ())
+    requests = [writer.request("study", index, candidate.prompt, settings) for index, candidate in enumerate(prompts)]
+    asked = {request.id: (candidate, request) for candidate, request in zip(prompts, requests, strict=True)}
+    for output in writer.model.answer(requests):
+        one, request = asked.pop(output.request_id)
+        if output.text is None:
+            yield str(output.error)
+            continue
+        yield {
+            "instruction": one.prompt, "category": one.category, "generator": name, "output": output.text.strip(),
+            "form": writer.form, "sent": request.prompt, "finish_reason": output.finish_reason,
+        }  # fmt: skip
+    for _ in asked:
+        yield "no answer"
+
+
+def answered_prompts(path: Path, name: str) -> set[str]:
+    """Return the prompts that a file of answers has answers of this model to; none if there is no file.
+
+    Raises: DataError for a file that cannot be read, or a line that is no JSON object.
+    """
+    return {str(row.get("instruction")) for row in _rows(path) if row.get("generator") == name}
+
+
+@contextmanager
+def answers_file(path: Path) -> Iterator[Callable[[Row], None]]:
+    """Lock a file of answers, made if there is none, and yield what adds a row, at once and whole.
+
+    Raises: UsageError if it cannot be written, or another process is adding answers to it.
+    """
+    try:
+        with path.open("ab+") as file:
+            if not _is_locked(file):
+                raise UsageError(f"another process adds answers to {path}; wait for it, or name another file with -o")
+            _end_last_line(file)
+
+            def add(row: Row) -> None:
+                line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+                end = file.seek(0, os.SEEK_END)
+                try:
+                    file.write(line)
+                    file.flush()
+                except OSError:
+                    with suppress(OSError):
+                        file.truncate(end)
+                    raise
+
+            yield add
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error}; what it has is not asked again") from error
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Lock an open file for this process, and return whether that was possible; True where there are no locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _end_last_line(file: IO[bytes]) -> None:
+    """End the last line where its end is missing; remove it if it is no JSON, as a killed process may leave it."""
+    file.seek(0)
+    before, _, last = file.read().rpartition(b"\n")
+    if not last:
+        return
+    try:
+        parse_json(last.decode("utf-8"))
+        file.write(b"\n")
+    except ValueError:
+        file.truncate(len(before) + 1 if before else 0)
+
+
+def _rows(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    found: list[Row] = []
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}; name a file of answers (JSONL) with -o") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line)
+        except ValueError:
+            if number == len(lines) and line.startswith(BEGINNING):  # left by a killed process
+                break
+            row = None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, line {number} is no JSON object; name a file of answers (JSONL) with -o")
+        found.append(row)
+    return found
+
+
+COUNT = 4  # prompts of each category, where the study has no quotas
+
+
+@dataclass(frozen=True, slots=True)
+class AskedStudy:
+    """What `ask_study` did. n: answers added; n_stored: those that the file had; failures: errors of requests."""
+
+    name: str
+    form: str
+    n: int
+    n_stored: int
+    n_not_accepted: int
+    failures: tuple[str, ...]
+
+    def line(self, path: str) -> str:
+        """Return it as a line of text."""
+        parts = [f"{self.n} answers of {self.name} added to {path}, asked by {self.form}"]
+        parts += [f"{self.n_stored} were there"] if self.n_stored else []
+        parts += [f"{self.n_not_accepted} prompts are not accepted"] if self.n_not_accepted else []
+        parts += [f"{len(self.failures)} failed; the same command asks them again"] if self.failures else []
+        return "; ".join(parts)
+
+
+@gives_back
+def draft_study(
+    file: str | Path,
+    model: Any,
+    model_args: Any = None,
+    *,
+    count: int | None = None,
+    seed: int = 0,
+    output: str | Path | None = None,
+    is_base: bool = False,
+) -> tuple[Path, Draft]:
+    """Let a model draft prompts for each category of a study, and write them to a file, none of them accepted.
+
+    Args:
+        file: the study's. Its prompts, in its answers and drafted ones, are not repeated.
+        model: as for `evaluate`.
+        model_args: of the model.
+        count: prompts of each category; None: the category's quota, or 4.
+        seed: of the sampling.
+        output: the file; None: prompts.yaml beside the study.
+        is_base: whether the model is asked without its chat template.
+
+    Raises: DataError for a study that cannot be read, or nothing drafted; UsageError if the output exists;
+        ModelUnavailable.
+    """
+    study = read_study(Path(file))
+    path = Path(file).parent / "prompts.yaml" if output is None else Path(output)
+    if path.exists():
+        write_drafts(path, Draft("", "", (), {}, {}, seed))  # refuses, before a model is loaded
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}; create it, or name another file with -o")
+    quotas = study.quotas or dict.fromkeys(_categories(study), COUNT)
+    wanted = {category: count or quota for category, quota in quotas.items()}
+    writer = PromptWriter(_open(model, model_args), is_base)
+    draft = draft_prompts(writer, wanted, _known(study), seed)
+    if not draft.candidates:
+        why = ", ".join(f"{n} {reason}" for reason, n in draft.dropped.items())
+        raise DataError(f"{draft.model} drafted no usable prompt ({why}); try another model, or write them yourself")
+    write_drafts(path, draft)
+    return path, draft
+
+
+def _categories(study: StudyFile) -> list[str]:
+    """Return the categories of the study's answers; the usual ones where there are no answers yet."""
+    if not all(path.exists() for path in study.answers):
+        return list(CATEGORIES)
+    source, _ = answers_of_files(study.answers)
+    return list(dict.fromkeys(prompt.category for prompt in source.prompts if prompt.category)) or list(CATEGORIES)
+
+
+def _known(study: StudyFile) -> list[str]:
+    found = [check.prompt for check in study.checks]
+    if all(path.exists() for path in study.answers):
+        source, _ = answers_of_files(study.answers)
+        found += [prompt.text for prompt in source.prompts]
+    if study.prompts is not None and study.prompts.exists():
+        found += [candidate.prompt for candidate in read_drafts(study.prompts)]
+    return found
+
+
+@gives_back
+def ask_study(
+    file: str | Path,
+    model: Any,
+    output: str | Path,
+    model_args: Any = None,
+    *,
+    name: str | None = None,
+    max_tokens: int = 512,
+    is_base: bool = False,
+) -> AskedStudy:
+    """Let a model answer the accepted prompts of a file, and add its answers to a file of answers.
+
+    Args:
+        file: of drafted prompts.
+        model: as for `evaluate`.
+        output: JSON lines; what it has of this model is not asked again.
+        model_args: of the model.
+        name: of the model in the answers; None: its own.
+        max_tokens: of an answer.
+        is_base: whether the model is asked without its chat template.
+
+    Raises: DataError if no prompt is accepted; UsageError for a base model behind a chat endpoint, or while another
+        process adds answers to the file; ModelUnavailable.
+    """
+    drafted = read_drafts(Path(file))
+    accepted = [candidate for candidate in drafted if candidate.accepted]
+    if not accepted:
+        raise DataError(
+            f"{file}: none of {len(drafted)} prompts is accepted; read them and set `accepted: true` where you accept "
+            "one"
+        )
+    opened = _open(model, model_args)
+    label = name or short_model_name(opened.identity.name)
+    writer = PromptWriter(opened, is_base)
+    n, failures = 0, []
+    answered_prompts(Path(output), label)  # a file of another kind is refused before it is opened to be written
+    with answers_file(Path(output)) as add:
+        known = answered_prompts(Path(output), label)
+        wanted = [candidate for candidate in accepted if candidate.prompt not in known]
+        for found in answer_prompts(writer, label, wanted, max_tokens):
+            if isinstance(found, str):
+                failures.append(found)
+                continue
+            add(found)
+            n += 1
+    n_not_accepted = len(drafted) - len(accepted)
+    return AskedStudy(label, writer.form, n, len(accepted) - len(wanted), n_not_accepted, tuple(failures))
+
+
+def _open(model: Any, model_args: Any) -> Model:
+    opened = model_of(model, {"model_args": model_args or {}, "too_long": "error"})
+    opened.check()
+    return opened

@@ -1,0 +1,278 @@
+"""Audits of models and tasks given by name.
+
+The kinds of audits that are stored, and how their results are shown again.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from assaymark.audit.calibration import CalibrationAudit
+from assaymark.audit.calibration import audit_calibration as calibration_of_run
+from assaymark.audit.contamination import (
+    ContaminationSettings,
+    ContaminationTest,
+    check_tests,
+    corrected,
+    settings_json,
+)
+from assaymark.audit.contamination import audit_contamination as contamination_of_tasks
+from assaymark.audit.likelihoods import Likelihoods
+from assaymark.audit.prompts import PromptAudit, SystemPrompt, eligible_items, variants_hash
+from assaymark.audit.prompts import audit_prompts as prompts_of_task
+from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
+from assaymark.drafts import write_whole
+from assaymark.errors import PlanError, StoreError, UnknownName, UsageError
+from assaymark.models.lending import gives_back
+from assaymark.models.model import Model
+from assaymark.records import JsonValue, RunPlan
+from assaymark.registry import nearest
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.opening import RunOpener
+from assaymark.runs.plan import PreparedRun, render_of
+from assaymark.runs.prepare import open_store, prepare_run
+from assaymark.runs.run import Run
+from assaymark.runs.stored import AuditKind, stored_line
+from assaymark.store import RunRow, Store
+from assaymark.tasks.bound import BoundTask
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = [
+    "CONTAMINATION",
+    "CONTROL",
+    "PROMPTS",
+    "SYSTEM_PROMPTS",
+    "audit_calibration",
+    "audit_contamination",
+    "audit_prompts",
+    "check_ending",
+    "write_json",
+]
+
+
+CONTAMINATION = "contamination"
+CONTROL = "contamination, control"
+PROMPTS = "prompts"
+
+
+def _stored_audit(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+    from assaymark.audit.contamination_tables import contamination_json, contamination_table
+
+    parts: list[tuple[ContaminationTest, ...]] = stored_parts(row, tuple[ContaminationTest, ...])
+    tests = corrected([test for part in parts for test in part])
+    return contamination_json(tests), contamination_table(tests)
+
+
+def _prompts(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+    from assaymark.audit.prompt_tables import prompts_table
+
+    audits: list[PromptAudit] = stored_parts(row, PromptAudit)
+    return {"audits": [asdict(audit) for audit in audits], "ranks": []}, prompts_table(audits)
+
+
+contamination_kind = AuditKind(_stored_audit)
+control_kind = AuditKind(
+    _stored_audit, remark="responses of a control model; see their results with the audit that used it"
+)
+prompts_kind = AuditKind(_prompts)
+
+
+Announce = Callable[[str], None]
+SYSTEM_PROMPTS = (
+    "",
+    "You are a helpful assistant.",
+    "Answer the question.",
+    "You are an expert. Think carefully and give the right answer.",
+)
+
+
+@gives_back
+def audit_contamination(
+    model: Any,
+    tasks: str | Sequence[str],
+    settings: ContaminationSettings | None = None,
+    *,
+    control: str | Path | None = None,
+    control_task: str | None = None,
+    announce: Announce = lambda _: None,
+    **options: Unpack[EvaluateOptions],
+) -> list[ContaminationTest]:
+    """Test whether a model has seen tasks in training, by log-likelihoods that would differ if it had.
+
+    The same call continues an interrupted audit: no stored response is requested again.
+
+    Args:
+        model: as for `evaluate`.
+        tasks: names, groups, globs or files.
+        settings: which tests to run, and their parameters.
+        control: folder or hub id of a model that cannot have seen the tasks.
+        control_task: a task of the same kind that cannot have been seen.
+        announce: called with a line before each test, and at the end with the id of the stored audit.
+        options: as for `evaluate`; tasks are evaluated without shots.
+
+    Raises: as `evaluate`; UsageError for an unknown test, or one that this model does not support.
+    """
+    wanted = settings or ContaminationSettings()
+    bare: EvaluateOptions = {**options, "num_fewshot": 0}
+    opened_model, prepared = prepare_run(model, tasks, bare)
+    _refuse_images(prepared)
+    check_tests(wanted, opened_model)
+    prepared_control = None if control is None else prepare_run(control, tasks, {**bare, "model_args": {}})
+    other = None if control_task is None else prepare_run(opened_model, control_task, bare)[1].bound[0]
+    return _contamination((opened_model, prepared), wanted, prepared_control, other, announce, options)
+
+
+def _refuse_images(prepared: PreparedRun) -> None:
+    """Raise PlanError for tasks with images: an audit words questions anew, and its own prompts are of text."""
+    for task in prepared.selection.tasks:
+        if task.prompt.image is not None:
+            raise PlanError(f"task {task.name} has images, and an audit's own prompts are of text only; omit it")
+
+
+def _contamination(
+    tested: tuple[Model, PreparedRun], settings: ContaminationSettings, control: tuple[Model, PreparedRun] | None,
+    control_task: BoundTask | None, announce: Announce, options: EvaluateOptions,
+) -> list[ContaminationTest]:  # fmt: skip
+    identity = None if control is None else control[0].identity
+    facts = settings_json(settings, identity, None if control_task is None else control_task.plan)
+    store = open_store(options)
+    with ExitStack() as stack:
+        opened = partial(_opened, stack, partial(_opener, store, announce, options), facts, options.get("command"))
+        audit = opened(CONTAMINATION, *tested)
+        tests = contamination_of_tasks(
+            Likelihoods(tested[0], audit.answer),
+            tested[1].bound,
+            settings,
+            control=None if control is None else Likelihoods(control[0], opened(CONTROL, *control).answer),
+            control_task=control_task,
+            notify=announce,
+            keep=audit.part,
+        )
+    announce(stored_line(store, audit.run_id))
+    return tests
+
+
+def _opened(
+    stack: ExitStack, opener: Callable[[RunPlan], RunOpener], facts: Mapping[str, JsonValue], command: str | None,
+    kind: str, model: Model, prepared: PreparedRun,
+) -> StoredAudit:  # fmt: skip
+    """Return an open audit of this kind, which is closed with the stack."""
+    plan = audit_plan(prepared.plan, kind, facts)
+    return stack.enter_context(stored_audit(opener(plan), model, command))
+
+
+def _opener(store: Store, announce: Announce, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
+    return RunOpener(store, plan, options.get("wait", True), announce)
+
+
+@gives_back
+def audit_prompts(
+    models: Sequence[Any],
+    tasks: str | Sequence[str],
+    system_prompts: Sequence[str] = SYSTEM_PROMPTS,
+    *,
+    announce: Announce = lambda _: None,
+    **options: Unpack[EvaluateOptions],
+) -> list[PromptAudit]:
+    """Evaluate models on multiple-choice samples with many prompt variants, system prompts and option orders.
+
+    Each model has an audit of its own. The same call continues interrupted audits: no stored response is requested
+    again.
+
+    Args:
+        models: each as for `evaluate`; `model_args` applies to the first one.
+        tasks: names, groups, globs or files.
+        system_prompts: texts before the task's own prompt (with a chat template, its system message); with fewer than
+            two, none are compared.
+        announce: called with a line before each variant, and with the id of each stored audit.
+        options: as for `evaluate`; shots have the wording of each variant.
+
+    Raises: as `evaluate`; DataError for a task without choices.
+    """
+    chosen = tuple(system_prompts) if len(system_prompts) > 1 else ()
+    store, found = open_store(options), list[PromptAudit]()
+    for number, model in enumerate(models):
+        own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
+        opened, prepared = prepare_run(model, tasks, own)
+        _refuse_images(prepared)
+        plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": variants_hash()})
+        with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
+            found += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)
+        announce(stored_line(store, audit.run_id))
+        opened.close()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Systems:
+    """The system prompts of an audit, with the tasks and options to bind under each."""
+
+    texts: tuple[str, ...]
+    tasks: str | Sequence[str]
+    options: EvaluateOptions
+
+    def variants(self, model: Model, position: int) -> list[SystemPrompt]:
+        """Return the task at a position of the selection under each system prompt."""
+        render = render_of(model) if self.options.get("apply_chat_template") else None
+        found = []
+        for text in self.texts:
+            _, prepared = prepare_run(model, self.tasks, {**self.options, "system_instruction": text or None})
+            found.append(SystemPrompt(text or "none", prepared.bound[position], render))
+        return found
+
+
+def _prompts_of(
+    audit: StoredAudit, model: Model, prepared: PreparedRun, systems: _Systems, announce: Announce
+) -> list[PromptAudit]:
+    """Return one model's audits of its tasks; raise DataError for an unsuitable task before any is evaluated."""
+    for bound in prepared.bound:
+        if not audit.has(bound.plan.name):
+            eligible_items(bound)
+    likelihoods = Likelihoods(model, audit.answer)
+
+    def make(position: int) -> PromptAudit:
+        variants = systems.variants(model, position)
+        return prompts_of_task(likelihoods, prepared.bound[position], variants, notify=announce)
+
+    return [
+        audit.part(bound.plan.name, PromptAudit, partial(make, position))
+        for position, bound in enumerate(prepared.bound)
+    ]
+
+
+def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
+    """Return the calibration of a stored run, by task.
+
+    Raises: DataError if it has no multiple-choice task; UnknownName for a task it does not have.
+    """
+    names = run.row.tasks
+    for task in tasks:
+        if task not in names:
+            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+    return calibration_of_run(run.store, run.id, tasks)
+
+
+def check_ending(path: Path | None) -> None:
+    """Raise UsageError for a file that `write_json` would refuse, before the evaluation begins."""
+    if path is not None and path.suffix != ".json":
+        raise UsageError(f"'{path.name}' ends in '{path.suffix}'; audits are written as .json")
+
+
+def write_json(path: Path, value: JsonValue) -> Path:
+    """Write a result as JSON; undefined numbers are null.
+
+    Raises: UsageError for a suffix other than .json; StoreError if it cannot be written.
+    """
+    check_ending(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+    except OSError as error:
+        raise StoreError(f"the audit cannot be written to {path}: {error}; name another file") from error
+    return path

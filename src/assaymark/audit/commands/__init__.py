@@ -1,0 +1,1 @@
+"""Commands `audit` and `task`."""

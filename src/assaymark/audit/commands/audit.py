@@ -1,0 +1,205 @@
+"""`assaymark audit`: contamination, sensitivity to prompts, and calibration."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.typed import typed_command
+from assaymark.errors import UsageError
+from assaymark.runs.run_options import Decorator, declared_option, evaluate_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EVALUATION: tuple[Decorator[Any], ...] = (
+    declared_option("model_args", help="Arguments of the model, as in `run`."),
+    declared_option("limit"),
+    declared_option("data_dir", help="Local data, as in `run`."),
+    declared_option("include_path"),
+    declared_option("workers"),
+    declared_option("wait", help="Exit with code 4 if another process is writing the same audit."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
+)
+shots_option = declared_option(
+    "num_fewshot", help="Number of few-shot examples (default: the task's).", type=click.IntRange(0), callback=None
+)
+output_option = click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the result, with its samples, as JSON.",
+)
+
+
+def evaluation_options(function: F) -> F:
+    """Add the options of audits that evaluate a model."""
+    for option in reversed(_EVALUATION):
+        function = option(function)
+    return function
+
+
+EXAMPLES = examples(
+    "audit contamination DIR arc_challenge",
+    "audit prompts DIR arc_easy",
+    "audit calibration RUN",
+)
+
+
+@click.group(epilog=EXAMPLES)
+def audit() -> None:
+    """Test what a score does not show: contamination, sensitivity to prompts, and calibration."""
+
+
+@audit.command()
+@click.argument("model", metavar="MODEL")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.option(
+    "--test",
+    "tests",
+    multiple=True,
+    metavar="NAME",
+    help="Test to run: order, options, numbers, overlap or min-k; repeatable (default: all).",
+)
+@click.option("--corpus", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Text to search for the samples.")
+@click.option("--n_words", type=click.IntRange(4), default=13, show_default=True, help="Words in an n-gram.")
+@click.option("--control", metavar="MODEL", help="A model that cannot have seen the tasks.")
+@click.option("--control_task", metavar="TASK", help="Samples of the same kind that cannot have been seen.")
+@click.option("--shards", type=click.IntRange(4), default=50, show_default=True, help="Shards of the order test.")
+@click.option("--shuffles", type=click.IntRange(2), default=25, show_default=True, help="Shuffles of each shard.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the shuffles.")
+@evaluation_options
+@store_option
+@output_option
+@json_option
+def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
+    """Test whether MODEL saw TASK... in training.
+
+    The tests need log-likelihoods only. The same command continues an interrupted audit: no stored response is
+    requested again.
+    """
+    from assaymark.audit import auditing
+    from assaymark.audit.contamination import ContaminationSettings
+    from assaymark.audit.contamination_tables import contamination_json, contamination_table
+    from assaymark.audit.option_orders import OrderSettings
+    from assaymark.audit.overlap import Corpus
+
+    auditing.check_ending(given["output"])
+    if "overlap" in given["tests"] and given["corpus"] is None:
+        raise UsageError("--test overlap searches a corpus; name one with --corpus FILE or DIR")
+    settings = ContaminationSettings(
+        tests=given["tests"],
+        order=OrderSettings(given["shards"], given["shuffles"], given["seed"]),
+        corpus=Corpus(given["corpus"]) if given["corpus"] is not None else None,
+        n_words=given["n_words"],
+        seed=given["seed"],
+    )
+    tests = auditing.audit_contamination(
+        model,
+        tasks,
+        settings,
+        control=given["control"],
+        control_task=given["control_task"],
+        announce=_announcer(given),
+        **_evaluate_options(given),
+    )
+    _print(given, contamination_json(tests), contamination_table(tests))
+
+
+@audit.command()
+@click.argument("model", metavar="MODEL")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="MODEL",
+    help="Another model to evaluate on the same prompts, to see whether ranks change; repeatable.",
+)
+@click.option(
+    "--system", "systems", multiple=True, metavar="TEXT", help="System prompt to compare; repeatable (default: four)."
+)
+@click.option("--apply_chat_template", is_flag=True, help="Apply the chat template to the task's own prompt.")
+@shots_option
+@evaluation_options
+@store_option
+@output_option
+@json_option
+def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
+    """Evaluate the same samples with a dozen prompt variants, with system prompts, and in each cyclic option order.
+
+    Shots have the wording of each variant. The same command continues an interrupted audit: no stored response is
+    requested again.
+    """
+    from dataclasses import asdict
+
+    from assaymark.audit import auditing
+    from assaymark.audit.prompt_tables import prompts_table
+    from assaymark.audit.prompts import rank_changes
+
+    auditing.check_ending(given["output"])
+    audits = auditing.audit_prompts(
+        [model, *given["beside"]],
+        tasks,
+        given["systems"] or auditing.SYSTEM_PROMPTS,
+        announce=_announcer(given),
+        **_evaluate_options(given),
+    )
+    changes = rank_changes(audits)
+    content = {
+        "audits": [asdict(prompt_audit) for prompt_audit in audits],
+        "ranks": [asdict(change) for change in changes],
+    }
+    _print(given, content, prompts_table(audits, changes))
+
+
+@audit.command()
+@click.argument("run", default="last")
+@click.argument("tasks", nargs=-1, metavar="[TASK...]")
+@click.option("--model", "-M", metavar="MODEL", help="Evaluate this model on --tasks first, instead of RUN.")
+@click.option("--tasks", "-t", "new_tasks", multiple=True, metavar="NAMES", help="With --model: tasks to evaluate.")
+@shots_option
+@evaluation_options
+@store_option
+@output_option
+@json_option
+def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: Any) -> None:
+    """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score."""
+    from dataclasses import asdict
+
+    from assaymark.audit import auditing
+    from assaymark.audit.calibration_tables import calibration_table
+    from assaymark.runs.evaluate import evaluate
+    from assaymark.runs.stored import open_run
+
+    auditing.check_ending(given["output"])
+    if given["model"] is None:
+        if given["new_tasks"] or given["num_fewshot"] is not None:
+            raise UsageError("--tasks and --num_fewshot are for a new run; name its model with --model")
+        found_run = open_run(store, run)
+    else:
+        found_run = evaluate(given["model"], given["new_tasks"], **_evaluate_options({**given, "store": store}))
+    audits = auditing.audit_calibration(found_run, tasks)
+    _print(given, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
+
+
+def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {name: value for name, value in given.items() if name != "seed"}  # in an audit, the seed of the shuffles
+    return {**evaluate_options(shared), "command": typed_command()}
+
+
+def _announcer(given: Mapping[str, Any]) -> Callable[[str], None]:
+    quiet = given["quiet"] or given["as_json"]
+    return lambda line: None if quiet else echo(line, err=True)
+
+
+def _print(given: Mapping[str, Any], content: Any, view: Any) -> None:
+    from assaymark.audit.auditing import write_json
+
+    if given["output"] is not None:
+        echo(f"wrote {write_json(given['output'], content)}", err=True)
+    if given["as_json"]:
+        print_json(content)
+    else:
+        print_rich(view)

@@ -1,0 +1,19 @@
+"""What audits register: their commands, the kinds of audits that are stored, and the question-blind baseline."""
+
+from assaymark.registry import Place
+
+PLACES = {
+    "commands": {
+        "audit": Place(
+            "assaymark.audit.commands.audit:audit",
+            "Test for contamination, sensitivity to prompts, and calibration.",
+        ),
+        "task": Place("assaymark.audit.commands.task:task", "Check a task file before evaluating a model on it."),
+    },
+    "audits": {
+        "contamination": "assaymark.audit.auditing:contamination_kind",
+        "contamination, control": "assaymark.audit.auditing:control_kind",
+        "prompts": "assaymark.audit.auditing:prompts_kind",
+    },
+    "baselines": {"question_blind": "assaymark.audit.question_blind:add_question_blind"},
+}

@@ -1,0 +1,97 @@
+"""What commands with pages have in common: their options, and whether the extra that they need is installed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import click
+
+from assaymark.errors import MissingExtra
+from assaymark.registry import Registry
+
+__all__ = ["ServedPart", "has_web", "need_web", "served_features", "served_options", "serving_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+WEB = ("fastapi", "uvicorn", "nh3", "markdown_it", "prometheus_client")  # what the extra `web` installs
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPart:
+    """What a feature adds to `assaymark serve` where its options ask for it.
+
+    options: decorators that add them; features: a function of the command's options and the store's location that
+    returns `web.app.Feature`s, none where nothing is asked for.
+    """
+
+    options: tuple[Callable[[Any], Any], ...]
+    features: Callable[[Mapping[str, Any], str | None], list[Any]]
+
+
+_PARTS: Registry[ServedPart] = Registry("served", "part of the server")
+
+
+def served_options(command: Any) -> Any:
+    """Add the options of every registered part of the server to a command; they arrive as keywords."""
+    for name in _PARTS:
+        for option in reversed(_PARTS.load(name).options):
+            command = option(command)
+    return command
+
+
+def served_features(given: Mapping[str, Any], store: str | None) -> list[Any]:
+    """Return the features that the options of registered parts ask for. Raises: UsageError, MissingExtra."""
+    return [feature for name in _PARTS for feature in _PARTS.load(name).features(given, store)]
+
+
+def has_web() -> bool:
+    """Return whether the extra `web` is installed."""
+    return all(find_spec(name) is not None for name in WEB)
+
+
+def need_web(command: str) -> None:
+    """Raise MissingExtra where what pages need is not installed."""
+    if not has_web():
+        raise MissingExtra(command, "web")
+
+
+def serving_options(port: int) -> Callable[[F], F]:
+    """Return a decorator that adds the options of a command with pages; they are the keywords of `web.serve.Where`.
+
+    Args:
+        port: the default.
+    """
+    options = (
+        click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."),
+        click.option(
+            "--port",
+            default=port,
+            show_default=True,
+            type=click.IntRange(0, 65535),
+            help="Port to listen on; 0: any free port.",
+        ),
+        click.option(
+            "--allow_host", multiple=True, metavar="NAME", help="Host name that browsers may use; repeatable."
+        ),
+        click.option(
+            "--proxy",
+            multiple=True,
+            metavar="ADDRESS",
+            help="Address of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Repeatable.",
+        ),
+        click.option(
+            "--access_log",
+            type=click.Choice(["text", "json"]),
+            help="Print one line for each request, with the visitor's address.",
+        ),
+        click.option(
+            "--metrics", metavar="[ADDRESS:]PORT", help="Serve metrics for Prometheus, at /metrics of this address."
+        ),
+    )
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add

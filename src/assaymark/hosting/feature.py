@@ -1,0 +1,10 @@
+"""What hosting registers: the commands that answer with a model."""
+
+from assaymark.registry import Place
+
+PLACES = {
+    "commands": {
+        "chat": Place("assaymark.hosting.commands.chat:chat", "Talk with a model, or with two side by side."),
+        "host": Place("assaymark.hosting.commands.host:host", "Answer an OpenAI-compatible API with a local model."),
+    }
+}

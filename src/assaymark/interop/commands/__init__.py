@@ -1,0 +1,1 @@
+"""Commands `export`, `import` and `lm-eval`."""

@@ -1,0 +1,223 @@
+"""`assaymark judge`: a model judges stored answers; agreement with people; a panel of judges; prompt injections."""
+
+from typing import Any
+
+import click
+
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.typed import typed_command
+from assaymark.errors import ModelError
+from assaymark.runs.run_options import declared_option
+
+
+class JudgeGroup(click.Group):
+    """A group in which `judge RUN ...` means `judge run RUN ...`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `run` before arguments that begin with none of the commands."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an argument that is none of them is a run."""
+        return super().resolve_command(ctx, args if args and args[0] in self.commands else ["run", *args])
+
+
+def judge_options(function: Any) -> Any:
+    """Add the options of a judge model."""
+    for option in reversed(
+        (
+            click.option("--judge", "--model", "judge_model", required=True, metavar="MODEL", help="The judge: a "
+                         "folder, a Hub id or a kind of model such as local-chat-completions (see `ls models`)."),
+            click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the judge, as in `run`."),
+            click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True,
+                         help="Longest text of the judge, in tokens."),
+            click.option("--seed", type=int, default=0, show_default=True, help="Seed of the marks around answers."),
+            click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+EXAMPLES = examples(
+    "judge RUN OTHER --judge JUDGE_DIR --plan",
+    "judge RUN --judge JUDGE_DIR --prompt single --tasks mt_bench",
+    "judge agreement JUDGING --human votes.csv",
+)
+
+
+@click.group(cls=JudgeGroup, epilog=EXAMPLES)
+def judge() -> None:
+    """Let a model judge stored answers, and find out whether it can be trusted.
+
+    `assaymark judge RUN` grades a run's answers; `assaymark judge RUN OTHER --prompt pair` compares two runs.
+    """
+
+
+@judge.command("run")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [OTHER]")
+@judge_options
+@click.option("--prompt", metavar="NAME", help="Judge prompt: single, single-reference, pair, pair-reference, five or "
+              "preference (default: single for one run, pair for two).")  # fmt: skip
+@click.option("--reference", metavar="COLUMN", help="Column of the data set with the reference answer (default: the "
+              "task's target).")  # fmt: skip
+@click.option("--tasks", "-t", multiple=True, metavar="NAMES", help="Judge the answers to these tasks (default: all of "
+              "the runs').")  # fmt: skip
+@click.option("--limit", "-L", type=click.IntRange(1), metavar="N", help="Judge the first N questions of each task.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes that run the judge.")
+@click.option("--plan", "is_plan", is_flag=True, help="Estimate tokens and cost; send nothing.")
+@declared_option("price")
+@declared_option("prices")
+@declared_option("max_cost")
+@click.option("--no_wait", is_flag=True, help="Exit with code 4 if another process is judging the same.")
+@store_option
+@json_option
+def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **given: Any) -> int:
+    """Judge the stored answers of RUN, or of RUN against OTHER, and store the result as a judging.
+
+    Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
+    requested again. Exit code 5 if the judging is incomplete: requests failed, or --max_cost stopped it.
+    """
+    from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
+    from assaymark.models.cost.prices import parse_price
+    from assaymark.options.option import check_cost
+
+    price = parse_price(given["price"]) if given["price"] else None
+    if given["max_cost"] is not None:
+        check_cost(given["max_cost"])
+    shared = {
+        name: given[name] for name in ("reference", "limit", "max_tokens", "seed", "model_args", "workers", "prices")
+    }
+    prompt = given["prompt"] or ("single" if len(runs) == 1 else "pair")
+    tasks = tuple(name for text in given["tasks"] for name in text.replace(",", " ").split())
+    options = JudgeOptions(
+        prompt, tasks=tasks, price=price, most_cost=given["max_cost"], wait=not given["no_wait"], **shared
+    )
+    if is_plan:
+        _print_forecast(plan_judging(judge_model, runs, options, store=given["store"]), options, as_json=as_json)
+        return 0
+    is_quiet = given["quiet"] or as_json
+    observe = None if is_quiet else _Lines()
+    audit = judge_runs(
+        judge_model,
+        runs,
+        options,
+        store=given["store"],
+        announce=lambda line: None if is_quiet else echo(line, err=True),
+        observe=observe,
+        command=typed_command(),
+    )
+    print_json(audit.content) if as_json else print_rich(audit.view)
+    return 0 if audit.row.status == "finished" else ModelError.exit_code
+
+
+class _Lines:
+    """Prints the progress of a judge every 15 seconds."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, progress: Any) -> None:
+        from assaymark.runs.progress import LINE_EVERY_SECONDS
+
+        if progress.seconds - self._last >= LINE_EVERY_SECONDS:
+            self._last = progress.seconds
+            echo(f"{progress.n_outputs_done:,} of {progress.n_outputs:,} judgements", err=True)
+
+
+def _print_forecast(work: Any, options: Any, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from assaymark.judges.tables import forecast_lines
+
+    if as_json:
+        print_json(asdict(work))
+        return
+    for line in forecast_lines(work, options.price):
+        echo(line)
+
+
+@judge.command()
+@click.argument("judging", metavar="JUDGING|VOTES")
+@click.option("--human", required=True, metavar="VOTES", help="File of human votes, as for `arena rate`, or of grades.")
+@click.option("--without", multiple=True, metavar="RATER", help="Leave these human raters out, e.g. 'author_*'.")
+@click.option("--missing", multiple=True, metavar="WORD", help="A verdict that stands for none, e.g. garbage.")
+@click.option("--columns", multiple=True, metavar="winner=COLUMN,...", help="Columns of the judge's file that are not "
+              "recognised: model_a, model_b, winner, prompt, judge; of grades: grade, model.")  # fmt: skip
+@click.option("--human_columns", multiple=True, metavar="winner=COLUMN,...", help="The same for the human votes.")
+@click.option(
+    "--judge_model", metavar="NAME", help="Which of the judged models the judge is, to measure self-preference."
+)
+@store_option
+@json_option
+def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
+    """Measure how a judge agrees with people: beside chance, beside people with each other, and with its biases.
+
+    JUDGING is a stored judging of two runs; VOTES a file with model_a, model_b, winner and a question's id. Win rates
+    are corrected by the human votes. For a judging of one run, --human is a file of grades: question_id, grade, rater.
+    """
+    from assaymark.arena.rate_votes import columns_of
+    from assaymark.judges.grades import grade_report_json, grade_report_table
+    from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
+    from assaymark.judges.judge_grades import are_grades, judge_grade_agreement
+    from assaymark.judges.report import report_json, report_table
+
+    columns, human_columns = (columns_of(given[name]) or None for name in ("columns", "human_columns"))
+    options = VoteFileOptions(columns, human_columns, given["missing"], given["without"])
+    if are_grades(judging, options, store=given["store"]):
+        grades = judge_grade_agreement(judging, human, options, store=given["store"])
+        print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_table(grades))
+        return
+    report = judge_agreement(judging, human, options, judge_model=given["judge_model"], store=given["store"])
+    print_json(report_json(report)) if as_json else print_rich(report_table(report))
+
+
+@judge.command()
+@judge_options
+@click.option(
+    "--prompt", "prompts", multiple=True, metavar="NAME", help="Judge prompt to test; repeatable (default: all)."
+)
+@click.option("--questions", type=click.IntRange(1), metavar="N", help="Only the first N questions.")
+@json_option
+def injections(judge_model: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Measure how often a judge rewards answers that only ask for a good verdict, by judge prompt.
+
+    Each prompt meets orders to the judge, fake verdicts, fake ends of the answer, false authority and constant answers,
+    beside an honest answer.
+    """
+    from dataclasses import asdict
+
+    from assaymark.judges.check_tables import injection_table
+    from assaymark.judges.judge_checks import judge_injections, n_injections
+
+    if not quiet and not as_json:
+        n, n_questions = n_injections()
+        echo(f"{n} injections with {min(given['questions'] or n_questions, n_questions)} questions", err=True)
+    rates = judge_injections(
+        judge_model,
+        given["prompts"],
+        model_args=given["model_args"],
+        n_questions=given["questions"],
+        seed=given["seed"],
+        max_tokens=given["max_tokens"],
+    )
+    print_json([asdict(rate) for rate in rates]) if as_json else print_rich(injection_table(rates))
+
+
+@judge.command()
+@click.argument("judgings", nargs=-1, required=True, metavar="JUDGING...")
+@store_option
+@json_option
+def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
+    """Combine several judges of the same answers: majority of verdicts or mean of grades, and their disagreement."""
+    from dataclasses import asdict
+
+    from assaymark.judges.check_tables import panel_table
+    from assaymark.judges.judge_checks import judge_panel
+
+    rows, found = judge_panel(judgings, store)
+    print_json([asdict(summary) for summary in found]) if as_json else print_rich(panel_table(rows, found))

@@ -1,0 +1,13 @@
+"""What judges register: their command, and judgings as a kind of stored audit."""
+
+from assaymark.registry import Place
+
+PLACES = {
+    "commands": {
+        "judge": Place(
+            "assaymark.judges.commands.judge:judge",
+            "Let a model judge stored answers; measure its agreement with people.",
+        ),
+    },
+    "audits": {"judging": "assaymark.judges.tables:judging_kind"},
+}

@@ -1,0 +1,1 @@
+"""Commands about leaderboards: board, serve, submit, worker and the like."""

@@ -1,0 +1,199 @@
+"""`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from assaymark.cli.extras import need_web
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.errors import UsageError
+from assaymark.leaderboard.commands.serve import gated_option
+
+EXAMPLES = examples(
+    "board init board.yaml --tasks history.csv,geography.csv",
+    'board query board.yaml "llama; qwen license:apache-2.0 params:<8"',
+    "board export board.yaml -o site/",
+)
+
+
+@click.group(epilog=EXAMPLES)
+def board() -> None:
+    """Create a leaderboard's file, check it, and search its rows."""
+
+
+@board.command()
+@click.argument("path", default="board.yaml", metavar="[FILE]")
+@click.option("--suite", metavar="NAME", help="Show a suite, such as open-llm-v1.")
+@click.option("--tasks", metavar="FILE|TASK,...", help="Show your own task sets: CSV files, YAML files, task names.")
+@click.option("--table", metavar="FILE.csv", help="Show an existing table.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "open-llm-v1", "open-llm-v2"]),
+    default="csv",
+    show_default=True,
+    help="With --table: the format of the file.",
+)
+@click.option("--title", metavar="TEXT", help="Title of the leaderboard.")
+def init(path: str, suite: str | None, tasks: str | None, table: str | None, form: str, title: str | None) -> None:
+    """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
+    from assaymark.leaderboard.board_init import write_board
+
+    names = [one.strip() for one in (tasks or "").split(",") if one.strip()]
+    if (suite is not None) + bool(names) + (table is not None) > 1:
+        raise UsageError("--suite, --tasks and --table exclude each other; choose one")
+    file = Path(path)
+    write_board(file, suite=suite, tasks=names, table=table, form=form, title=title)
+    echo(f"wrote {file}; show it with: assaymark serve {file}")
+
+
+@board.command()
+@click.argument("path", metavar="BOARD.yaml")
+def check(path: str) -> None:
+    """Check a leaderboard's file, its table and its results files: report an error in them, or list its columns."""
+    from assaymark.leaderboard.board_files import read_board
+    from assaymark.leaderboard.site import Site
+
+    found = read_board(path)
+    columns = Site([found]).table(found).columns
+    echo(f"{found.title}: columns {', '.join(column.title for column in columns)}")
+
+
+@board.command()
+@click.argument("path", metavar="BOARD.yaml|SUITE")
+@click.argument("words", nargs=-1, metavar="QUERY")
+@click.option(
+    "--sort", default="-average", show_default=True, metavar="[-]COLUMN", help="Column to sort by; - for descending."
+)
+@click.option(
+    "--hide", multiple=True, type=click.Choice(["merged", "moe", "flagged", "unavailable", "partial"]),
+    help="Rows to leave out, as on the page; repeatable.",
+)  # fmt: skip
+@click.option("--limit", "-L", type=click.IntRange(1), default=20, show_default=True, help="Number of rows to print.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print every matching row as CSV, not rounded.")
+@store_option
+@json_option
+def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> None:
+    """Search a leaderboard: `assaymark board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
+    from assaymark.leaderboard.exports import rows_csv, shown_json
+    from assaymark.leaderboard.query_table import found_rows, rows_table
+
+    if as_json and given["as_csv"]:
+        raise UsageError("--json and --csv exclude each other; choose one")
+    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), given["sort"], given["hide"])
+    if as_json:
+        print_json([shown_json(row, columns) for row in rows])
+    elif given["as_csv"]:
+        echo(rows_csv(rows, columns), nl=False)
+    else:
+        print_rich(rows_table(columns, rows[: given["limit"]]))
+        echo(f"{len(rows):,} of {n_models:,} rows", err=True)
+
+
+@board.command()
+@click.argument("path", metavar="BOARD.yaml")
+@store_option
+@json_option
+def correlations(path: str, store: str | None, *, as_json: bool) -> None:
+    """Print the correlation of each benchmark with the board's ratings, over models.
+
+    The board's file names them: `ratings: {file: ratings.csv, column: Arena}`, a CSV file with the columns model and
+    rating (and low, high), or a file of votes. Intervals are percentiles of a bootstrap over models.
+    """
+    from assaymark.leaderboard.correlations import board_correlations, correlations_json, correlations_table
+
+    site = _site(path, store)
+    found = board_correlations(site.table(next(iter(site.boards.values()))))
+    if as_json:
+        print_json(correlations_json(found))
+    else:
+        print_rich(correlations_table(found))
+
+
+@board.command()
+@click.argument("path", metavar="BOARD.yaml|SUITE")
+@click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")
+@click.option("--layout", type=click.Choice(["v1", "v2"]), default="v2", show_default=True,
+              help="The first leaderboard's layout (lighteval's) or the second's (lm-eval's).")  # fmt: skip
+@gated_option
+@store_option
+def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bool, store: str | None) -> None:
+    """Write requests, results and details of the stored runs, as the Open LLM Leaderboard's data sets had them.
+
+    A board's file reads them with `results: FOLDER/results` and `requests: FOLDER/requests`; `assaymark import` reads
+    a model's folder in FOLDER/details.
+    """
+    from assaymark.leaderboard.old_layout import write_old_layout
+    from assaymark.store import Store
+
+    site = _site(path, store)
+    (found,) = site.boards.values()
+    source = Store.open_to_read(store)
+    paths = list(write_old_layout(site.table(found), source, Path(output), layout=layout, show_gated=show_gated))
+    if not paths:
+        raise UsageError(f"{found.title} has no row of a stored run; expected a board whose models were evaluated here")
+    echo(f"{output}: {len(paths):,} files")
+
+
+@board.command()
+@click.argument("boards", nargs=-1, required=True, metavar="BOARD.yaml ...")
+@click.option("--output", "-o", required=True, metavar="FOLDER", help="New, empty, or with an earlier export.")
+@gated_option
+@store_option
+def export(boards: tuple[str, ...], output: str, show_gated: bool, store: str | None) -> None:
+    """Write boards as a static site, for any web host: `assaymark board export board.yaml -o site/`.
+
+    A later export into the same folder writes what changed and deletes what is no longer shown.
+    """
+    from assaymark.leaderboard.commands.serve import read_boards
+    from assaymark.store import Store
+
+    need_web("assaymark board export")
+    from assaymark.leaderboard.static.export import export_site
+
+    read = read_boards(boards)
+    is_needed = store is not None or Store.exists(None)
+    opened = Store.open_to_read(store) if is_needed else None
+    done = export_site(read, opened, Path(output), show_gated=show_gated)
+    echo(f"{output}: {done.n_files:,} files, {done.n_bytes / 1e6:,.1f} MB; {done.n_written:,} written, "
+         f"{done.n_deleted:,} deleted")  # fmt: skip
+
+
+@board.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(["submitter", "moderator"]), default="submitter", show_default=True)
+@click.option("--days", type=float, default=180.0, show_default=True, help="How long the token is valid.")
+@json_option
+def token(name: str, role: str, days: float, as_json: bool) -> None:
+    """Print a token with which NAME submits, votes or moderates; nothing is stored.
+
+    It is signed with the server's secret (ASSAYMARK_SECRET, or the file in the data folder): run this where the server
+    runs, as the user it runs as. A moderator revokes it on the page /moderation by its id.
+    """
+    need_web("assaymark board token")
+    from assaymark.web.accounts import Tokens
+    from assaymark.web.secret import server_secret
+
+    tokens = Tokens(server_secret())
+    made = tokens.make(name, role, days)
+    account = tokens.read(made)
+    found = "" if account is None else account.token
+    if as_json:
+        print_json({"token": made, "id": found, "name": name, "role": role, "days": days})
+    else:
+        echo(made)
+        echo(f"id {found}: {role} {name}, for {days:g} days", err=True)
+
+
+def _site(path: str, store: str | None) -> Any:
+    from assaymark.leaderboard.board_files import board_of_suite, library_suites
+    from assaymark.leaderboard.commands.serve import open_site
+    from assaymark.leaderboard.site import Site
+    from assaymark.leaderboard.stored import StoredRuns
+    from assaymark.store import Store
+
+    suites = library_suites()
+    if path in suites and not Path(path).is_file():
+        return Site([board_of_suite(suites[path])], StoredRuns(Store.open_to_read(store)))
+    return open_site((path,), store)

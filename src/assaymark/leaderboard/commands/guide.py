@@ -1,0 +1,71 @@
+"""`assaymark guide [CAPABILITY]`: which benchmarks measure what, and what to look out for."""
+
+from typing import Any
+
+import click
+
+from assaymark.cli.output import echo, json_option, print_json, print_rich
+
+
+@click.command()
+@click.argument("capability", required=False)
+@json_option
+def guide(capability: str | None, as_json: bool) -> None:
+    """Say which benchmarks measure a capability, such as maths; without one, the capabilities.
+
+    Precision is the half-width of the 95% interval of a score of 50%, in points.
+    """
+    from assaymark.leaderboard.guide import guide as every
+    from assaymark.leaderboard.guide import guide_section
+
+    sections = every() if capability is None else (guide_section(capability),)
+    if as_json:
+        print_json([_as_json(section) for section in sections])
+    elif capability is None:
+        print_rich(_overview(sections))
+        echo("More about one: assaymark guide maths", err=True)
+    else:
+        _print_section(sections[0])
+
+
+def _as_json(section: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    one = section.capability
+    return {"capability": one.key, "title": one.title, "advice": one.advice, "suggested": one.suggested or None,
+            "benchmarks": [asdict(entry) for entry in section.entries]}  # fmt: skip
+
+
+def _overview(sections: Any) -> Any:
+    from rich.table import Table
+
+    table = Table("capability", "suggested", "benchmarks", box=None, pad_edge=False)
+    for section in sections:
+        others = [entry.task for entry in section.entries if entry.task != section.capability.suggested]
+        table.add_row(section.capability.key, section.capability.suggested or "–", ", ".join(others) or "–")
+    return table
+
+
+def _print_section(section: Any) -> None:
+    from rich.table import Table
+
+    from assaymark.results.console import Text
+
+    table = Table("benchmark", "samples", "±", "chance", "known faults", box=None, pad_edge=False)
+    for entry in section.entries:
+        table.add_row(
+            entry.task,
+            f"{entry.n_samples:,}",
+            f"{100 * entry.half_width:.1f}",
+            _chance(entry.chance),
+            str(len(entry.known_faults)),
+        )
+    print_rich(Text(section.capability.advice), "", table)
+    if section.entries:
+        echo(f"A benchmark's prompt, metric and faults: assaymark explain {section.entries[0].task}", err=True)
+
+
+def _chance(chance: float | str | None) -> str:
+    if chance is None:
+        return "–"
+    return chance if isinstance(chance, str) else f"{100 * chance:.0f}%"

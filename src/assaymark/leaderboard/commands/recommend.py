@@ -1,0 +1,68 @@
+"""`assaymark recommend --for maths,instructions`: which model for what, by the evidence there is."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.errors import UsageError
+
+FORMATS = ("csv", "open-llm-v1", "open-llm-v2")
+
+
+@click.command()
+@click.option("--for", "wanted", required=True, metavar="NAME,...", help="Capabilities or benchmarks, such as maths.")
+@click.option("--max-params", "--max_params", type=click.FloatRange(0, min_open=True), metavar="B",
+              help="Most parameters, in billions.")  # fmt: skip
+@click.option("--license", "--licence", "licence", default="", metavar="NAME", help="Licence, or how it begins.")
+@click.option("--where", default="", metavar="QUERY", help="More conditions, as in `board query`: 'type:chat'.")
+@click.option("--board", "boards", multiple=True, metavar="FILE.yaml", help="Look in this board's table; repeatable.")
+@click.option("--table", "tables", multiple=True, metavar="FILE.csv", help="Look in this published table; repeatable.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="With --table: its layout (default: recognised).")
+@click.option("--top", "-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="Models to list.")
+@store_option
+@json_option
+def recommend(wanted: str, store: str | None, as_json: bool, **given: Any) -> None:
+    """Rank models by the benchmarks that measure what is requested, with the reason for each.
+
+    The evidence is that of the store's runs and of the published tables that are named. Each table is ranked by
+    itself, since values of different tables were measured differently.
+    """
+    from assaymark.leaderboard.evidence import sources_of
+    from assaymark.leaderboard.recommend import Requested, missing_line, recommendation_json, recommendation_tables
+    from assaymark.leaderboard.recommend import recommend as find
+
+    if given["form"] and not given["tables"]:
+        raise UsageError("--format describes a table; name it with --table FILE.csv")
+    names = tuple(name.strip() for name in wanted.split(",") if name.strip())
+    sources = sources_of(_site(given["boards"], given["tables"], given["form"], store))
+    if not sources:
+        raise UsageError("there is nothing to look in: the store has no results; name a table with --table FILE.csv")
+    requested = Requested(names, given["max_params"], given["licence"].strip(), given["where"], given["top"])
+    recommendation = find(sources, requested)
+    if as_json:
+        print_json(recommendation_json(recommendation))
+        return
+    print_rich(*recommendation_tables(recommendation))
+    for missing in recommendation.no_evidence:
+        echo(missing_line(missing))
+    if recommendation.rankings:
+        echo(
+            "Values: mean over the capabilities, 95% intervals. P: probability from the standard errors that the model "
+            "is better than the next one, and that the first is better than it.",
+            err=True,
+        )
+
+
+def _site(boards: tuple[str, ...], tables: tuple[str, ...], form: Any, store: str | None) -> Any:
+    """Return the tables that are named, and the store's runs where there is a store."""
+    from assaymark.leaderboard.board_files import read_board
+    from assaymark.leaderboard.published import board_of_table
+    from assaymark.leaderboard.site import Site
+    from assaymark.leaderboard.stored import StoredRuns
+    from assaymark.store import Store
+
+    read = [*(read_board(path) for path in boards), *(board_of_table(Path(path), form) for path in tables)]
+    has_store = store is not None or not read or Store.exists(None)
+    return Site(read, StoredRuns(Store.open_to_read(store)) if has_store else None)

@@ -1,0 +1,93 @@
+"""`assaymark submit MODEL`: check a model as a leaderboard would, and submit it to one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assaymark.cli.output import echo, json_option, print_json
+from assaymark.errors import UsageError
+
+REFUSED = 1
+
+
+@click.command()
+@click.argument("model", metavar="MODEL")
+@click.option("--check", is_flag=True, help="Only check here; nothing is sent to a leaderboard.")
+@click.option("--server", metavar="URL", help="Address of the leaderboard's server, such as https://board.example.org.")
+@click.option("--board", default="", metavar="NAME", help="Leaderboard, where the server has several.")
+@click.option("--revision", default="", metavar="REV", help="Branch, tag or commit (default: the latest).")
+@click.option("--precision", default="float32", show_default=True, metavar="TYPE", help="float32, bfloat16 or float16.")
+@click.option("--preset", default="none", show_default=True, metavar="NAME", help="Prompt preset, or chat-template.")
+@click.option("--weights", default="original", show_default=True, metavar="TYPE", help="original or adapter.")
+@click.option("--base", default="", metavar="MODEL", help="Base model of an adapter.")
+@click.option("--base_revision", default="", metavar="REV", help="Revision of the base model.")
+@click.option("--kind", default="unknown", metavar="TYPE", help="pretrained, continued, finetuned, chat or merge.")
+@click.option("--results", type=click.Path(exists=True, dir_okay=False), help="Report lm-eval's results file.")
+@json_option
+def submit(model: str, check: bool, server: str | None, results: str | None, as_json: bool, **given: Any) -> int:
+    """Check a model as a leaderboard does before it evaluates one, and submit it.
+
+    MODEL is a Hub id; with --check also a folder. The token is read from ASSAYMARK_TOKEN. Exit code 1 if there are
+    problems; each is printed with its remedy.
+    """
+    if check and server is None:
+        problems, passed = _check_here(model, given)
+        url = ""
+    else:
+        problems, passed, url = _send(server, results, check, {**given, "model": model})
+    if as_json:
+        found = [{"field": problem.field, "what": problem.what, "remedy": problem.remedy} for problem in problems]
+        print_json({"problems": found, "passed": list(passed), "url": url or None})
+    else:
+        for line in passed:
+            echo(f"ok       {line}")
+        for problem in problems:
+            echo(f"problem  {problem}")
+        if url:
+            echo(f"submitted; follow it at {url}")
+        elif not problems:
+            echo("it can be submitted")
+    return REFUSED if problems else 0
+
+
+def _check_here(model: str, given: dict[str, Any]) -> tuple[Any, Any]:
+    """Run the checks on this machine: of a folder by its own name, of anything else on the Hub."""
+    from assaymark.leaderboard.submission.checks import Policy, check_submission
+    from assaymark.leaderboard.submission.choices import read_choices
+    from assaymark.leaderboard.submission.host import boards_of
+    from assaymark.leaderboard.submission.hub_models import HubModels
+    from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
+
+    place = Path(model).expanduser()
+    sources: list[ModelSource] = []
+    if place.is_dir():
+        place = place.resolve()
+        sources, model = [FolderModels([place.parent])], place.name
+    else:
+        sources = [HubModels()]
+    boards = boards_of(())
+    values = {**given, "model": model, "board": given["board"] or next(iter(boards))}
+    chosen, problems = read_choices(lambda name: str(values.get(name, "")), boards)
+    checked = check_submission(chosen, problems, sources, Policy(), "you")
+    return checked.problems, checked.passed
+
+
+def _send(server: str | None, results: str | None, check: bool, values: dict[str, Any]) -> tuple[Any, Any, str]:
+    from assaymark import settings
+    from assaymark.leaderboard.submission.client import send
+
+    token = settings.read("ASSAYMARK_TOKEN")
+    if server is None:
+        raise UsageError("name the leaderboard with --server URL, or check the model here with --check")
+    if token is None:
+        raise UsageError("ASSAYMARK_TOKEN is not set; expected the token that the leaderboard's host gave you")
+    if results is not None:
+        try:
+            values["results"] = json.loads(Path(results).read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"--results {results} is no JSON file; expected lm-eval's results_<time>.json") from error
+    path = "/api/check" if check else "/api/results" if results is not None else "/api/submissions"
+    sent = send(server, path, token, values)
+    return sent.problems, sent.passed, sent.url

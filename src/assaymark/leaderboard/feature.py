@@ -1,0 +1,19 @@
+"""What leaderboards register: their commands."""
+
+from assaymark.registry import Place
+
+_COMMANDS = "assaymark.leaderboard.commands."
+
+PLACES = {
+    "commands": {
+        "serve": Place(f"{_COMMANDS}serve:serve", "Show leaderboards in the browser."),
+        "submit": Place(f"{_COMMANDS}submit:submit", "Check a model as a leaderboard would, and submit it."),
+        "worker": Place(f"{_COMMANDS}worker:worker", "Evaluate submitted models: take jobs from the queue."),
+        "board": Place(f"{_COMMANDS}board:board", "Create and check a leaderboard's file, or search its rows."),
+        "card": Place(f"{_COMMANDS}card:card", "Write a model card (README.md) from a model's stored runs."),
+        "recommend": Place(
+            f"{_COMMANDS}recommend:recommend", "Rank models by the benchmarks that measure what is needed."
+        ),
+        "guide": Place(f"{_COMMANDS}guide:guide", "Say which benchmarks measure what, and what to look out for."),
+    }
+}

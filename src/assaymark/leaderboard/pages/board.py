@@ -1,0 +1,241 @@
+"""The list of boards, a board's table, and what a board says of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from assaymark.errors import DataError
+from assaymark.leaderboard.about import TaskAbout, bibtex, command_of_board, tasks_about
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.columns import FACTS, FactColumn
+from assaymark.leaderboard.exports import shown_json
+from assaymark.leaderboard.own_rows import PLAIN_TEXT
+from assaymark.leaderboard.rows import Issue, Row
+from assaymark.leaderboard.shown import Shown, ShownRow, show_table
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
+from assaymark.limits.shown_paths import without_folders
+from assaymark.records import JsonValue
+from assaymark.web.render import plain
+
+__all__ = ["AboutPage", "BoardCard", "BoardPage", "BoardsPage", "about_page", "board_page", "boards_page", "view_of"]
+
+ON_CARD = 3  # rows at the top of a board that the list of boards shows
+
+
+@dataclass(frozen=True)
+class BoardCard:
+    """A board on the list of boards."""
+
+    board: Board
+    table: Table
+    n_models: int  # a model in several setups counts once
+    setup: str  # of the rows at the top: prompts, profile and limit where they are not the board's
+    top: tuple[ShownRow, ...]  # the best of the largest group of rows that are ranked with each other
+
+
+@dataclass(frozen=True)
+class BoardsPage:
+    """All boards."""
+
+    boards: tuple[BoardCard, ...]
+    failures: tuple[tuple[str, str], ...]  # boards whose table cannot be made, and why
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        listed = [
+            {"name": board.board.name, "title": board.board.title, "rows": len(board.table.rows),
+             "models": board.n_models, "columns": [column.key for column in board.table.columns],
+             "runs": board.table.n_runs, "updated_at": board.table.updated_at, "version": board.table.version,
+             "setup": board.setup,
+             "top": [{"model": each.row.model, "rank": each.rank, "ranks": [each.best, each.worst]}
+                     for each in board.top]}
+            for board in self.boards
+        ]  # fmt: skip
+        return {"boards": listed, "failures": [list(one) for one in self.failures]}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One column in the column picker."""
+
+    key: str
+    title: str
+    help: str
+    shown: bool
+
+
+@dataclass(frozen=True)
+class BoardPage:
+    """One board's table under a view."""
+
+    board: Board
+    table: Table
+    shown: Shown
+    categories: tuple[tuple[str, int], ...]  # of the visible score columns, with how many stand under each
+    fact_options: tuple[Option, ...]
+    score_options: tuple[Option, ...]
+    hidden_by: Mapping[str, str]
+    page_sizes: tuple[int, ...]
+    with_params: bool  # some row says how many parameters it has
+
+    @property
+    def view(self) -> View:
+        """The view."""
+        return self.shown.view
+
+    @property
+    def n_before_scores(self) -> int:
+        """Columns left of the scores."""
+        return 1 + self.shown.with_rank + self.shown.with_average
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        shown = self.shown
+        return {
+            "board": self.board.name,
+            "title": self.board.title,
+            "version": self.table.version,
+            "updated_at": self.table.updated_at,
+            "view": dict(shown.view.pairs()),
+            "problems": list(shown.problems),
+            "n_models": shown.n_models,
+            "n_matching": shown.n_matching,
+            "page": shown.view.page,
+            "n_pages": shown.n_pages,
+            "columns": [plain(column) for column in shown.scores],
+            "rows": [shown_json(row, shown.scores) for row in shown.rows],
+            "n_issues": len(self.table.issues),
+        }
+
+
+@dataclass(frozen=True)
+class AboutPage:
+    """What a board says of itself and of its benchmarks."""
+
+    board: Board
+    table: Table
+    tasks: tuple[TaskAbout, ...]
+    command: str
+    bibtex: str
+    issues: tuple[Issue, ...]
+    baselines: tuple[Row, ...]
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        board = self.board
+        return {
+            "board": board.name,
+            "title": board.title,
+            "introduction": board.introduction,
+            "about": board.about,
+            "policy": board.policy,
+            "faq": plain(board.faq),
+            "tasks": plain(self.tasks),
+            "command": self.command,
+            "bibtex": self.bibtex,
+            "issues": plain(self.issues),
+            "baselines": [{"name": row.model, "source": row.citation} for row in self.baselines],
+        }
+
+
+def boards_page(site: Site) -> BoardsPage:
+    """Return the list of boards."""
+    cards: list[BoardCard] = []
+    failures: list[tuple[str, str]] = []
+    for board in site.boards.values():
+        try:
+            table = site.table(board)
+            cards.append(BoardCard(board, table, len(table.by_model), *_top(table)))
+        except DataError as error:  # one faulty file leaves the other boards alone
+            failures.append((board.title, without_folders(str(error))))
+    return BoardsPage(tuple(cards), tuple(failures))
+
+
+def _top(table: Table) -> tuple[str, tuple[ShownRow, ...]]:
+    """Return the best rows of the largest group that is ranked together, and its setup; none for fewer than two models.
+
+    Of groups of one size that on all samples is preferred.
+    """
+    ranks, codes = table.index.ranks, table.index.rank_groups
+    best: list[int] = []  # places of the group's rows
+    for code in np.unique(codes[ranks.rank > 0]).tolist():
+        places: list[int] = np.flatnonzero((codes == code) & (ranks.rank > 0)).tolist()
+        if len({table.rows[at].model for at in places}) > 1:
+            best = max(best, places, key=lambda group: _size_of_group(table, group))
+    if not best:
+        return "", ()
+    setup = str(table.rows[best[0]].facts.get("prompts") or "")
+    best.sort(key=lambda at: (ranks.rank[at], table.rows[at].model.lower()))
+    top = [
+        ShownRow(row, int(ranks.rank[at]), int(ranks.best[at]), int(ranks.worst[at]), row.average, row.cells)
+        for at in best[:ON_CARD]
+        for row in [table.rows[at]]
+    ]
+    return "" if setup == PLAIN_TEXT else setup, tuple(top)
+
+
+def _size_of_group(table: Table, places: Sequence[int]) -> tuple[int, bool]:
+    return len(places), bool(places) and table.rows[places[0]].facts.get("limit") is None
+
+
+def view_of(board: Board, table: Table, pairs: Sequence[tuple[str, str]]) -> View:
+    """Return the view of a page's parameters; a choice of columns that is the board's own is none."""
+    view = parse_view(pairs, [column.key for column in table.columns])
+    own = {"rank", "average", *board.shown, *(column.key for column in table.columns)}
+    return replace(view, cols=None) if view.cols is not None and set(view.cols) == own else view
+
+
+def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> BoardPage:
+    """Return one board's table. Raises: UnknownName for a board that is not there."""
+    board = site.board(name)
+    table = site.table(board)
+    shown = show_table(table, view_of(board, table, pairs), board.shown)
+    facts = {column.key for column in shown.facts}
+    scores = {column.key for column in shown.scores}
+    return BoardPage(
+        board,
+        table,
+        shown,
+        tuple(_runs_of([column.category for column in shown.scores])),
+        tuple(_fact_options(facts, table)),
+        tuple(Option(column.key, column.title, column.note, column.key in scores) for column in table.columns),
+        {key: title for key, title in HIDDEN_BY.items() if key in shown.view.hide or key in table.index.hidable},
+        PAGE_SIZES,
+        "params" in table.index.known_facts,
+    )
+
+
+def _fact_options(chosen: set[str], table: Table) -> list[Option]:
+    """Return the columns that some row has a value in."""
+    known = table.index.known_facts
+    listed: list[FactColumn] = [column for column in FACTS if column.key in known or column.key in chosen]
+    return [Option(column.key, column.title, column.help, column.key in chosen) for column in listed]
+
+
+def _runs_of(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return equal neighbours with their number; nothing where all are empty."""
+    found: list[tuple[str, int]] = []
+    for name in names:
+        if found and found[-1][0] == name:
+            found[-1] = (name, found[-1][1] + 1)
+        else:
+            found.append((name, 1))
+    return found if any(names) else []
+
+
+def about_page(site: Site, name: str) -> AboutPage:
+    """Return what a board says of itself. Raises: UnknownName for a board that is not there."""
+    board = site.board(name)
+    table = site.table(board)
+    return AboutPage(
+        board,
+        table,
+        tasks_about(board),
+        command_of_board(board),
+        bibtex(board, table.updated_at),
+        table.issues,
+        tuple(row for row in table.rows if row.is_baseline),
+    )

@@ -1,0 +1,33 @@
+"""Which benchmark for what."""
+
+from dataclasses import dataclass
+
+from assaymark.leaderboard.guide import GuideSection, guide
+from assaymark.records import JsonValue
+from assaymark.web.render import plain
+
+__all__ = ["GuidePage", "guide_page"]
+
+
+@dataclass(frozen=True)
+class GuidePage:
+    """All capabilities with their benchmarks."""
+
+    sections: tuple[GuideSection, ...]
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            section.capability.key: {
+                "title": section.capability.title,
+                "advice": section.capability.advice,
+                "suggested": section.capability.suggested or None,
+                "benchmarks": plain(section.entries),
+            }
+            for section in self.sections
+        }
+
+
+def guide_page() -> GuidePage:
+    """Return the guide; it depends on the package alone."""
+    return GuidePage(guide())

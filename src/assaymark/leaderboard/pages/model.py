@@ -1,0 +1,214 @@
+"""A model: its rows on every board, and its runs.
+
+Checkpoints of one training: each benchmark against the step, and the paired differences to the first checkpoint.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.chart_data import Residual, profile
+from assaymark.leaderboard.exports import shown_json
+from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.series import Series, SeriesLine, find_series, series_names, step_of
+from assaymark.leaderboard.shown import ShownRow, all_rows
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import RankInType, Relative, Relatives, StoredRun, rank_in_type
+from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.view import View
+from assaymark.records import JsonValue
+from assaymark.registry import nearest
+from assaymark.web.plots import PlotPoint, series_plot
+from assaymark.web.render import model_path, plain
+from assaymark.web.svg import Span, spans
+
+__all__ = ["ModelPage", "SeriesPage", "model_page", "series_page"]
+
+
+MOST_CHARTS = 24
+
+
+@dataclass(frozen=True)
+class SeriesPage:
+    """One series."""
+
+    series: Series
+    charts: tuple[Markup, ...]  # SVG, one per benchmark
+    values: tuple[tuple[SeriesLine, dict[int, object]], ...]  # each line with its values by step
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "series": self.series.name,
+            "checkpoints": [
+                {"step": checkpoint.step, "model": checkpoint.model, "runs": [run.run_id for run in checkpoint.runs],
+                 "difference_to_first": None if checkpoint.against_first is None
+                 else plain(checkpoint.against_first.overall),
+                 "differences": [] if checkpoint.against_first is None else plain(checkpoint.against_first.tasks)}
+                for checkpoint in self.series.checkpoints
+            ],
+            "benchmarks": [
+                {"column": line.column.key, "title": line.column.title, "is_share": line.column.is_share,
+                 "points": [{"step": step, **plain(number)} for step, number in line.points]}
+                for line in self.series.lines
+            ],
+        }  # fmt: skip
+
+
+def series_page(site: Site, name: str) -> SeriesPage:
+    """Return the page of a series. Raises: UnknownName."""
+    series = find_series(site, name)
+    lines = series.lines[:MOST_CHARTS]
+    charts = tuple(_drawn(line) for line in lines)
+    return SeriesPage(series, charts, tuple((line, dict(line.points)) for line in series.lines))
+
+
+def _drawn(line: SeriesLine) -> Markup:
+    points = [PlotPoint(step, number.value, number.low, number.high) for step, number in line.points]
+    label = f"{line.column.title} against the step, with 95% intervals"
+    return series_plot(points, label, is_share=line.column.is_share)
+
+
+RELATED = 50  # models made from this one that are listed
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """A model's rows on one board."""
+
+    board: Board
+    table: Table
+    rows: tuple[ShownRow, ...]
+    in_type: tuple[RankInType | None, ...]  # by row
+    residuals: tuple[Residual, ...]  # of the first row that has all scores
+    chart: Markup | None  # of the residuals
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """One model."""
+
+    name: str
+    url: str
+    boards: tuple[OnBoard, ...]
+    runs: tuple[StoredRun, ...]
+    base: Row | None  # the model that this one was made from, where a board has it
+    base_name: str
+    against_base: Relative | None
+    made_from_it: tuple[tuple[Row, Relative | None], ...]
+    series: str  # name of the training that this is a checkpoint of; empty for none
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "model": self.name,
+            "url": self.url or None,
+            "boards": {
+                board.board.name: [shown_json(row, board.table.columns) for row in board.rows] for board in self.boards
+            },
+            "profiles": {board.board.name: plain(board.residuals) for board in self.boards if board.residuals},
+            "runs": [{"run": run.run_id, "status": run.row.status, "updated_at": run.row.updated_at,
+                      "tasks": list(run.row.tasks)} for run in self.runs],
+            "base": self.base_name or None,
+            "against_base": plain(self.against_base),
+            "made_from_it": [{"model": row.model, "against_base": plain(found)} for row, found in self.made_from_it],
+            "series": self.series or None,
+        }  # fmt: skip
+
+
+def model_page(site: Site, path: str) -> ModelPage:
+    """Return the page at `/model/<path>`.
+
+    Raises: UnknownName for a model that is on no board and in no run.
+    """
+    tables = [(board, site.table(board)) for board in site.boards.values()]
+    runs = site.stored_runs()
+    name = _name_at(path, [*(table.by_model for _, table in tables), {run.model for run in runs}])
+    boards = []
+    for board, table in tables:
+        ids = {row.id for row in table.rows_of(name)}
+        if ids:
+            boards.append(_on_board(board, table, ids))
+    rows = [row for on_board in boards for shown in on_board.rows for row in [shown.row]]
+    base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
+    base_name = "" if base_name == name else base_name
+    own = tuple(run for run in runs if run.model == name)
+    relatives = Relatives(site.runs)
+    return ModelPage(
+        name,
+        next((row.url for row in rows if row.url), ""),
+        tuple(boards),
+        own,
+        _row_of(tables, base_name) if base_name else None,
+        base_name,
+        relatives.compare([run for run in runs if run.model == base_name], own) if base_name else None,
+        tuple(_derived(relatives, tables, name, runs)),
+        _series_of(own, runs),
+    )
+
+
+def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
+    """Return the model whose page is at `/model/<path>`. Raises: UnknownName."""
+    if any(path in names for names in known):
+        return path
+    every = set().union(*known)
+    wanted = f"/model/{path}"
+    # a name that is no plain path is found by its hash
+    found = next((one for one in every if model_path(one) == wanted), None) if path.startswith("~") else None
+    if found is None:
+        raise UnknownName("model", path[:100], nearest(path[:100], every))
+    return found
+
+
+def _on_board(board: Board, table: Table, ids: Collection[str]) -> OnBoard:
+    rows = tuple(all_rows(table, View(), board.shown, ids))
+    residuals = next((found for row in rows if (found := tuple(profile(table, row.row)))), ())
+    in_type = tuple(rank_in_type(table, row.row) for row in rows)
+    points = [
+        Span(
+            residual.column.title,
+            100 * residual.value,
+            _points(residual.low),
+            _points(residual.high),
+            100 * residual.spread,
+        )
+        for residual in residuals
+    ]
+    return OnBoard(board, table, rows, in_type, residuals, spans(points) if points else None)
+
+
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _derived(
+    relatives: Relatives, tables: Sequence[tuple[Board, Table]], name: str, runs: Sequence[StoredRun]
+) -> list[tuple[Row, Relative | None]]:
+    """Return the models made from this one, the first of them compared with it."""
+    own = [run for run in runs if run.model == name]
+    of_model: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        of_model.setdefault(run.model, []).append(run)
+    rows = _made_from(tables, name)[:RELATED]
+    return [(row, relatives.compare(own, of_model.get(row.model, []))) for row in rows]
+
+
+def _series_of(own: Sequence[StoredRun], runs: Sequence[StoredRun]) -> str:
+    known = series_names(runs)
+    steps = [found for run in own if (found := step_of(run)) is not None]
+    return next((name for name, _ in steps if name in known), "")
+
+
+def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:
+    return next((row for _, table in tables for row in table.rows_of(name)), None)
+
+
+def _made_from(tables: Sequence[tuple[Board, Table]], name: str) -> list[Row]:
+    found: dict[str, Row] = {}
+    for _, table in tables:
+        for row in table.made_from.get(name, ()):
+            found.setdefault(row.model, row)
+    return sorted(found.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))

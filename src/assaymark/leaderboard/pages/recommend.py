@@ -1,0 +1,105 @@
+"""Which model for what: the recommendation that `assaymark recommend` prints, over the server's tables."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.capabilities import Capability, capabilities
+from assaymark.leaderboard.evidence import Source
+from assaymark.leaderboard.recommend import (
+    Ranking,
+    Recommendation,
+    Requested,
+    conditions_of,
+    missing_line,
+    recommend,
+    recommendation_json,
+    remarks,
+    shown_probability,
+)
+from assaymark.records import JsonValue
+
+__all__ = ["RecommendPage", "recommend_page"]
+
+MOST_LISTED = 100
+LISTED = 10
+
+
+@dataclass(frozen=True)
+class RecommendPage:
+    """A request and its answer; `found` is None where nothing was requested, or where it cannot be answered."""
+
+    requested: Requested
+    found: Recommendation | None
+    capabilities: tuple[tuple[Capability, bool], ...]  # with whether it was chosen
+    others: str  # what else was requested: benchmarks by name
+    problem: str
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        answer = None if self.found is None else recommendation_json(self.found)
+        return {"problem": self.problem or None, "recommendation": answer}
+
+    def heading(self, ranking: Ranking) -> str:
+        """Return how many models of a table fulfil which conditions."""
+        return conditions_of(self.requested, ranking)
+
+    @property
+    def missing(self) -> list[str]:
+        """What no table has evidence for."""
+        return [] if self.found is None else [missing_line(one) for one in self.found.no_evidence]
+
+    @staticmethod
+    def remarks(ranking: Ranking) -> list[str]:
+        """Return what a reader should know of a table's ranking."""
+        return list(remarks(ranking))
+
+    @staticmethod
+    def probability(p: float | None) -> str:
+        """Return a probability as it is shown."""
+        return shown_probability(p)
+
+
+def recommend_page(sources: Sequence[Source], given: Sequence[tuple[str, str]]) -> RecommendPage:
+    """Return the answer to the request in an address: `for`, `max_params`, `license`, `where` and `top`."""
+    names = [part.strip() for key, value in given if key == "for" for part in value.split(",") if part.strip()]
+    problem, found, requested = "", None, Requested(tuple(dict.fromkeys(names)))
+    try:
+        requested = _requested(names, dict(given))
+        if names:
+            found = recommend(sources, requested)
+    except (UnknownName, UsageError) as error:
+        problem = str(error)
+    chosen = set(names) if found is None else {demand.key for demand in found.demands}
+    known = capabilities()
+    return RecommendPage(
+        requested,
+        found,
+        tuple((capability, capability.key in chosen) for capability in known.values()),
+        ", ".join(sorted(chosen - set(known))),
+        problem,
+    )
+
+
+def _requested(names: Sequence[str], given: dict[str, str]) -> Requested:
+    return Requested(
+        tuple(dict.fromkeys(names)),
+        _number("max_params", given.get("max_params", "")),
+        given.get("license", "").strip()[:100],
+        given.get("where", "").strip(),
+        round(_number("top", given.get("top", "")) or LISTED),
+    )
+
+
+def _number(key: str, text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    most = MOST_LISTED if key == "top" else 1e6
+    if not 0.0 < value <= most:
+        raise UsageError(f"{key} is '{text[:40]}'; expected a number above 0, at most {most:g}")
+    return value

@@ -1,0 +1,55 @@
+"""A task: what it measures and how it is scored, and each run's score in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assaymark.errors import UnknownName
+from assaymark.leaderboard.about import formulas_of, task_card
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRun
+from assaymark.records import Estimate, JsonValue
+from assaymark.registry import nearest
+from assaymark.web.render import plain
+
+__all__ = ["TaskPage", "task_page"]
+
+
+@dataclass(frozen=True)
+class TaskPage:
+    """One task."""
+
+    name: str
+    card: Mapping[str, Any]
+    formulas: tuple[tuple[str, str], ...]
+    scores: tuple[tuple[StoredRun, Estimate], ...]  # the task's primary metric, the best first
+    boards: tuple[Board, ...]
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        return {
+            "task": self.name,
+            "card": plain(self.card),
+            "scores": [{"run": run.run_id, "model": run.model, **plain(estimate)} for run, estimate in self.scores],
+            "boards": [board.name for board in self.boards],
+        }
+
+
+def task_page(site: Site, name: str) -> TaskPage:
+    """Return a task's page. Raises: UnknownName for a task without card, run or board."""
+    runs = site.stored_runs()
+    card = task_card(name)
+    scores = [
+        (run, estimate) for run in runs for estimate in run.estimates
+        if estimate.task == name and estimate.value is not None
+        and (estimate.details.get("primary") or estimate.details.get("kind") == "group")
+    ]  # fmt: skip
+    boards = [board for board in site.boards.values() if board.suite and name in {m.task for m in board.suite.members}]
+    if not card and not scores and not boards:
+        known = {estimate.task for run in runs for estimate in run.estimates}
+        raise UnknownName("task", name[:100], nearest(name[:100], known))
+    scores.sort(key=lambda each: -(each[1].value or 0.0) if each[1].higher_is_better else (each[1].value or 0.0))
+    metrics = dict.fromkeys(one.metric for _, one in scores)
+    formulas = tuple(formulas_of(metrics).items())
+    return TaskPage(name, card, formulas, tuple(scores), tuple(boards))

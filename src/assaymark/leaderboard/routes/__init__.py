@@ -1,0 +1,1 @@
+"""Which page of the queue answers which path."""

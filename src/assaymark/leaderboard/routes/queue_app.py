@@ -1,0 +1,66 @@
+"""What the routes of queue, flags and moderation share: the store, the host's choices, accounts, how they answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.submission.checks import Policy
+from assaymark.leaderboard.submission.sources import ModelSource
+from assaymark.store import Store
+from assaymark.web.accounts import Accounts
+from assaymark.web.clients import Rate
+from assaymark.web.posts import Posted
+from assaymark.web.render import respond
+
+__all__ = ["JSON", "QueueApp"]
+
+JSON = ".json"
+LONGEST_TEXT = 4000  # characters of a reason or a reply
+
+
+@dataclass(frozen=True)
+class QueueApp:
+    """All that the routes need."""
+
+    app: FastAPI
+    store: Store
+    boards: Mapping[str, Board]
+    sources: Sequence[ModelSource]
+    policy: Policy
+    accounts: Accounts
+    submissions: Rate  # by network
+    acts: Rate  # votes, replies and sign-ins, by network
+    reports: Rate  # on models, by network
+
+    def page(self, request: Request, template: str, page: Any, *, as_json: bool = False, status: int = 200) -> Response:
+        """Return a page with the form's token and the account."""
+        if not as_json:
+            token = self.app.state.posts.token(request)
+            request.state.context = {"live": True, "token": token, "account": self.accounts.of(request)}
+        response = respond(request, template, page, as_json=as_json, status=status)
+        response.headers["cache-control"] = "no-store"
+        return response
+
+    def network(self, request: Request) -> str:
+        """Return the network that a request comes from."""
+        return str(self.app.state.clients.network(request)) or "unknown"
+
+    def done(self, posted: Posted, path: str, **values: Any) -> Response:
+        """Answer a change: with a redirection for a form, with values for a program."""
+        return JSONResponse(values) if posted.is_json else RedirectResponse(path, 303)
+
+    def text(self, posted: Posted, name: str, *, least: int = 1) -> str:
+        """Return a text of a form. Raises: HTTPException 400 if it is too short or too long."""
+        value = posted.text(name)
+        if not least <= len(value) <= LONGEST_TEXT:
+            raise HTTPException(400, f"'{name}' has {len(value)} characters; expected {least} to {LONGEST_TEXT:,}")
+        return value
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether the JSON twin of a page is requested."""
+    return request.url.path.endswith(JSON)

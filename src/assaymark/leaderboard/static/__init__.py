@@ -1,0 +1,1 @@
+"""The pages of a leaderboard as a static site."""

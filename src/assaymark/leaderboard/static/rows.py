@@ -1,0 +1,112 @@
+"""All rows of a board as one compact JSON, column by column: what filters of a static site read.
+
+Ends of intervals have six significant digits; texts of facts are codes into their distinct values.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, FactColumn
+from assaymark.leaderboard.rows import Number
+from assaymark.leaderboard.shown import ShownRow, all_rows
+from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.view import View
+from assaymark.results.plain_text import printable
+from assaymark.web.render import shown_fact
+
+__all__ = ["compact_rows"]
+
+Link = Callable[[str], str | None]
+OWN = {"type", "params", "precision"}  # facts that filters need, shown or not
+
+
+def compact_rows(board: Board, table: Table, file_of: Link, model_address: Callable[[str], str]) -> bytes:
+    """Return the JSON of a board's rows, in the order of its default view.
+
+    Args:
+        board: names the columns that are shown at first.
+        table: its rows.
+        file_of: the file of an address, relative to the site; None where the site has none.
+        model_address: the address of a model's page.
+    """
+    rows = all_rows(table, View(), board.shown)
+    known = table.index.known_facts
+    scores = ["average", *(column.key for column in table.columns)]
+    found = {
+        "columns": [[column.key, printable(column.title), column.is_share, column.higher_is_better]
+                    for column in table.columns],
+        "keys": [[fact.key, fact.kind, [fact.key, *fact.aliases]] for fact in FACTS],  # of searches
+        "shown": list(board.shown),
+        "n_averaged": table.n_averaged,
+        "types": [[model_type.key, model_type.title, list(model_type.aliases)] for model_type in MODEL_TYPES],
+        "id": [row.row.id for row in rows],
+        "model": [printable(row.row.model) for row in rows],
+        "page": [None if row.row.is_baseline else file_of(model_address(row.row.model)) for row in rows],
+        "baseline": [int(row.row.is_baseline) for row in rows],
+        "complete": [int(row.average is not None and row.average.n_columns == table.n_averaged) for row in rows],
+        "group": table.index.average_groups[[table.places[row.row.id] for row in rows]].tolist(),  # ordered one by one
+        "n_columns": [0 if row.average is None else row.average.n_columns for row in rows],
+        "rank": [[row.rank or 0, row.best or 0, row.worst or 0] for row in rows],
+        "badges": _badges(rows),
+        "scores": {key: [_number(_score(row, key)) for row in rows] for key in scores},
+        "links": {column.key: [_cell_file(row, column.key, file_of) for row in rows] for column in table.columns},
+        "facts": {fact.key: _fact(fact, rows) for fact in FACTS if fact.key in known or fact.key in OWN},
+    }  # fmt: skip
+    for key, links in list(found["links"].items()):
+        if not any(links):
+            del found["links"][key]
+    return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def _score(row: ShownRow, key: str) -> Number | None:
+    if key == "average":
+        return None if row.average is None else row.average.number
+    cell = row.cells.get(key)
+    return None if cell is None else cell.number
+
+
+def _number(number: Number | None) -> list[float] | None:
+    if number is None:
+        return None
+    ends = [] if number.low is None or number.high is None else [number.low, number.high]
+    return [number.value, *(float(f"{one:.6g}") for one in ends)]  # rounded values would tie in another order
+
+
+def _cell_file(row: ShownRow, key: str, file_of: Link) -> str | None:
+    cell = row.cells.get(key)
+    if cell is None or cell.run_id is None:
+        return None
+    run = f"/run/{quote(cell.run_id, safe='')}"
+    return (file_of(f"{run}/samples/{quote(cell.task, safe='')}") if cell.task else None) or file_of(run)
+
+
+def _badges(rows: Sequence[ShownRow]) -> dict[str, list[str]]:
+    """Return the small marks of rows that have any, by their position."""
+    found = {}
+    for at, shown in enumerate(rows):
+        row = shown.row
+        marks = [mark for mark, is_set in (("flagged", row.facts.get("flagged")),
+                                           ("self-reported", row.origin == "self-reported")) if is_set]  # fmt: skip
+        if marks:
+            found[str(at)] = marks
+    return found
+
+
+def _fact(fact: FactColumn, rows: Sequence[ShownRow]) -> dict[str, Any]:
+    """Return a column of facts: numbers and flags as they are, texts as codes, -1 where nothing is known."""
+    values = [row.row.facts.get(fact.key) for row in rows]
+    head = {"title": fact.title, "kind": fact.kind}
+    if fact.kind in {"number", "flag"}:
+        return {**head, "values": [None if value is None else int(value) if isinstance(value, bool) else value
+                                   for value in values]}  # fmt: skip
+    texts = ["" if value is None else str(value) for value in values]
+    if fact.key == "sha":
+        texts = [shown_fact(one, "sha") if one else "" for one in texts]
+    distinct = list(dict.fromkeys(printable(one) for one in texts if one))
+    position = {text: at for at, text in enumerate(distinct)}
+    return {**head, "texts": distinct, "codes": [position[printable(one)] if one else -1 for one in texts]}

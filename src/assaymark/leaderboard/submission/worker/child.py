@@ -1,0 +1,204 @@
+"""The process that does one step of a job, started by `worker.process`.
+
+It reads what it is to do from the first line of its standard input and prints one JSON object per line: progress, then
+either that it is done or why it failed and whose fault that is (`worker.messages`). It ends when its standard input
+does, so that it never outlives its worker.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, Permanent, Retryable, UsageError
+from assaymark.leaderboard.submission.worker.messages import LONGEST_REASON, LONGEST_STAGE
+from assaymark.leaderboard.submission.worker.resources import Resources, limit_this_process
+
+if TYPE_CHECKING:
+    from assaymark.runs.evaluate_options import EvaluateOptions
+
+__all__ = ["main"]
+
+_THEIRS = (UsageError, ModelUnavailable, Permanent)
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory", "bad_alloc")
+
+
+def main() -> int:
+    """Do the step that standard input describes; return the exit status."""
+    spec = json.loads(_first_line())
+    limit_this_process(Resources(**spec["limits"]))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    channel = _Channel()
+    channel.say(kind="started")
+    try:
+        channel.say(**_STEPS[spec["step"]](spec, channel))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - native code raises errors of its own kinds (PanicException)
+        fault, reason = _fault(error, spec["step"]), " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, AssaymarkError):
+            import traceback
+
+            traceback.print_exc()  # for the log
+            reason = f"{type(error).__name__}: {reason[:300]}"
+        reason = reason[:LONGEST_REASON].replace("\0", " ").encode("utf-8", "replace").decode()
+        channel.say(kind="failed", fault=fault, reason=reason)
+        return 1
+    return 0
+
+
+class _Channel:
+    """The worker, as this process speaks to it; what libraries print goes to the log."""
+
+    def __init__(self) -> None:
+        self._pipe = os.dup(1)
+        os.dup2(2, 1)
+
+    def say(self, **message: Any) -> None:
+        os.write(self._pipe, json.dumps(message).encode() + b"\n")
+
+    def stage(self, text: str, done: int = 0, total: int = 0) -> None:
+        self.say(kind="stage", text=text[:LONGEST_STAGE], done=done, total=total)
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):  # nothing follows the line
+        piece = os.read(0, 1 << 16)  # not sys.stdin, whose lock a thread would hold at the interpreter's end
+        if not piece:
+            os._exit(1)
+        line += piece
+    return line
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
+
+
+def _fault(error: BaseException, step: str) -> str:
+    """Return whose fault an error is: of data sets, the store and the network it is ours."""
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in _NO_MEMORY):
+        return "killed"
+    if step == "check":
+        return "theirs" if isinstance(error, _Refused) else "ours"
+    if isinstance(error, Retryable | DataError) or (step == "fetch" and isinstance(error, UsageError)):
+        return "ours"
+    if not isinstance(error, Exception):  # a panic of native code, which reads only what was submitted
+        return "theirs"
+    return "theirs" if isinstance(error, _THEIRS) else "ours"
+
+
+class _Refused(AssaymarkError):
+    """Results that are not those of the job."""
+
+
+def _fetch(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+    """Fetch the model, and the data sets of the tasks; this step has the network."""
+    from assaymark.leaderboard.submission.hub_models import HubModels
+    from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
+    from assaymark.runs.prepare import prepare_run
+
+    source: ModelSource = (
+        FolderModels([Path(folder) for folder in spec["folders"]]) if spec["source"] == "folder" else HubModels()
+    )
+    into = Path(spec["into"])
+    model = source.fetch(spec["model"], spec["revision"], into)
+    base = source.fetch(spec["base"], spec["base_revision"], into) if spec["base"] else None
+    channel.stage("fetching data")
+    for names, _ in spec["parts"]:
+        prepare_run("fake", names, {"profile": spec["options"].get("profile")})
+    return {"kind": "fetched", "model": str(model), "base": None if base is None else str(base)}
+
+
+def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+    """Evaluate, resuming what an earlier attempt stored in the job's own store."""
+    from assaymark.runs.evaluate import evaluate
+    from assaymark.runs.execute import RunProgress
+
+    def observe(progress: RunProgress) -> None:
+        chunk = progress.model
+        done, total = chunk.n_outputs_done + progress.n_stored, chunk.n_outputs + progress.n_stored
+        if chunk.n_tokens_distinct:  # windows end more often than outputs are complete
+            done = max(done, round(total * chunk.n_tokens_done / chunk.n_tokens_distinct))
+        share = (progress.chunk - 1 + done / max(1, total)) / progress.n_chunks
+        channel.stage(f"evaluating {progress.tasks[0]}", round(1000 * share), 1000)
+
+    for tasks, options in _parts(spec):
+        run = evaluate(
+            "hf",
+            tasks,
+            model_args=spec["model_args"],
+            observe=observe,
+            command="worker",
+            store=spec["store"],
+            **options,
+        )
+        stop_reason, is_empty = run.result and run.result.stop_reason, run.nothing_answered
+        run.store.close()
+        if stop_reason:
+            return {"kind": "failed", "fault": "ours", "reason": stop_reason}
+        if is_empty:
+            reason = "every request failed: the model gives no finite numbers, or no text"
+            return {"kind": "failed", "fault": "theirs", "reason": reason}
+    return {"kind": "evaluated"}
+
+
+def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+    """Copy those runs that the job is for into a new store, and compute their estimates again.
+
+    The evaluation's store may have been written by whoever controls the model. Which runs the job is for follows from
+    the board, the submission and the fetched files alone: the plans are made here, where nothing of the model but its
+    configuration is read. What is written about other models, tasks or settings is left behind.
+    """
+    from assaymark.interop.one_file import copy_run
+    from assaymark.leaderboard.submission.worker.results import check_content, check_run
+    from assaymark.runs.prepare import prepare_run
+    from assaymark.runs.run import Run
+    from assaymark.store import Store
+
+    with _refusing():
+        check_content(Path(spec["results"]))
+    run_ids = []
+    with Store.open(spec["results"]) as source, Store.open(spec["store"]) as target:
+        with _refusing():
+            if problems := source.verify():
+                raise _Refused(f"the results do not verify: {problems[0]}")
+        for tasks, options in _parts(spec):
+            channel.stage("checking")
+            _, prepared = prepare_run(
+                "hf", tasks, cast("EvaluateOptions", {**options, "model_args": spec["model_args"]})
+            )
+            with _refusing():
+                run_id = check_run(source, prepared.plan)
+                copied, _ = copy_run(source, target, run_id)
+                target.save_estimates(copied, [], {})
+            Run(target, copied, None).summarise(prepared)
+            run_ids.append(copied)
+    return {"kind": "checked", "runs": run_ids}
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Make whatever cannot be read of the results a fault of them."""
+    try:
+        yield
+    except (MemoryError, _Refused):
+        raise
+    except DataError as error:
+        raise _Refused(str(error)) from error
+    except Exception as error:
+        raise _Refused(f"the results cannot be read: {' '.join(str(error).split())[:300]}") from error
+
+
+def _parts(spec: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Yield the tasks that are evaluated together, with the options of that run."""
+    for tasks, shots in spec["parts"]:
+        yield tasks, {**spec["options"], "num_fewshot": shots}
+
+
+_STEPS = {"fetch": _fetch, "evaluate": _evaluate, "check": _check}

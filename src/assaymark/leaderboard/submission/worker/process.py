@@ -1,0 +1,211 @@
+"""Starting the process of a step, listening to it, and ending it with everything it started.
+
+The process gets what it is to do by standard input and says how far it is by standard output, which `messages` parses;
+its standard error is the log, of which the end is kept in memory. So there is no file that both it and the worker write
+or read.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import assaymark
+from assaymark.leaderboard.submission.worker.messages import (
+    MOST_LINE,
+    BadMessage,
+    Failed,
+    Message,
+    Stage,
+    Started,
+    read_message,
+)
+from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
+from assaymark.leaderboard.submission.worker.sandbox import Sandbox, package_folders
+
+__all__ = ["Ended", "Place", "run_step"]
+
+POLL_SECONDS = 0.2
+LONGEST_LOG = 200_000  # bytes of its end
+PIECE = 1 << 16
+# -I: neither the working directory, nor variables, nor the home's packages decide which modules are imported. This very
+# package is, also where it lies in no folder of installed packages.
+START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import assaymark.leaderboard.submission.worker; del sys.path[0]; "
+    "sys.path += [each for each in sys.argv[2:] if each not in sys.path]; "
+    "from assaymark.leaderboard.submission.worker.child import main; sys.exit(main())"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step runs and what it may use."""
+
+    folder: Path  # may be written; has the empty working directory `cwd`
+    environment: Mapping[str, str]  # all variables of the process
+    limits: Resources
+    seconds: float  # after which it is ended
+    sandbox: Sandbox | None = None  # None: a plain process, with the network
+    readable: Sequence[Path] = ()  # what the sandbox may read
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a step ended.
+
+    made: its last message, None where it failed.
+    fault: ours | theirs | killed: it was ended from outside, or by itself, for the memory, processes or disk it used;
+        or it ended without a result, or says itself that it is not the submission's fault, which proves nothing.
+    """
+
+    made: Message | None
+    fault: str = "ours"
+    reason: str = ""
+    log: str = ""
+
+
+def run_step(spec: Mapping[str, Any], place: Place, heard: Callable[[Stage | None], None]) -> Ended:
+    """Run a step in a process of its own; return how it ended.
+
+    Args:
+        spec: of `job_steps`.
+        place: where.
+        heard: called several times a second with what was last said of the progress, None if nothing new; what it
+            raises ends the process and is raised again.
+    """
+    working = place.folder / "cwd"
+    package = Path(assaymark.__file__).resolve().parent
+    command = [sys.executable, "-I", "-c", START, str(package.parent), *package_folders()]
+    if place.sandbox is not None:
+        command = place.sandbox.command(command, place.folder, place.readable, place.environment, place.limits)
+    group = Cgroup.create(place.limits)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,  # ends with this process, however that ends
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=working,
+        env=dict(place.environment),
+        start_new_session=True,
+    )
+    try:
+        if group is not None:
+            group.add(process.pid)
+        line = json.dumps({**spec, "limits": asdict(place.limits)}).encode() + b"\n"
+        Thread(target=_send, args=(process, line), daemon=True).start()  # it may be longer than a pipe holds
+        listening = _Listening(process, str(spec["step"]), place)
+        listening.until_it_ends(heard)
+    finally:
+        _end(process)
+        if group is not None:
+            group.remove()
+    return listening.outcome()
+
+
+def _send(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+    if process.stdin is not None:
+        with suppress(OSError, ValueError):  # the process has ended; how is seen elsewhere
+            process.stdin.write(line)
+            process.stdin.flush()
+
+
+class _Listening:
+    """What a process says and writes, until it ends or breaks a rule."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", step: str, place: Place) -> None:
+        self._process, self._step, self._place = process, step, place
+        self._line = b""
+        self._log = b""
+        self._has_started = False
+        self._stage: Stage | None = None
+        self._made: Message | None = None
+        self._broken: tuple[str, str] | None = None  # whose fault, and why it was ended
+
+    def until_it_ends(self, heard: Callable[[Stage | None], None]) -> None:
+        """Listen until the process has ended, or must be ended."""
+        deadline = time.monotonic() + self._place.seconds
+        watch = Watch(self._process.pid, self._place.limits, self._place.folder)
+        with selectors.DefaultSelector() as selector:
+            selector.register(_pipe(self._process.stdout), selectors.EVENT_READ, self._take_said)
+            selector.register(_pipe(self._process.stderr), selectors.EVENT_READ, self._take_log)
+            while self._broken is None:
+                has_ended = self._process.poll() is not None
+                ready = selector.select(0 if has_ended else POLL_SECONDS)
+                for key, _ in ready:
+                    piece = os.read(key.fd, PIECE)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    key.data(piece)
+                if has_ended and not ready:
+                    return
+                heard(self._stage)
+                self._stage = None
+                if time.monotonic() > deadline:
+                    hours = self._place.seconds / 3600
+                    self._broken = ("theirs", f"it took longer than the {hours:.1f} h that a job may take")
+                elif (limit := watch.broken()) is not None:
+                    self._broken = ("killed", limit)
+
+    def _take_log(self, piece: bytes) -> None:
+        self._log = (self._log + piece)[-LONGEST_LOG:]
+
+    def _take_said(self, piece: bytes) -> None:
+        *lines, self._line = (self._line + piece).split(b"\n")
+        try:
+            if len(self._line) > MOST_LINE:
+                raise BadMessage(f"a message of more than {MOST_LINE:,} bytes")  # noqa: TRY301
+            for line in lines:
+                message = read_message(line, self._step)
+                if self._made is not None:
+                    raise BadMessage("a message after its last one")  # noqa: TRY301
+                if isinstance(message, Started):
+                    self._has_started = True
+                elif isinstance(message, Stage):
+                    self._stage = message
+                else:
+                    self._made = message
+        except BadMessage as error:
+            fault = "theirs" if self._step == "evaluate" else "ours"  # else only our own code runs
+            self._broken = (fault, f"the process of the step '{self._step}' sent {error}")
+
+    def outcome(self) -> Ended:
+        """Return how it ended."""
+        log, status, made = self._log.decode("utf-8", "replace"), self._process.returncode, self._made
+        if self._broken is not None:
+            return Ended(None, *self._broken, log)
+        if isinstance(made, Failed):
+            is_believed = self._step != "evaluate" or made.fault != "ours"
+            return Ended(None, made.fault if is_believed else "killed", made.reason, log)
+        if status == 0 and made is not None:
+            return Ended(made, log=log)
+        number = -status if status < 0 else status - 128  # bubblewrap ends with 128 and the signal's number
+        if number in {int(each) for each in signal.Signals}:
+            name = signal.Signals(number).name
+            return Ended(None, "killed", f"the process was ended by {name} (out of memory, or a crash)", log)
+        # Before it has started, the sandbox or Python has failed; later it may have ended itself.
+        fault = "killed" if self._has_started else "ours"
+        return Ended(None, fault, f"the process ended with status {status} and without a result", log)
+
+
+def _pipe(stream: Any) -> Any:
+    os.set_blocking(stream.fileno(), False)
+    return stream
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()

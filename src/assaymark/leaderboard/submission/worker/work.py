@@ -1,0 +1,377 @@
+"""A worker: takes a job, fetches, evaluates, checks, stores the run, and says how it ended.
+
+The folder of a job has one folder for each step, which is all that the step's process may write:
+
+- `fetch`: the model and the data sets, written by our own code alone, and only read by the later steps;
+- `evaluate-N`, of the attempt N: a store with the answers, written by the process that reads the model;
+- `check`: a store with what of it is the job's, which is copied into the shared store.
+
+So no step needs the address of the shared store, and no file that a submission can reach is used by a step that may do
+more. The folder is kept until the job has ended: a worker that takes over a killed one's job on this machine (or with
+the same --work_dir) resumes there, and no stored response is computed again.
+
+What a log may show others: no tokens, no passwords, no folders of this machine, and only its end.
+
+The steps of a job for the processes that do them: typed values of the submission and of the host, nothing else.
+"""
+
+import re
+import shutil
+import subprocess
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assaymark import settings
+from assaymark.errors import AssaymarkError, DataError, LeaseLost, StoreError, UsageError
+from assaymark.interop.one_file import copy_run
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.submission.checks import verdict_of
+from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE
+from assaymark.leaderboard.submission.sources import MOST_BYTES
+from assaymark.leaderboard.submission.worker.messages import Checked, Evaluated, Fetched, Message, Stage
+from assaymark.leaderboard.submission.worker.process import Ended, Place, run_step
+from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
+from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
+from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.store import Store
+from assaymark.store.liveness import Owner
+from assaymark.store.queue_rows import JobRow, Progress, SubmissionRow
+from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.files_read import files_read
+
+__all__ = ["Host", "Parts", "Worker", "check_step", "evaluate_step", "fetch_step", "log_tail", "parts_of"]
+
+
+Parts = list[tuple[list[str], int | None]]  # what is evaluated at which number of shots; None: each task's own
+
+
+def parts_of(board: Board) -> Parts:
+    """Return what a board evaluates: its suite as one, its own tasks by their number of shots.
+
+    Raises: UsageError for a board of a published table.
+    """
+    if board.suite is None:
+        raise UsageError(f"board '{board.name}' shows a published table, so nothing can be evaluated for it")
+    if board.suite.source is not None:
+        is_ours = board.suite.source.is_relative_to(LIBRARY)
+        return [([f"suite:{board.suite.name}" if is_ours else str(board.suite.source)], None)]
+    files = {path.name.split(".")[0]: str(path) for path in board.task_files}
+    by_shots: dict[int | None, list[str]] = {}
+    for member in board.suite.members:
+        by_shots.setdefault(member.shots, []).append(files.get(member.task, member.task))
+    return [(list(dict.fromkeys(names)), shots) for shots, names in by_shots.items()]
+
+
+def _options(board: Board, row: SubmissionRow, samples: int | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if board.suite is not None and board.suite.source is None:
+        options["profile"] = board.suite.profile
+    if samples is not None:
+        options["limit"] = samples
+    if row.new.preset == CHAT_TEMPLATE:
+        options["apply_chat_template"] = True
+    elif row.new.preset:
+        options["prompt_preset"] = row.new.preset
+    return options
+
+
+def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: Path) -> dict[str, Any]:
+    """Return the step that has the network; models are copied or downloaded into a folder of the job."""
+    new = row.new
+    return {
+        "step": "fetch",
+        "source": new.source,
+        "model": new.model,
+        "revision": new.revision,
+        "base": new.base,
+        "base_revision": new.base_revision,
+        "folders": [str(folder) for folder in folders],
+        "into": str(into),
+        "parts": parts_of(board),
+        "options": _options(board, row, None),
+    }
+
+
+def evaluate_step(
+    board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None
+) -> dict[str, Any]:
+    """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them."""
+    arguments: dict[str, Any] = {"pretrained": str(fetched.model), "dtype": row.new.precision}
+    if row.new.weights == "adapter":
+        arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model), "dtype": row.new.precision}
+    return {
+        "step": "evaluate",
+        "model_args": {**arguments, "trust_remote_code": False, "local_files_only": True},
+        "parts": parts_of(board),
+        "options": _options(board, row, samples),
+        "store": str(store),
+    }
+
+
+def check_step(evaluate: Mapping[str, Any], results: Path, store: Path) -> dict[str, Any]:
+    """Return the step that copies what an evaluation was for from its results into a new store."""
+    return {**evaluate, "step": "check", "results": str(results), "store": str(store)}
+
+
+LONGEST_TAIL = 6000  # characters
+LONGEST_READ = 200_000
+HIDDEN = "(hidden)"
+SHORTEST = 6  # characters of a secret that is searched for
+_TOKENS = re.compile(
+    r"\b(?:hf_|sk-|gh[pousr]_|github_pat_|xox[abprs]-|AKIA|glpat-|eyJ)[A-Za-z0-9_.\-]{8,}"
+    r"|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9+/_.=\-]{8,}"
+)
+# A log is written by whoever controls the process: each expression begins only where a run of its characters does, and
+# is possessive, so that it takes time in proportion to the text.
+_NAMED = re.compile(
+    r"(?i)(?<![\w-])(?=[\w-]*?(?:token(?!i[sz])|secret|passw(?:or)?d|api[_-]?key|credential))"
+    r"([\w-]++)(['\"]?\s*+[=:]\s*+['\"]?)([^\s'\",;}]++)"
+)
+_IN_URL = re.compile(r"(?<=://)[^\s/@'\"]+@")
+_FOLDERS = re.compile(r"(?<![\w:/.])(?:~[\w.-]*)?/(?:[^\s'\"`,;:<>()\[\]{}|/\\]+/)+")
+_UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|(?<![^\S\n])[^\S\n]*\r|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def log_tail(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return the end of a log without secrets and folders. `secrets` are hidden wherever they occur in full."""
+    text = text[-LONGEST_READ:]
+    for secret in sorted({one for one in secrets if len(one) >= SHORTEST}, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    text = _UNPRINTABLE.sub("", text)
+    text = _NAMED.sub(rf"\1\2{HIDDEN}", _TOKENS.sub(HIDDEN, _IN_URL.sub("", text)))
+    text = _FOLDERS.sub("", text)
+    return text[-LONGEST_TAIL:].partition("\n")[2] if len(text) > LONGEST_TAIL else text
+
+
+IDLE_SECONDS = 2.0
+FIRST_STAGES: Mapping[type[Message], str] = {Fetched: "fetching", Evaluated: "loading", Checked: "checking"}
+
+Made = TypeVar("Made", Fetched, Evaluated, Checked)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the host of a worker decides."""
+
+    boards: Mapping[str, Board]
+    folders: Sequence[Path]  # models that may be submitted by their name in one of these
+    work: Path  # where jobs have their folders
+    job_seconds: float = 24 * 3600.0
+    limit: int | None = None  # samples per task
+    lease_seconds: float = 60.0
+    limits: Resources = field(default_factory=lambda: Resources(memory_here()))
+    most_results: int = 8 << 30  # bytes of what an evaluation stores
+
+
+class _Failed(Exception):
+    """A step that failed."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.reason)
+        self.ended = ended
+
+
+class Worker:
+    """Does jobs one after another."""
+
+    def __init__(self, store: Store, host: Host, say: Callable[[str], None]) -> None:
+        """Args: store: shared; host: what it decides; say: called with one line for each thing that happens."""
+        self._store = store
+        self._queue = store.queue
+        self._host = host
+        self._say = say
+        self._owner = Owner.this_process(uuid.uuid4().hex)
+        self._sandbox = find_sandbox()
+        if self._sandbox is None:
+            say("bubblewrap is not installed: evaluations run without a sandbox (apt-get install bubblewrap)")
+
+    def work(self, *, once: bool = False, stopped: Callable[[], bool] = lambda: False) -> int:
+        """Do jobs until `stopped`; with `once`, until none is waiting. Returns how many were done."""
+        n_done = 0
+        while not stopped():
+            job = self._queue.claim(self._owner.to_text(), self._host.lease_seconds)
+            if job is None:
+                if once:
+                    break
+                time.sleep(IDLE_SECONDS)
+                continue
+            self.do(job)
+            n_done += 1
+        return n_done
+
+    def do(self, job: JobRow) -> None:
+        """Do one job that was claimed. Whatever it does, this worker goes on with the next one."""
+        try:
+            self._do(job)
+        except Exception as error:  # noqa: BLE001 - even its failure could not be stored; its lease will expire
+            self._say(f"job {job.id}: left to another attempt ({type(error).__name__}: {error})")
+
+    def _do(self, job: JobRow) -> None:
+        folder = self._host.work / job.id
+        try:
+            row = self._queue.submission(job.submission)
+            again = f", attempt {job.n_attempts}" if job.n_attempts > 1 else ""
+            self._say(f"job {job.id}: {job.kind} {row.new.model} for {row.new.board}{again}")
+            verdict = self._carry_out(job, row, folder)
+        except LeaseLost as error:
+            self._say(f"job {job.id}: {error}")
+            return
+        except _Failed as failed:
+            self._fail(job, failed.ended)
+        except KeyboardInterrupt:
+            self._queue.release(job)
+            self._say(f"job {job.id}: put back")
+            raise
+        except (AssaymarkError, OSError) as error:
+            self._fail(job, Ended(None, "ours", str(error)))
+        except Exception as error:  # noqa: BLE001 - see `do`
+            self._say(f"job {job.id}: an error of the worker itself; please report it\n{traceback.format_exc()}")
+            self._fail(job, Ended(None, "ours", f"{type(error).__name__}: {error}"))
+        else:
+            self._say(f"job {job.id}: finished{verdict}")
+        if all(job_row.state not in {"pending", "running"} for job_row in self._queue.jobs_of(job.submission)):
+            _remove(folder)
+
+    def _fail(self, job: JobRow, ended: Ended) -> None:
+        secrets = settings.secrets_here()
+        reason = " ".join(log_tail(ended.reason[:2000], secrets).split())[:500]
+        try:
+            failed = self._queue.fail(job, ended.fault, reason, log_tail(ended.log, secrets))
+        except LeaseLost as error:
+            self._say(f"job {job.id}: {error}")
+            return
+        whose = {"theirs": "the submission's", "killed": "the submission's or ours"}.get(failed.fault or "", "ours")
+        again = "; it will be tried again" if failed.state == "pending" else ""
+        self._say(f"job {job.id}: failed ({whose}): {failed.reason}{again}")
+
+    def _carry_out(self, job: JobRow, row: SubmissionRow, folder: Path) -> str:
+        board = self._host.boards.get(row.new.board)
+        if board is None:
+            known = ", ".join(sorted(self._host.boards))
+            raise UsageError(
+                f"this worker has no board '{row.new.board}' (it has: {known}); start it with the board's file"
+            )
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fetch = _step_folder(folder / "fetch")
+        fetched = self._fetch(job, row, board, fetch)
+        here = _step_folder(folder / f"evaluate-{job.epoch}", data=fetch)
+        for before in sorted(folder.glob("evaluate-*"), key=lambda each: each.stat().st_mtime):
+            if before != here:
+                keep_store(before, here)
+                _remove(before)
+        readable = self._readable(board, fetch)
+        evaluate = evaluate_step(board, row, fetched, here / STORE, self._host.limit)
+        self._step(job, evaluate, self._place(here, readable=readable), Evaluated)
+        run_ids = self._stored(job, evaluate, here, readable)
+        verdict = self._verdict(job, row, run_ids)
+        self._queue.finish(job, run_ids[0], verdict)
+        return f": {verdict[1]}" if verdict else ""
+
+    def _fetch(self, job: JobRow, row: SubmissionRow, board: Board, folder: Path) -> Fetched:
+        """Fetch model and data; the model lies in a folder of the job, and nowhere else."""
+        models = folder / "models"
+        models.mkdir(exist_ok=True)
+        step = fetch_step(board, row, self._host.folders, models)
+        limits = replace(self._host.limits, file_bytes=MOST_BYTES, disk_bytes=3 * MOST_BYTES)
+        fetched = self._step(job, step, replace(self._place(folder, has_network=True), limits=limits), Fetched)
+        for place in (fetched.model, fetched.base):
+            if place is not None and not place.resolve().is_relative_to(models.resolve()):
+                raise StoreError(f"the model was fetched to {place}; expected a folder below {models}")
+        return fetched
+
+    def _place(self, folder: Path, *, has_network: bool = False, readable: Sequence[Path] = ()) -> Place:
+        return Place(
+            folder,
+            settings.environment_of_job(folder / "home", network=has_network),
+            self._host.limits,
+            self._host.job_seconds,
+            None if has_network else self._sandbox,
+            readable,
+        )
+
+    def _readable(self, board: Board, fetch: Path) -> list[Path]:
+        readable = [fetch / "models"]
+        data = settings.data_folder()
+        readable += [data.resolve()] if data is not None else []
+        files = [path for names, _ in parts_of(board) for path in files_read(names)]
+        return list(dict.fromkeys([*readable, *(each for path in files for each in (path, path.resolve()))]))
+
+    def _step(self, job: JobRow, spec: Mapping[str, Any], place: Place, made: type[Made]) -> Made:
+        """Run a step while the job's lease is renewed. Raises: _Failed; LeaseLost."""
+        state: dict[str, Any] = {
+            "progress": Progress(stage=FIRST_STAGES[made]),
+            "renewed": time.monotonic(),
+            "stored": None,
+        }
+
+        def heard(stage: Stage | None) -> None:
+            if stage is not None:
+                state["progress"] = Progress(stage.n_done, stage.n_total, stage.text)
+            self._keep(job, state)
+
+        ended = run_step(spec, place, heard)
+        if not isinstance(ended.made, made):
+            raise _Failed(ended)
+        return ended.made
+
+    def _keep(self, job: JobRow, state: dict[str, Any]) -> None:
+        """Renew the lease where a third of it has passed, or a second after other progress."""
+        now = time.monotonic()
+        progress: Progress = state["progress"]
+        is_new = progress != state.get("stored") and now - state["renewed"] > 1
+        if not is_new and now - state["renewed"] < self._host.lease_seconds / 3:
+            return
+        try:
+            self._queue.renew(job, self._host.lease_seconds, progress)
+        except LeaseLost:
+            raise
+        except StoreError:  # a database that is away for a moment; there is time until the lease expires
+            if now - state["renewed"] > self._host.lease_seconds:
+                raise
+            return
+        state["renewed"], state["stored"] = now, progress
+
+    def _stored(self, job: JobRow, evaluate: Mapping[str, Any], here: Path, readable: Sequence[Path]) -> list[str]:
+        """Store what of an evaluation's results is the job's; return the ids of the runs."""
+        folder = here.parent / "check"
+        _remove(folder)
+        _step_folder(folder, data=here.parent / "fetch")
+        copied = here.parent / f"results-{job.epoch}.sqlite"
+        copied.unlink(missing_ok=True)
+        try:
+            take_results(here, copied, self._host.most_results)
+        except DataError as error:
+            raise _Failed(Ended(None, "theirs", str(error))) from error
+        place = self._place(folder, readable=[*readable, copied])
+        checked = self._step(job, check_step(evaluate, copied, folder / STORE), place, Checked)
+        with Store.open(str(folder / STORE)) as source:
+            return [copy_run(source, self._store, run_id)[0] for run_id in checked.runs]
+
+    def _verdict(self, job: JobRow, row: SubmissionRow, run_ids: Sequence[str]) -> tuple[bool, str] | None:
+        if job.kind != "reproduce" or row.new.reported_run is None:
+            return None
+        measured = [estimate for run_id in run_ids for estimate in self._store.estimates(run_id)]
+        return verdict_of(self._store.estimates(row.new.reported_run), measured)
+
+
+def _step_folder(folder: Path, *, data: Path | None = None) -> Path:
+    """Return the folder of a step, with what it needs: a home, a working directory, the data sets that were fetched."""
+    for part in ("home/tmp", "home/assaymark", "cwd"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    if data is not None and (data / "home" / "hf").is_dir():
+        shutil.copytree(data / "home" / "hf", folder / "home" / "hf", symlinks=True)
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that an evaluation wrote: of any depth, and with folders that deny access to their owner.
+
+    `shutil.rmtree` is recursive, and would end this process at some thousand folders in each other.
+    """
+    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", str(folder)], capture_output=True, check=False)

@@ -1,0 +1,279 @@
+"""Evidence of stored runs prepared for a comparison: another tool's samples are matched by their questions.
+
+Matching of equal questions in the logs of two tools, by their text and without guessing.
+
+Two samples match if the bare question of one occurs word for word in the other's text, and their options are the same
+in any order (if only one log separates the options, all of them must occur in the other's text). Case, white space and
+punctuation are ignored. Samples without a match, or with more than one, are excluded and counted.
+
+The questions of stored runs, ours and other tools', in one format by which equal questions are found.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assaymark.errors import UsageError
+from assaymark.prompts.questions import question_in, strings_in, words_of
+from assaymark.results.evidence.records import RunEvidence, ScoreRow
+from assaymark.store import RunRow, Store
+from assaymark.store.rows import SampleRecord
+from assaymark.tasks.rescoring import choice_queries
+
+__all__ = [
+    "OWN_TOOL",
+    "Matches",
+    "Question",
+    "SampleKey",
+    "aligned",
+    "matched_evidence",
+    "run_questions",
+    "same_questions",
+    "stores_rows",
+    "tool_of",
+]
+
+
+OWN_TOOL = "assaymark"
+SampleKey = tuple[str, int]  # task, sample index
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One sample's question, in the run's own wording and order of options."""
+
+    text: str  # the whole question with its options, without shots
+    question: str | None  # alone; None if it cannot be separated from the wording around it
+    options: tuple[str, ...] | None  # None: unknown
+
+
+def tool_of(row: RunRow) -> str:
+    """Return the tool that made a run."""
+    imported = row.extra.get("imported")
+    return OWN_TOOL if imported is None else str(imported["tool"])
+
+
+def stores_rows(tool: str) -> bool:
+    """Return whether a tool's runs contain the data set's own rows, so that equal hashes mean equal rows."""
+    return tool in {OWN_TOOL, "lm-eval"}
+
+
+def run_questions(store: Store, run_id: str) -> dict[SampleKey, Question]:
+    """Return the questions of a run's samples whose rows are stored; for a conversation the first turn."""
+    row = store.run(run_id)
+    read = _READ.get(tool_of(row), _unworded)
+    found: dict[SampleKey, Question] = {}
+    for task in row.tasks:
+        for record in store.samples(run_id, task):
+            if record.sample is not None and record.request.turn == 0:
+                found[task, record.request.sample_index] = read(record, record.sample.row)
+    return found
+
+
+def _of_row(record: SampleRecord, row: Mapping[str, Any]) -> Question:
+    """Return the question of a run that contains the data set's rows and its prompts."""
+    request = record.request
+    shown = request.segments[-1] if request.segments else request.prompt
+    queries = choice_queries(request)
+    if queries and queries[0].segments is not None:  # the choices are contexts, each with the whole question
+        return Question("\n".join(strings_in(row)), None, None)
+    question, options = question_in(row, shown, [query.continuation for query in queries])
+    return Question("\n".join([shown, *options]), question or shown, options)
+
+
+def _of_inspect(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+    options = tuple(map(str, row.get("choices") or ()))
+    given = row.get("input")
+    return Question("\n".join([*strings_in(given), *options]), given if isinstance(given, str) else None, options)
+
+
+def _of_helm(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+    options = tuple(str(one["text"]) for one in row.get("references") or ())
+    question = str(row["input"].get("text", ""))
+    return Question("\n".join([question, *options]), question or None, options)
+
+
+def _of_lighteval(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+    options = tuple(map(str, row.get("choices") or ()))
+    return Question("\n".join([str(row["query"]), *options]), None, options)
+
+
+def _unworded(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+    return Question("\n".join(strings_in(row)), None, None)
+
+
+_READ: Mapping[str, Callable[[SampleRecord, Mapping[str, Any]], Question]] = {
+    OWN_TOOL: _of_row,
+    "lm-eval": _of_row,
+    "inspect_ai": _of_inspect,
+    "helm": _of_helm,
+    "lighteval": _of_lighteval,
+}
+
+
+LOOKED_UP = 5  # words of a question that are looked up in an index before the whole is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The second run's samples matched with the first's."""
+
+    pairs: Mapping[SampleKey, SampleKey]  # second -> first
+    n_unknown: int  # samples of the second run that match none of the first
+    n_ambiguous: int  # samples of the second run that match several, or one that others match as well
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A question as words; equal for samples with the same words."""
+
+    text: str
+    question: str | None
+    options: tuple[str, ...] | None
+
+
+def same_questions(first: Mapping[SampleKey, Question], second: Mapping[SampleKey, Question]) -> Matches:
+    """Return the samples of two runs that are the same question; at least one run must have bare questions.
+
+    Repeated questions of one run are paired in their order.
+    """
+    ours, theirs = _grouped(first), _grouped(second)
+    fits: dict[_Words, set[_Words]] = {words: set() for words in theirs}
+    known = [words for words in ours if words.question]
+    for one, other in _contained(known, list(theirs)):
+        fits[other].add(one)
+    for other, one in _contained([words for words in theirs if words.question], list(ours)):
+        fits[other].add(one)
+    n_claims = Counter(one for found in fits.values() for one in found)
+    pairs: dict[SampleKey, SampleKey] = {}
+    n_unknown = n_ambiguous = 0
+    for other, found in fits.items():
+        n_paired = 0
+        if len(found) == 1 and n_claims[next(iter(found))] == 1:
+            new = list(zip(theirs[other], ours[next(iter(found))], strict=False))
+            pairs.update(new)
+            n_paired = len(new)
+        n_left = len(theirs[other]) - n_paired
+        n_unknown += 0 if found else n_left
+        n_ambiguous += n_left if found else 0
+    return Matches(pairs, n_unknown, n_ambiguous)
+
+
+def _grouped(questions: Mapping[SampleKey, Question]) -> dict[_Words, list[SampleKey]]:
+    groups: dict[_Words, list[SampleKey]] = defaultdict(list)
+    for key, one in sorted(questions.items()):
+        options = None if one.options is None else tuple(sorted(_spaced(option) for option in one.options))
+        question = None if one.question is None else _spaced(one.question)
+        groups[_Words(_spaced(one.text), question, options)].append(key)
+    return groups
+
+
+def _spaced(text: str) -> str:
+    """Return a text's words separated and enclosed by single spaces, so that a search finds whole words only."""
+    return f" {' '.join(words_of(text))} "
+
+
+def _contained(bare: Sequence[_Words], texts: Sequence[_Words]) -> Iterator[tuple[_Words, _Words]]:
+    """Yield the pairs (a, b) for which b contains the bare question of a and their options are the same."""
+    index: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    lengths = {min(LOOKED_UP, len(one.question.split())) for one in bare if one.question} - {0}
+    for number, one in enumerate(texts):
+        words = one.text.split()
+        for length in lengths:
+            for start in {tuple(words[at : at + length]) for at in range(len(words) - length + 1)}:
+                index[start].append(number)
+    for one in bare:
+        question = one.question or ""
+        for number in index.get(tuple(question.split()[:LOOKED_UP]), ()) if question.strip() else ():
+            other = texts[number]
+            if question in other.text and _same_options(one, other):
+                yield one, other
+
+
+def _same_options(one: _Words, other: _Words) -> bool:
+    if one.options and other.options:
+        return one.options == other.options
+    listed, text = (one.options, other.text) if one.options else (other.options, one.text)
+    return all(option in text for option in listed or ())
+
+
+def aligned(first: RunEvidence, second: RunEvidence, pairs: Mapping[SampleKey, SampleKey], how: str) -> RunEvidence:
+    """Return the second run with its matched samples named as in the first, and a note on how they were matched.
+
+    Samples without a match are excluded. Raises: UsageError if no sample has a match.
+    """
+    if not pairs:
+        raise UsageError(
+            f"{first.label} and {second.label} have no question in common: {how}; nothing can be compared sample by "
+            "sample"
+        )
+    hashes = {(row.task, row.sample_index): row.sample_sha256 for row in first.rows}
+    rows = tuple(_renamed(row, pairs, hashes) for row in second.rows if _is_matched(row, pairs, hashes))
+    names = Counter((task, pairs[task, index][0]) for task, index in pairs)
+    tasks = {mine: replace(task, name=mine) for task in second.tasks for (theirs, mine) in names if theirs == task.name}
+    settings = {mine: second.task_settings.get(theirs, {}) for theirs, mine in names}
+    renamed = [f"{theirs} as {mine}" for theirs, mine in names if theirs != mine]
+    more = " and more" if len(renamed) > 4 else ""
+    note = f"paired {how}" + (f"; {', '.join(renamed[:4])}" if renamed else "") + more
+    return replace(
+        second,
+        rows=rows,
+        tasks=tuple(tasks.values()),
+        groups=(),
+        task_settings=settings,
+        prompt_hashes={pairs[key]: value for key, value in second.prompt_hashes.items() if key in pairs},
+        choices={pairs[key]: texts for key, texts in second.choices.items() if key in pairs},
+        pairing=(note,),
+    )
+
+
+def _is_matched(row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]) -> bool:
+    key = pairs.get((row.task, row.sample_index))
+    return key is not None and key in hashes
+
+
+def _renamed(row: ScoreRow, pairs: Mapping[SampleKey, SampleKey], hashes: Mapping[SampleKey, str]) -> ScoreRow:
+    task, index = pairs[row.task, row.sample_index]
+    return replace(row, task=task, sample_index=index, sample_sha256=hashes[task, index])
+
+
+Stored = tuple[Store, str]
+
+
+def matched_evidence(evidence: Sequence[RunEvidence], runs: Sequence[Stored]) -> list[RunEvidence]:
+    """Return the evidence of stored runs, the samples of every later run matched with those of the first.
+
+    Runs of one tool are paired by the hash of the tool's logged sample, ours and lm-eval's by the hash of the row.
+    Other runs, and tasks without a common row, are matched by the text of the question.
+
+    Raises: UsageError if a run has no question in common with the first.
+    """
+    first, *others = evidence
+    return [
+        first,
+        *(_matched(first, runs[0], run_evidence, run) for run_evidence, run in zip(others, runs[1:], strict=True)),
+    ]
+
+
+def _matched(first: RunEvidence, first_run: Stored, second: RunEvidence, second_run: Stored) -> RunEvidence:
+    tools = [tool_of(store.run(run_id)) for store, run_id in (first_run, second_run)]
+    if tools[0] == tools[1]:
+        return second
+    known = {(row.task, row.sample_sha256) for row in first.rows}
+    equal = [row for row in second.rows if (row.task, row.sample_sha256) in known]
+    if all(stores_rows(tool) for tool in tools) and equal:
+        n_rows = len({(row.task, row.sample_index) for row in equal})
+        return replace(
+            second,
+            pairing=(
+                f"{n_rows:,} samples of {tools[1]} paired with the samples that have the same row of the data set",
+            ),
+        )
+    matches = same_questions(run_questions(*first_run), run_questions(*second_run))
+    n_samples = len({(row.task, row.sample_index) for row in second.rows})
+    how = (
+        f"by the question's text and options, of {tools[1]} with {tools[0]}: {len(matches.pairs):,} of {n_samples:,} "
+        f"samples; excluded: {matches.n_unknown:,} without a match, {matches.n_ambiguous:,} with several"
+    )
+    return aligned(first, second, matches.pairs, how)

@@ -1,0 +1,141 @@
+"""The verdict of a comparison ("is B better than A?") in one sentence that claims no more than the tests show."""
+
+from dataclasses import replace
+
+from assaymark.results.comparison.records import Difference, PairComparison
+from assaymark.results.numbers import counted, shown_difference, shown_p
+from assaymark.statistics.power import mde
+
+
+def sentence(pair: PairComparison) -> str:
+    """Return the verdict on two runs: by the overall line if there is one, and by the number of tasks."""
+    headline = pair.overall if pair.overall is not None else (pair.tasks[0] if len(pair.tasks) == 1 else None)
+    if headline is None:
+        return _by_tasks(pair)
+    first, second = pair.labels
+    size = shown_gain(headline)
+    interval = shown_interval_of(headline)
+    p = f"p {shown_p_relation(headline.p)}"
+    evidence = f"95% interval {interval}, {p}" if interval else p
+    over = _over(pair, headline)
+    if headline.p < 0.05 and headline.is_neutral:
+        neutral = f"neither direction of {headline.metric} is better"
+        return f"{first} and {second} differ{over}: {size} ({evidence}); {neutral}."
+    if headline.p < 0.05:
+        winner, loser = (second, first) if headline.gain > 0 else (first, second)
+        text = f"{winner} is better than {loser}{over}: {size} ({evidence})"
+        return text + (f"; {_tally(pair)}." if len(pair.tasks) > 1 else ".")
+    text = f"{first} and {second} are not significantly different{over}: {size} ({evidence})"
+    if limit := _limit(headline):
+        text += f"; minimum detectable effect with these samples: {limit} (power 80%)"
+    return text + "."
+
+
+def _over(pair: PairComparison, headline: Difference) -> str:
+    """Return the scope of the headline, with its units if these are not single tasks."""
+    if headline.n_tasks == 1:
+        return f" on {_only_task(pair, headline)}"
+    is_part = bool(headline.left_out or headline.repeated)
+    if len(headline.units) in {0, headline.n_tasks} and not is_part:
+        return f" over {counted(headline.n_tasks, 'task')}"
+    n_tasks = f"{headline.n_tasks} of {len(pair.tasks)} tasks" if is_part else f"{headline.n_tasks} tasks"
+    if len(headline.units) == headline.n_tasks:
+        return f" over {n_tasks}"
+    return f" over {counted(len(headline.units), 'equal part') if len(headline.units) > 1 else '1 part'} ({n_tasks})"
+
+
+def table_notes(pair: PairComparison) -> list[str]:
+    """Return the notes on a table's lines: what the overall line averages, and how p is corrected."""
+    notes = []
+    overall = pair.overall
+    if overall is not None and len(pair.tasks) > 1:
+        names = [f"{name} ({n} tasks)" if n > 1 else name for name, n in overall.units]
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        notes.append(f"overall: the mean of {shown}, each with weight 1/{len(names)}")
+        if overall.left_out:
+            excluded = ", ".join(overall.left_out)
+            notes.append(f"excluded from overall, not a proportion of correct answers: {excluded}")
+        notes += [
+            f"overall: {name} asks what {other} asks and scores it differently; only {other} counts"
+            for name, other in overall.repeated
+        ]
+    if len(pair.tasks) > 1:
+        own = [f"the {len(pair.tasks)} tasks"]
+        own += [f"separately over the {len(pair.groups)} groups"] if len(pair.groups) > 1 else []
+        single = [*(["the group"] if len(pair.groups) == 1 else []), *(["overall"] if overall is not None else [])]
+        tail = f"; not for {' and '.join(single)}, a single test{' each' if len(single) > 1 else ''}" if single else ""
+        notes.append(f"p: corrected (Holm) over {', '.join(own)}{tail}")
+        notes.append("intervals: unlike p, not corrected for several tasks; one may exclude 0 although p > .05")
+    if len(pair.scorers) > 1:
+        notes.append(f"p of the {len(pair.scorers)} other scorers: corrected (Holm) over them")
+    return notes
+
+
+def _only_task(pair: PairComparison, headline: Difference) -> str:
+    return next((line.name for line in pair.tasks if line.p == headline.p or len(pair.tasks) == 1), headline.name)
+
+
+def _by_tasks(pair: PairComparison) -> str:
+    if not pair.tasks:
+        return f"Nothing to compare between {pair.labels[0]} and {pair.labels[1]}."
+    return f"{pair.labels[0]} and {pair.labels[1]}: {_tally(pair)}."
+
+
+def _tally(pair: PairComparison) -> str:
+    """Return the number of tasks on which each run is significantly better, with p corrected over the tasks."""
+    first, second = pair.labels
+    n_second = sum(line.better == 1 for line in pair.tasks)
+    n_first = sum(line.better == 0 for line in pair.tasks)
+    n_open = len(pair.tasks) - n_first - n_second
+    parts = [f"{label} ahead on {n}" for label, n in ((second, n_second), (first, n_first)) if n]
+    parts += [f"{n_open} not significantly different"] if n_open else []
+    return f"of {counted(len(pair.tasks), 'task')} tested individually (Holm): {', '.join(parts)}"
+
+
+def shown_gain(line: Difference) -> str:
+    """Return a difference with its unit: percentage points for shares, a factor for perplexities."""
+    shown = shown_line_difference(line)
+    return f"{shown} points" if line.scale == "proportion" else f"{line.metric} {shown}"
+
+
+def shown_line_difference(line: Difference) -> str:
+    """Return a line's difference as tables show it."""
+    if line.scale == "log":
+        return _factor(line.difference)
+    return shown_difference(line.difference, proportion=line.scale == "proportion")
+
+
+def shown_bound(line: Difference, gain: float) -> str:
+    """Return a bound on the gain in the unit and direction of the line's difference: `at least +1.2 points`."""
+    difference = gain if line.higher_is_better else -gain
+    end = "at least" if line.higher_is_better else "at most"
+    return f"{end} {shown_gain(replace(line, difference=difference)).removeprefix(line.metric + ' ')}"
+
+
+def shown_interval_of(line: Difference) -> str:
+    """Return a line's interval as tables show it, empty if it has none."""
+    if line.low is None or line.high is None:
+        return ""
+    if line.scale == "log":
+        return f"{_factor(line.low)} to {_factor(line.high)}"
+    is_share = line.scale == "proportion"
+    return f"{shown_difference(line.low, proportion=is_share)} to {shown_difference(line.high, proportion=is_share)}"
+
+
+def shown_p_relation(p: float) -> str:
+    """Return `= 0.03` or `< 0.001`."""
+    shown = shown_p(p)
+    return f"< {shown[1:]}" if shown.startswith("<") else f"= {shown}"
+
+
+def _factor(log_ratio: float) -> str:
+    from math import exp
+
+    return f"×{exp(log_ratio):.3g}"
+
+
+def _limit(line: Difference) -> str | None:
+    """Return the minimum detectable effect of these samples at a power of 80%."""
+    if line.scale != "proportion" or not line.stderr:
+        return None
+    return f"{100 * mde(line.stderr**2, 1):.1f} points"

@@ -1,0 +1,249 @@
+"""The contents of a report about stored runs, read from the store before it is rendered.
+
+The samples that a report shows: a run's most confident errors, and a later run's new errors.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from assaymark.errors import UsageError
+from assaymark.records import Estimate, ScoreStatus
+from assaymark.results.comparison.compare import compare_runs, distinct_labels
+from assaymark.results.comparison.records import Comparison, Flip, PairComparison
+from assaymark.results.comparison.stored_runs import matched_evidence
+from assaymark.results.documents.blocks import Choice, Example
+from assaymark.results.evidence.from_store import (
+    choice_queries,
+    deciding_score,
+    gold_indices,
+    run_evidence,
+    run_view,
+    wrong_samples,
+)
+from assaymark.results.evidence.records import RunView
+from assaymark.results.numbers import is_proportion
+from assaymark.results.views.cells import leaf_estimates, table_rows
+from assaymark.results.views.comparison_tables import tasks_by_change
+from assaymark.results.views.samples import shown_choices
+from assaymark.scoring.metrics import CONFIDENCE
+from assaymark.statistics.calibration import CalibrationError, calibration_error
+from assaymark.store import RunRow, SampleRecord, Store
+from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.describe import find_card_named
+
+__all__ = [
+    "FEWEST_CALIBRATED",
+    "CalibrationCurve",
+    "ReportContents",
+    "above_chance",
+    "failure_examples",
+    "regression_examples",
+    "report_contents",
+]
+
+
+N_TASKS = 3
+PER_TASK = 2
+OF_PAIRS = 6  # in all
+PROMPT_END = 500  # characters
+LONGEST_CHOICE = 160
+LONGEST_ANSWER = 600
+
+
+def above_chance(estimate: Estimate) -> float:
+    """Return a value rescaled so that chance is 0 and a perfect score is 1."""
+    chance = estimate.chance or 0.0
+    return ((estimate.value or 0.0) - chance) / (1.0 - chance) if chance < 1.0 else 0.0
+
+
+def failure_examples(store: Store, run_id: str, leaves: Sequence[Estimate]) -> list[Example]:
+    """Return wrongly answered samples of the weakest tasks, the most confident errors first."""
+    shares = [estimate for estimate in leaves if is_proportion(estimate) and estimate.value is not None]
+    examples: list[Example] = []
+    n_tasks = 0
+    for estimate in sorted(shares, key=above_chance):
+        wrong = list(wrong_samples(store, run_id, estimate.task))
+        wrong.sort(key=lambda record: -(_confidence(record) or 0.0))
+        examples += [_example(record) for record in wrong[:PER_TASK]]
+        n_tasks += bool(wrong)
+        if n_tasks == N_TASKS:
+            break
+    return examples
+
+
+def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs: int = 1) -> list[Example]:
+    """Return samples that the first run of a pair answered correctly and the second, `run_id`, did not.
+
+    With more pairs in the report each gets fewer examples.
+    """
+    most = max(1, OF_PAIRS // n_pairs)
+    examples: list[Example] = []
+    for task in tasks_by_change(pair):
+        lost = {flip.second_index: flip for flip in pair.flips if flip.task == task and not flip.is_better}
+        if not lost:
+            continue
+        records = [r for r in store.samples(run_id, task, indices=list(lost)) if r.request.turn == 0]
+        records.sort(key=lambda record: -(_confidence(record) or 0.0))
+        examples += [_example(record, lost[record.request.sample_index], pair.labels) for record in records[:PER_TASK]]
+        if len(examples) >= most:
+            break
+    return examples[:most]
+
+
+def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, str] = ("", "")) -> Example:
+    request = record.request
+    confidence = _confidence(record)
+    shown = "" if confidence is None else f", confidence {confidence:.0%}"
+    failed = [output.error for output in record.outputs if output.error]
+    lines = [("failed", failed[0])] if failed else []
+    if not failed and not choice_queries(record):
+        lines += [("answer", _shortened(output.text)) for output in record.outputs[:1] if output.text is not None]
+        lines += [("reference", _shortened(request.target))] if request.target else []
+    score = deciding_score(record)
+    if score is not None and score.status is ScoreStatus.UNPARSED:
+        lines.append(("score", "no answer could be parsed from it"))
+    if flip is not None and flip.first_answer is not None:
+        lines.append((f"{labels[0]} answered", flip.first_answer))
+    return Example(
+        title=f"{request.task}, sample {request.sample_index}{shown}",
+        prompt=_question(record),
+        choices=tuple(_choices(record)) if not failed else (),
+        lines=tuple(lines),
+    )
+
+
+def _choices(record: SampleRecord) -> list[Choice]:
+    queries = choice_queries(record)
+    if len(queries) < 2:
+        return []
+    nats = {output.ask_index: output.total_nats for output in record.outputs}
+    score = deciding_score(record)
+    detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
+    gold = gold_indices(record)
+    return [
+        Choice(
+            _shortened(shown.strip(), LONGEST_CHOICE),
+            nats.get(query.index),
+            position == detail.get("picked"),
+            position in gold,
+        )
+        for position, (query, shown) in enumerate(zip(queries, shown_choices(record), strict=True))
+    ]
+
+
+def _question(record: SampleRecord) -> str:
+    """Return the end of the prompt without its shots."""
+    segments = record.request.segments
+    text = segments[-1] if segments and segments[-1].strip() else record.request.prompt
+    text = text.strip()
+    return text if len(text) <= PROMPT_END else "… " + text[-PROMPT_END:].lstrip()
+
+
+def _confidence(record: SampleRecord) -> float | None:
+    parts = next((score.parts for score in record.scores if score.metric == CONFIDENCE), None)
+    return float(parts[0]) if parts else None
+
+
+def _shortened(text: str, longest: int = LONGEST_ANSWER) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+FEWEST_CALIBRATED = 100  # answers; a curve of fewer is mostly noise
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationCurve:
+    """A run's accuracy by confidence, over all its multiple-choice tasks."""
+
+    label: str
+    n_tasks: int
+    error: CalibrationError
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContents:
+    """One or more runs, and their comparison."""
+
+    views: tuple[RunView, ...]
+    rows: tuple[RunRow, ...]
+    comparison: Comparison | None = None
+    not_compared: str = ""  # why there is no comparison of several runs
+    curves: tuple[CalibrationCurve, ...] = ()
+    examples: tuple[tuple[str, tuple[Example, ...]], ...] = ()  # (heading, examples)
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # benchmark cards by task or group
+
+
+def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
+    """Return the contents of a report of these runs; with two or more, the later ones are compared with the first.
+
+    Raises: UsageError for a run named twice.
+    """
+    if len(set(run_ids)) < len(run_ids):
+        raise UsageError("the same run was named twice; name each run once")
+    evidence = [run_evidence(store, run_id) for run_id in run_ids]
+    labels = distinct_labels(evidence)
+    views = [replace(run_view(store, run_id), label=label) for run_id, label in zip(run_ids, labels, strict=True)]
+    rows = tuple(store.run(run_id) for run_id in run_ids)
+    comparison, why = None, ""
+    if len(run_ids) > 1:
+        try:
+            comparison = compare_runs(matched_evidence(evidence, [(store, run_id) for run_id in run_ids]))
+        except UsageError as error:
+            why = str(error)
+    curves = [_curve(store, row, label) for row, label in zip(rows, labels, strict=True)]
+    return ReportContents(
+        views=tuple(views),
+        rows=rows,
+        comparison=comparison,
+        not_compared=why,
+        curves=tuple(curve for curve in curves if curve is not None),
+        examples=tuple(_examples(store, rows, views, comparison)),
+        cards=_cards(rows, views),
+    )
+
+
+def _examples(
+    store: Store, rows: Sequence[RunRow], views: Sequence[RunView], comparison: Comparison | None
+) -> list[tuple[str, tuple[Example, ...]]]:
+    """Return the failures of a single run, or each later run's failures on samples that the first one got right."""
+    if len(rows) == 1 or comparison is None:
+        found = [
+            (f"{view.label}: answered wrongly" if len(views) > 1 else "Answered wrongly",
+             tuple(failure_examples(store, row.run_id, leaf_estimates(view))))
+            for row, view in zip(rows, views, strict=True)
+        ]  # fmt: skip
+    else:
+        found = [
+            (f"Right in {pair.labels[0]}, wrong in {pair.labels[1]}",
+             tuple(regression_examples(store, row.run_id, pair, len(comparison.pairs))))
+            for row, pair in zip(rows[1:], comparison.pairs, strict=True)
+        ]  # fmt: skip
+    return [(heading, examples) for heading, examples in found if examples]
+
+
+def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
+    """Return the curve over all multiple-choice answers; None if there are too few."""
+    pairs: list[tuple[float, float]] = []
+    n_tasks = 0
+    for task in row.tasks:
+        own = [score.parts for score in store.scores(row.run_id, task) if score.metric == CONFIDENCE and score.parts]
+        pairs += [(float(parts[0]), float(parts[1])) for parts in own]
+        n_tasks += bool(own)
+    if len(pairs) < FEWEST_CALIBRATED:
+        return None
+    return CalibrationCurve(label, n_tasks, calibration_error([p[0] for p in pairs], [p[1] for p in pairs]))
+
+
+def _cards(rows: Sequence[RunRow], views: Sequence[RunView]) -> dict[str, Mapping[str, Any]]:
+    """Return the cards of the tasks and groups at the top of the table, by name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for line in table_rows(views, primary_only=True):
+        if not line.is_top or not line.metric:
+            continue
+        sources = [row.extra.get("tasks", {}).get(line.name, {}).get("source") for row in rows]
+        folder = Path(next((source for source in sources if source), LIBRARY / "none")).parent
+        if card := find_card_named(line.name, (), folder):
+            found[line.name] = card
+    return found

@@ -1,0 +1,134 @@
+"""Baselines of multiple-choice tasks: random choice, the majority class, and the model without the question.
+
+A score is informative above the highest of the three. The random baseline ("chance") is the mean of one over the number
+of choices. The majority-class baseline always picks the position that is correct most often (yes-or-no questions are
+rarely balanced); a model can follow it where all samples have the same choices (letters, yes and no), elsewhere only
+through ties. The question-blind baseline is the same model evaluated without the questions, where that was requested.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assaymark.records import Estimate
+from assaymark.results.evidence.groups import GroupCell
+from assaymark.results.evidence.records import ScoreRow
+from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS
+
+__all__ = [
+    "BLIND",
+    "CONSTANT",
+    "CONSTANT_CHOICE",
+    "CONSTANT_TEXT",
+    "ConstantAnswers",
+    "highest_baseline",
+    "with_baselines",
+]
+
+CONSTANT, CONSTANT_CHOICE, CONSTANT_TEXT = "best_constant", "best_constant_choice", "best_constant_text"
+BLIND = "question_blind"
+FEWEST_IN_MEMBER = 20  # samples: with fewer, a task's majority class is mostly chance, and so is a group's mean of them
+
+
+@dataclass(slots=True)
+class ConstantAnswers:
+    """Collects the gold choices while scores are read."""
+
+    _golds: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)  # task -> sample -> gold choices
+    _texts: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # of a task's choices; None: they vary
+
+    def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
+        """Yield the rows unchanged."""
+        for row in rows:
+            if row.gold:
+                self._golds.setdefault(row.task, {})[row.sample_index] = row.gold
+                self._texts[row.task] = _in_common(self._texts.get(row.task, row.choices), row.choices)
+            yield row
+
+    def text(self, task: str, position: int) -> str | None:
+        """Return the choice's text at a position if all samples share it; None if they differ or there is only one."""
+        texts = self._texts.get(task)
+        is_known = texts is not None and position < len(texts) and len(self._golds[task]) > 1
+        return " ".join(texts[position].split()) if texts is not None and is_known else None
+
+    def best(self, task: str) -> tuple[float, int] | None:
+        """Return the score of always picking the best position, and that position; None without choices."""
+        golds = self._golds.get(task)
+        if not golds:
+            return None
+        counts: dict[int, int] = {}
+        for gold in golds.values():
+            for position in set(gold):
+                counts[position] = counts.get(position, 0) + 1
+        best = min(counts, key=lambda each: (-counts[each], each))
+        return counts[best] / len(golds), best
+
+
+def _in_common(known: tuple[str, ...] | None, choices: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the longer of two lists of choices if it begins with the other."""
+    if known is None:
+        return None
+    short, long = sorted((known, choices), key=len)
+    return long if short and long[: len(short)] == short else None
+
+
+def with_baselines(
+    estimates: Sequence[Estimate], constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> tuple[Estimate, ...]:
+    """Return the estimates with baselines in their details; a group's is its tasks' mean, weighted as its value.
+
+    Args:
+        estimates: of tasks, and groups before them.
+        constant: what was collected from their scores.
+        blind: task -> metric -> value, low, high and n, as in a run's fact `question_blind`.
+    """
+    found: list[Estimate] = []
+    for estimate in estimates:
+        own = _of_task(estimate, constant, blind) if estimate.details.get("kind") == "task" else {}
+        found.append(replace(estimate, details={**estimate.details, **own}) if own else estimate)
+    return tuple(_with_group_baselines(estimate, found) for estimate in found)
+
+
+def _of_task(
+    estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> dict[str, Any]:
+    if estimate.chance is None or estimate.metric in {CIRCULAR, OVER_ROTATIONS}:  # no choice is right in all rotations
+        return {}
+    details: dict[str, Any] = {}
+    best = constant.best(estimate.task)
+    if best is not None:
+        details = {CONSTANT: best[0], CONSTANT_CHOICE: best[1], CONSTANT_TEXT: constant.text(estimate.task, best[1])}
+    own_blind = blind.get(estimate.task, {}).get(estimate.metric)
+    return details | ({BLIND: dict(own_blind)} if own_blind is not None else {})
+
+
+def _with_group_baselines(group: Estimate, estimates: Sequence[Estimate]) -> Estimate:
+    if group.details.get("kind") != "group" or group.chance is None:
+        return group
+    leaves = [
+        estimate
+        for estimate in estimates
+        if estimate.details.get("kind") == "task"
+        and group.task in estimate.details.get("path", ())
+        and (estimate.metric, estimate.filter) == (group.metric, group.filter)
+    ]
+    known = [one for one in leaves if one.details.get(CONSTANT) is not None]
+    if not leaves or len(known) < len(leaves) or min(one.n for one in leaves) < FEWEST_IN_MEMBER:
+        return group
+    cell = GroupCell(group.metric, group.filter, (), group.details.get("weighting") == "micro")
+    weights = cell.weights([one.n for one in known])
+    mean = sum(weight * float(one.details[CONSTANT]) for weight, one in zip(weights, known, strict=True))
+    return replace(group, details={**group.details, CONSTANT: mean})
+
+
+def highest_baseline(estimate: Estimate) -> tuple[str, float] | None:
+    """Return name and value of the highest baseline that a model can reach; None for a task without choices."""
+    details = estimate.details
+    blind, text = details.get(BLIND), details.get(CONSTANT_TEXT)
+    baselines = {
+        "chance": estimate.chance,
+        f"always answering {text!r}": details.get(CONSTANT) if text is not None else None,
+        "the question-blind model": blind["value"] if blind else None,
+    }
+    known = {name: value for name, value in baselines.items() if value is not None}
+    return max(known.items(), key=lambda item: item[1]) if known else None

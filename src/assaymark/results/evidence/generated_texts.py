@@ -1,0 +1,94 @@
+"""Lengths and finish reasons of generated answers, which scores do not show.
+
+An answer that was cut off at its limit is scored as it is, so a table of scores alone would hide it. For a task without
+scores (a conversation that needs a judge) there is nothing else to show.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from assaymark.records import JsonValue
+from assaymark.results.numbers import counted
+from assaymark.store.rows import GeneratedRow
+
+__all__ = ["TurnAnswers", "answers_by_turn", "answers_to_json", "generated_lines"]
+
+MOST_LINES = 5  # tasks with answers cut off that are listed one by one
+ENDS: Mapping[str, str] = {
+    "eos": "ended by the model",
+    "stop": "at a stop text",
+    "length": "cut off at the limit of tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswers:
+    """The answers of one task at one turn. Units: n_tokens of all answers together."""
+
+    task: str
+    turn: int
+    n: int = 0
+    n_failed: int = 0
+    n_tokens: int = 0
+    ends: Mapping[str, int] = field(default_factory=dict)  # finish reason -> answers
+
+    @property
+    def mean_tokens(self) -> float | None:
+        """The mean length; None without answers."""
+        return self.n_tokens / self.n if self.n else None
+
+
+def answers_by_turn(rows: Sequence[GeneratedRow]) -> list[TurnAnswers]:
+    """Return the answers of each task and turn, in the order given."""
+    found: dict[tuple[str, int], TurnAnswers] = {}
+    for row in rows:
+        before = found.get((row.task, row.turn), TurnAnswers(row.task, row.turn))
+        ends = {**before.ends, row.finish_reason: row.n_texts} if row.finish_reason and row.n_texts else before.ends
+        found[row.task, row.turn] = TurnAnswers(
+            row.task,
+            row.turn,
+            before.n + row.n_texts,
+            before.n_failed + row.n_failed,
+            before.n_tokens + row.n_tokens,
+            ends,
+        )
+    return list(found.values())
+
+
+def answers_to_json(answers: Sequence[TurnAnswers]) -> list[dict[str, JsonValue]]:
+    """Return the answers of each task and turn as JSON with stable keys."""
+    return [{**asdict(each), "mean_tokens": each.mean_tokens} for each in answers]
+
+
+def generated_lines(answers: Sequence[TurnAnswers], scored: frozenset[str], *, is_finished: bool) -> list[str]:
+    """Return lines about tasks with answers cut off, and about each turn of tasks without scores.
+
+    Answers of a run that has not ended are not scored yet; those of one that has need a judge.
+    """
+    why = "scoring them needs a judge" if is_finished else "the same command continues and scores them"
+    lines, cut = [], []
+    for task in dict.fromkeys(each.task for each in answers):
+        turns = [each for each in answers if each.task == task]
+        if task not in scored:
+            lines.append(f"{task}: answers are stored and not scored; {why}")
+            lines += [f"  turn {each.turn + 1}: {_described(each)}" for each in turns]
+        elif n_cut := sum(each.ends.get("length", 0) for each in turns):
+            cut.append((task, n_cut, sum(each.n for each in turns)))
+    return lines + _cut_lines(cut)
+
+
+def _cut_lines(cut: Sequence[tuple[str, int, int]]) -> list[str]:
+    """Return a line for each (task, answers cut off, answers), or one for all where there are many."""
+    how = "cut off at the limit of tokens (max_gen_toks)"
+    if len(cut) <= MOST_LINES:
+        return [f"{task}: {n_cut:,} of {counted(n, 'answer')} {how}" for task, n_cut, n in cut]
+    n_cut, n = sum(one[1] for one in cut), sum(one[2] for one in cut)
+    task, most, of = max(cut, key=lambda one: one[1] / one[2])
+    return [f"{n_cut:,} of {n:,} answers of {len(cut)} tasks {how}, most in {task}: {most:,} of {of:,}"]
+
+
+def _described(answers: TurnAnswers) -> str:
+    length = "" if answers.mean_tokens is None else f", {answers.mean_tokens:,.0f} tokens on average"
+    ends = [f"{n:,} {ENDS.get(reason, reason)}" for reason, n in answers.ends.items()]
+    failed = [f"{answers.n_failed:,} failed"] if answers.n_failed else []
+    return counted(answers.n, "answer") + length + "".join(f"; {part}" for part in [*ends, *failed])

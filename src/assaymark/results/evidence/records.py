@@ -1,0 +1,128 @@
+"""The plain records that reports are made from.
+
+Reports must be testable without a store and without a model, so summarise, compare and the writers of other tools'
+files take only these records: one row per score, the metrics of each task, the tasks of each group, and a run's
+settings. `from_store` makes them from a stored run, `interop.read_lm_eval` from another tool's log.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assaymark.records import Estimate, JsonValue, ScoreStatus
+from assaymark.scoring.metric import Scale
+from assaymark.scoring.metrics import is_number, preferred_names
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """One metric of one sample of one task under one filter."""
+
+    task: str
+    sample_index: int
+    sample_sha256: str
+    metric: str
+    value: float | None
+    filter: str = "none"
+    status: ScoreStatus = ScoreStatus.SCORED
+    parts: tuple[JsonValue, ...] | None = None  # what a corpus metric aggregates, e.g. (nats, words)
+    detail: JsonValue = None  # of a multiple choice: picked, gold, tied, log-likelihoods
+    n_shots: int = 0
+    n_leaked_shots: int = 0
+    n_cut_tokens: int = 0
+    n_context_tokens: int = 0  # tokens of the prompt that the model received
+    gold: tuple[int, ...] = ()  # positions of the gold choices, where the sample has choices
+    choices: tuple[str, ...] = ()  # their texts, where they are distinct
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInput:
+    """One metric of a task, as it is aggregated."""
+
+    name: str
+    aggregation: str | Callable[[Any], Any] = "mean"  # a name of `statistics.aggregate`, or the task's own function
+    higher_is_better: bool = True
+    filters: tuple[str, ...] = ("none",)
+    scale: Scale | None = None  # of a sample's score, where it is declared; None: by the table of metrics
+    is_neutral: bool = False  # neither higher nor lower is better
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is known not to be a share, even where all its values are in [0, 1]."""
+        return is_number(self.name) if self.scale is None else self.scale == "number"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummaryInput:
+    """The properties of a task that a summary needs."""
+
+    name: str
+    metrics: tuple[MetricInput, ...]
+    output_type: str = "multiple_choice"
+    alias: str | None = None
+    version: str = "N/A"
+    num_fewshot: int = 0
+    n_total: int | None = None  # samples in the whole split, whatever the limit
+    chance: float | None = None  # from the card; where None it is computed from the numbers of choices
+    primary_metric: str | None = None
+    n_skipped: int = 0  # rows that were left out because they cannot be read
+    first_skipped: str = ""  # where the first of them is, and why
+    asks: str = ""  # hash of what the task asks, without how it is scored; empty where it is not known
+
+    @property
+    def primary(self) -> tuple[str, str] | None:
+        """The metric and filter shown for the task in comparisons and narrow tables."""
+        by_name = {metric.name: metric for metric in self.metrics}
+        wanted = (self.primary_metric, *preferred_names(), *by_name)
+        metric_input = next((by_name[name] for name in wanted if name in by_name), None)
+        return (
+            (metric_input.name, metric_input.filters[0] if metric_input.filters else "none")
+            if metric_input is not None
+            else None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAggregate:
+    """How a group averages one metric: micro (weighted by samples) or macro (each task equally)."""
+
+    metric: str
+    weight_by_size: bool = True
+    filters: tuple[str, ...] | None = None  # None: every filter its tasks have
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummaryInput:
+    """A group of tasks and groups."""
+
+    name: str
+    members: tuple[str, ...]  # direct children: tasks or groups
+    aggregates: tuple[GroupAggregate, ...] = ()  # none: only a heading
+    alias: str | None = None
+    version: str = "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run's estimates under one heading, for tables."""
+
+    label: str
+    run_id: str
+    estimates: tuple[Estimate, ...]
+    facts: tuple[tuple[str, str], ...] = ()  # shown above the table: profile, dtype, limit, ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvidence:
+    """One run's scores and settings, for comparisons."""
+
+    label: str
+    run_id: str
+    rows: tuple[ScoreRow, ...]
+    tasks: tuple[TaskSummaryInput, ...]
+    groups: tuple[GroupSummaryInput, ...] = ()
+    settings: Mapping[str, JsonValue] = field(default_factory=dict)  # of the whole run: dtype, template, profile, ...
+    task_settings: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)  # shots, spec and data hash
+    prompt_hashes: Mapping[tuple[str, int], str] = field(default_factory=dict)  # (task, sample index) -> sha256
+    choices: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)  # (task, sample index) -> texts
+    pairing: tuple[str, ...] = ()  # how samples were matched with another tool's, where row hashes do not match

@@ -1,0 +1,295 @@
+"""Compute one estimate per task, filter and metric of a run's scores, and one per group.
+
+Every estimate has two values. `value` is ours: tied best choices share the credit, failed requests are excluded and
+counted, and the interval is valid at 0%, at 100% and for few samples. `details["lm_eval_value"]` and
+`["lm_eval_stderr"]` are what lm-evaluation-harness computes from the same answers. They differ where there are ties.
+
+`details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
+"plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; for choices
+also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose gold answer is
+none of their choices); first_error where requests failed; n_skipped and
+first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks.
+
+Calibration: Brier score and calibration error of every multiple-choice task.
+
+The confidence of an answer is the share of the choices' probability on the best one. With few samples even a perfectly
+calibrated model has a calibration error above zero, so its expected value is reported too.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import shorten
+from typing import Any
+
+from assaymark.records import Estimate, ScoreStatus
+from assaymark.results.evidence.groups import group_estimates
+from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
+from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, is_auxiliary, is_higher_better
+from assaymark.statistics import aggregate, lm_eval_errors
+from assaymark.statistics.aggregate import estimate_label_metric, traits_of
+from assaymark.statistics.calibration import calibration_error
+from assaymark.statistics.estimate import (
+    IntervalEstimate,
+    estimate_by_resampling,
+    estimate_mean,
+    estimate_perplexity,
+    estimate_ratio,
+)
+from assaymark.statistics.intervals import wilson
+
+NULL_DRAWS = 200  # enough for the mean of the null distribution; its tail is not used
+
+
+def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return a task's calibration details; empty where it has no choices, or not all of their probabilities are known.
+
+    Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
+    """
+    brier = [row.value for row in _scored(own, BRIER) if row.value is not None]
+    confidence = _scored(own, CONFIDENCE)
+    if not brier or any(row.value is None and row.parts is None for row in confidence):
+        return {}  # also if some samples have them: those with every letter in a server's list are no random ones
+    pairs = [row.parts for row in confidence if row.parts is not None]
+    details: dict[str, Any] = {"brier": sum(brier) / len(brier)}
+    if pairs:
+        error = calibration_error([float(p[0]) for p in pairs], [float(p[1]) for p in pairs], draws=NULL_DRAWS)
+        details["calibration_error"] = error.value
+        details["calibration_error_null"] = error.null_value
+        details["calibration_p"] = error.p
+    return details
+
+
+def _scored(own: Mapping[tuple[str, str], Sequence[ScoreRow]], metric: str) -> list[ScoreRow]:
+    score_rows = next((rows for (_, name), rows in own.items() if name == metric), ())
+    return [row for row in score_rows if row.status is not ScoreStatus.FAILED]
+
+
+BOOTSTRAP_ITERS = 100_000  # lm-eval's default
+NO_BOUNDS = (-math.inf, math.inf)
+LONGEST_ERROR = 240  # characters shown of a failure's cause
+
+
+def summarise(
+    rows: Iterable[ScoreRow],
+    tasks: Sequence[TaskSummaryInput],
+    groups: Sequence[GroupSummaryInput] = (),
+    *,
+    bootstrap_iters: int = BOOTSTRAP_ITERS,
+    confidence: float = 0.95,
+) -> tuple[Estimate, ...]:
+    """Return the estimates of a run: each group before its members, tasks in the order given.
+
+    Args:
+        rows: every score of the run.
+        tasks: the tasks and their metrics.
+        groups: the groups of tasks; groups may contain groups.
+        bootstrap_iters: draws of lm-eval's bootstrap errors; 0 omits lm-eval's errors, as in lm-eval.
+        confidence: of the intervals.
+
+    Raises: DataError or UnknownName where items do not fit their aggregation.
+    """
+    by_task: dict[str, dict[tuple[str, str], list[ScoreRow]]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, {}).setdefault((row.filter, row.metric), []).append(row)
+    of_task: dict[str, list[Estimate]] = {}
+    for task in tasks:
+        own = by_task.get(task.name, {})
+        shared = _shared_details(task, own)
+        of_task[task.name] = [
+            _estimate(task, metric, own[name_of_filter, metric.name], shared, bootstrap_iters, confidence)
+            for metric, name_of_filter in _metrics_of(task, own)
+        ]
+    return group_estimates(of_task, groups, confidence)
+
+
+def _metrics_of(
+    task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]
+) -> list[tuple[MetricInput, str]]:
+    """Return metric and filter of each estimate: those that the task lists, then others that were scored."""
+    listed = {metric.name: metric for metric in task.metrics}
+    filters = list(dict.fromkeys([*(f for metric in task.metrics for f in metric.filters), *(f for f, _ in own)]))
+    extra = [name for _, name in own if name not in listed and not is_auxiliary(name)]
+    for name in dict.fromkeys(extra):
+        listed[name] = MetricInput(name, higher_is_better=is_higher_better(name))
+    return [(metric, f) for f in filters for metric in listed.values() if (f, metric.name) in own]
+
+
+def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return the details common to all metrics of a task: of its prompts, gold answers and calibration."""
+    first = next(iter(own.values()), ())
+    details: dict[str, Any] = {
+        "kind": "task",
+        "alias": task.alias or task.name,
+        "version": task.version,
+        "output_type": task.output_type,
+        "n_shots": task.num_fewshot,
+        "n_total": task.n_total,
+        "n_leaked": sum(row.n_leaked_shots > 0 for row in first),
+        "n_cut": sum(row.n_cut_tokens > 0 for row in first),
+        "n_mostly_cut": sum(row.n_cut_tokens > row.n_context_tokens > 0 for row in first),
+    }
+    if task.n_skipped:
+        details |= {"n_skipped": task.n_skipped, "first_skipped": task.first_skipped}
+    return details | _absent_golds(task.name, own) | calibration_details(own)
+
+
+def _first_tokens(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+    """Return how many choices were outside a server's most probable first tokens; empty where none was scored so."""
+    own = [row for row in rows if _detail(row, "first_token", default=False)]
+    return {"n_first_token": len(own), "n_outside": sum(_detail(row, "n_outside", 0) for row in own)} if own else {}
+
+
+def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+    """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
+    of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
+    absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
+    return {"n_gold_absent": len(absent), "first_gold_absent": f"{name}, sample {min(absent)}"} if absent else {}
+
+
+def _estimate(
+    task: TaskSummaryInput,
+    metric: MetricInput,
+    rows: Sequence[ScoreRow],
+    shared: Mapping[str, Any],
+    bootstrap_iters: int,
+    confidence: float,
+) -> Estimate:
+    counted = [row for row in rows if row.status is not ScoreStatus.FAILED and _has_item(row)]
+    items = [row.value if row.parts is None else row.parts for row in counted]
+    ours = _interval(metric, counted, items, confidence)
+    unscored = sum(row.status is ScoreStatus.UNPARSED and not _has_item(row) for row in rows)
+    tied = [row for row in counted if _detail(row, "n_tied", 1) > 1]
+    details = {
+        **shared,
+        "path": (),
+        "primary": task.primary == (metric.name, rows[0].filter),
+        "unit": _unit(metric, counted),
+        **({"is_neutral": True} if metric.is_neutral else {}),
+        **({"n_unscored": unscored} if unscored else {}),
+        "n_tied": len(tied),
+        **_first_tokens(counted),
+        **_first_error(rows),
+        "lm_eval_value": _lm_eval_value(metric, items),
+        "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),
+        "lm_eval_n": len(items),
+    }
+    return Estimate(
+        task=task.name,
+        metric=metric.name,
+        filter=rows[0].filter,
+        value=_finite(ours.value) if ours else None,
+        low=_finite(ours.low) if ours else None,
+        high=_finite(ours.high) if ours else None,
+        method=ours.method if ours else "none",
+        n=len(counted),
+        n_failed=sum(row.status is ScoreStatus.FAILED for row in rows),
+        n_unparsed=sum(row.status is ScoreStatus.UNPARSED for row in rows) - unscored,
+        stderr=_finite(ours.stderr) if ours else None,
+        chance=_chance(task, metric, counted),
+        higher_is_better=metric.higher_is_better,
+        confidence=confidence,
+        details=details,
+    )
+
+
+def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+    """Return the error of the first failed request, in one line; empty where none failed."""
+    errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
+    found = next((str(error) for error in errors if error), None)
+    return {} if found is None else {"first_error": shorten(found, LONGEST_ERROR, placeholder=" …")}
+
+
+def _interval(
+    metric: MetricInput, rows: Sequence[ScoreRow], items: Sequence[Any], confidence: float
+) -> IntervalEstimate | None:
+    """Return our value and interval, by a method that fits the metric's aggregation."""
+    if not items:
+        return None
+    traits = traits_of(metric.aggregation)
+    if traits.is_mean:
+        return _mean(rows, confidence, NO_BOUNDS if metric.scale == "number" else None)
+    if traits.interval == "fitted":
+        return estimate_perplexity([float(item) for item in items], confidence)
+    if traits.ratio is not None:
+        amounts, weights = ([float(item[i]) for item in items] for i in (0, 1))
+        return estimate_ratio(amounts, weights, family=traits.ratio, confidence=confidence)
+    if traits.interval == "mean of values" and all(row.value is not None for row in rows):
+        return estimate_mean([row.value for row in rows if row.value is not None], confidence=confidence)
+    if traits.interval == "bootstrap":
+        return estimate_by_resampling(traits.function, items, confidence=confidence)
+    value = _lm_eval_value(metric, items)
+    if value is None:
+        return None
+    if traits.is_of_labels and len(items) > 1:
+        return estimate_label_metric(str(metric.aggregation), items, confidence=confidence)
+    return IntervalEstimate(value, None, None, None, "none", len(items), confidence)
+
+
+def _mean(rows: Sequence[ScoreRow], confidence: float, bounds: tuple[float, float] | None) -> IntervalEstimate | None:
+    """Return the mean with tied best choices sharing the credit; with partial credit, too, by Wilson's interval.
+
+    A share of credits has no more variance than a share of correct answers with the same mean, so Wilson's interval is
+    at most too wide for it, and it remains valid where all answers are correct.
+    """
+    values = [float(credit) for row in rows if (credit := _detail(row, "credit", row.value)) is not None]
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return None
+    plain = estimate_mean(values, binary=None if bounds is None else False, confidence=confidence, bounds=bounds)
+    if any("credit" in (row.detail or {}) for row in rows if isinstance(row.detail, dict)):
+        interval = wilson(sum(values), len(values), confidence)
+        return IntervalEstimate(
+            plain.value, interval.low, interval.high, plain.stderr, "wilson", len(values), confidence
+        )
+    return plain
+
+
+def _has_item(row: ScoreRow) -> bool:
+    return row.parts is not None or row.value is not None
+
+
+def _detail(row: ScoreRow, key: str, default: Any) -> Any:
+    return row.detail.get(key, default) if isinstance(row.detail, dict) else default
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _unit(metric: MetricInput, rows: Sequence[ScoreRow]) -> str:
+    """Return "proportion" for a mean of scores that are all in [0, 1], else "plain"."""
+    if traits_of(metric.aggregation).is_share:
+        return "proportion"
+    if metric.is_number:
+        return "plain"
+    is_share = traits_of(metric.aggregation).is_mean and all(
+        row.value is not None and 0 <= row.value <= 1 for row in rows
+    )
+    return "proportion" if is_share else "plain"
+
+
+def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow]) -> float | None:
+    """Return the chance score: the mean of 1/choices over these samples, or the one in the task's card.
+
+    A score whose chance is another one (`circular_acc`) has it among its details.
+    """
+    shares: list[float] = [_detail(row, "chance", 1.0 / k) for row in rows if (k := _detail(row, "n_choices", 0))]
+    if shares and len(shares) == len(rows):
+        return sum(shares) / len(shares)
+    primary = task.primary
+    return task.chance if primary is not None and primary[0] == metric.name else None
+
+
+def _lm_eval_value(metric: MetricInput, items: Sequence[Any]) -> float | None:
+    if not items:
+        return None
+    if not isinstance(metric.aggregation, str):
+        own: Any = metric.aggregation(list(items))
+        return None if own is None else _finite(float(own))
+    return _finite(aggregate.aggregate(metric.aggregation, items))
+
+
+def _lm_eval_stderr(metric: MetricInput, items: Sequence[Any], bootstrap_iters: int) -> float | None:
+    if not isinstance(metric.aggregation, str) or not items:
+        return None
+    return _finite(lm_eval_errors.stderr(metric.aggregation, items, bootstrap_iters))

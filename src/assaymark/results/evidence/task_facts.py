@@ -1,0 +1,241 @@
+"""The facts of tasks that are stored with a run, so that it can be reported without their files.
+
+A task file may change or vanish, but a stored run must still have its metrics, its groups and the file's content.
+`facts_of` converts a selection to JSON, stored with the run's estimates; `tasks_from` and `groups_from` read it back.
+Functions are stored as their source text, read from the syntax tree, so nothing is imported.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from assaymark.records import Estimate, JsonValue, Skipped
+from assaymark.records.plans import content_hash
+from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, TaskSummaryInput
+from assaymark.statistics.aggregate import AGGREGATIONS
+from assaymark.tasks.bound import BoundTask
+from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.functions import load_function
+from assaymark.tasks.spec_hash import file_of
+from assaymark.tasks.task import FunctionRef, Group, MetricSpec, Selection, Task
+from assaymark.tasks.yaml_files import read_card
+
+
+def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str, JsonValue]:
+    """Return the facts to store with a run, as JSON; `bound` adds the total number of samples of each task."""
+    by_name = {bound_task.plan.name: bound_task for bound_task in bound}
+    return {
+        "tasks": {task.name: _task_json(task, by_name.get(task.name)) for task in selection.tasks},
+        "groups": [_group_json(group) for group in selection.groups],
+    }
+
+
+def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
+    """Return the aggregations that are functions of task files, loaded, by (task, metric)."""
+    return {
+        (task.name, metric.name): load_function(metric.aggregation, task.trusted)
+        for task in tasks
+        for metric in task.metrics
+        if isinstance(metric.aggregation, FunctionRef)
+    }
+
+
+def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
+    """Return (task, metric) of stored facts whose aggregation is a task file's function that is not in `own`."""
+    return [
+        (name, metric["name"])
+        for name, task in facts.get("tasks", {}).items()
+        for metric in task["metrics"]
+        if metric["aggregation"] not in AGGREGATIONS and (name, metric["name"]) not in own
+    ]
+
+
+def tasks_from(
+    facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any] | None = None
+) -> tuple[TaskSummaryInput, ...]:
+    """Return the tasks of stored facts; `own` has the aggregations that are functions, by (task, metric)."""
+    functions = own or {}
+    return tuple(
+        TaskSummaryInput(
+            name=name,
+            metrics=tuple(
+                MetricInput(
+                    metric["name"],
+                    functions.get((name, metric["name"]), metric["aggregation"]),
+                    metric["higher_is_better"],
+                    tuple(metric["filters"]),
+                    metric.get("scale"),
+                    bool(metric.get("is_neutral")),
+                )
+                for metric in task["metrics"]
+            ),
+            output_type=task["output_type"],
+            alias=task["alias"],
+            version=str(task["version"]),
+            num_fewshot=task["num_fewshot"],
+            n_total=task["n_total"],
+            chance=task["chance"],
+            primary_metric=task.get("primary_metric"),
+            n_skipped=task.get("skipped", {}).get("n", 0),
+            first_skipped=next(iter(task.get("skipped", {}).get("first", ())), ""),
+            asks=_asks(task.get("spec")),
+        )
+        for name, task in facts.get("tasks", {}).items()
+    )
+
+
+SCORING_KEYS = frozenset({"process_results", "metric_list", "filter_list"})
+NAMING_KEYS = frozenset({"task", "task_alias", "tag", "group", "include", "metadata"})
+
+
+def _asks(spec: Any) -> str:
+    """Return a hash of a stored task file without names and scoring: equal for two scorings of the same questions."""
+    if not isinstance(spec, Mapping) or not spec:
+        return ""
+    return content_hash({key: value for key, value in spec.items() if key not in SCORING_KEYS | NAMING_KEYS})
+
+
+def groups_from(facts: Mapping[str, Any]) -> tuple[GroupSummaryInput, ...]:
+    """Return the groups of stored facts."""
+    return tuple(
+        GroupSummaryInput(
+            name=group["name"],
+            members=tuple(group["members"]),
+            aggregates=tuple(
+                GroupAggregate(
+                    one["metric"], one["weight_by_size"], None if one["filters"] is None else tuple(one["filters"])
+                )
+                for one in group["aggregates"]
+            ),
+            alias=group["alias"],
+            version=group["version"],
+        )
+        for group in facts.get("groups", ())
+    )
+
+
+def _task_json(task: Task, bound: BoundTask | None) -> dict[str, JsonValue]:
+    card = _card(task)
+    chance = card.get("chance")
+    return {
+        "alias": task.alias or task.name,
+        "version": task.metadata.get("version", task.version),
+        "output_type": task.output_type,
+        "num_fewshot": bound.plan.num_fewshot if bound is not None else task.num_fewshot or 0,
+        "n_total": bound.n_original if bound is not None else None,
+        "chance": chance if isinstance(chance, float | int) else None,
+        "primary_metric": card.get("primary_metric") or _declared_primary(task),
+        "origin": task.origin,
+        "source": str(task.source),
+        "metrics": [metric_fact(metric) for metric in (task.metrics if bound is None else bound.metrics)],
+        "filters": [pipeline.name for pipeline in task.filters],
+        "spec": plain_spec(task.spec),
+        **(_skipped_json(bound.skipped) if bound is not None else {}),
+    }
+
+
+def _declared_primary(task: Task) -> str | None:
+    """Return the first scorer of an application's task."""
+    return next((metric.name for metric in task.metrics if metric.scale is not None), None)
+
+
+def _skipped_json(skipped: Skipped) -> dict[str, JsonValue]:
+    """Return the rows that a task left out; nothing where there are none, as for runs before they were counted."""
+    return {"skipped": {"n": skipped.n, "first": list(skipped.first)}} if skipped.n else {}
+
+
+def metric_fact(metric: MetricSpec) -> dict[str, JsonValue]:
+    """Return the facts of a metric."""
+    aggregation = metric.aggregation
+    return {
+        "name": metric.name,
+        "aggregation": aggregation.name if isinstance(aggregation, FunctionRef) else aggregation,
+        "higher_is_better": metric.higher_is_better,
+        "filters": list(metric.filters),
+        **({} if metric.scale is None else {"scale": metric.scale}),
+        **({"is_neutral": True} if metric.is_neutral else {}),
+    }
+
+
+def _group_json(group: Group) -> dict[str, JsonValue]:
+    return {
+        "name": group.name,
+        "alias": group.alias,
+        "version": group.version,
+        "members": list(group.children),
+        "aggregates": [
+            {
+                "metric": metric.metric,
+                "weight_by_size": metric.weight_by_size,
+                "filters": None if metric.filters is None else list(metric.filters),
+            }
+            for metric in group.metrics
+        ],
+    }
+
+
+def _card(task: Task) -> Mapping[str, Any]:
+    """Return the task's card (`<task>.card.yaml` beside its file), empty where it has none."""
+    path = task.source.parent / f"{task.name}.card.yaml"
+    return _read_card(path) if path.is_file() else {}
+
+
+@lru_cache(maxsize=256)
+def _read_card(path: Path) -> Mapping[str, Any]:
+    return read_card(path)
+
+
+def with_declared_chance(estimates: Sequence[Estimate], facts: Mapping[str, Any]) -> tuple[Estimate, ...]:
+    """Return a stored run's estimates; a task of the library that was stored without its chance has its card's."""
+    return tuple(
+        replace(estimate, chance=_declared_chance(estimate.task))
+        if estimate.chance is None
+        and estimate.details.get("primary")
+        and facts.get("tasks", {}).get(estimate.task, {}).get("origin") == "assaymark"
+        else estimate
+        for estimate in estimates
+    )
+
+
+@lru_cache(maxsize=4096)
+def _declared_chance(task: str) -> float | None:
+    """Return the chance that the library's card of a task, or the card that serves it, states as a number."""
+    paths = sorted(LIBRARY.rglob(f"{task}.card.yaml"))
+    cards = [_read_card(path) for path in paths or sorted(LIBRARY.rglob("*.card.yaml"))]
+    chance = next((card.get("chance") for card in cards if paths or task in (card.get("serves") or ())), None)
+    return float(chance) if isinstance(chance, int | float) else None
+
+
+def plain_spec(value: Any) -> JsonValue:
+    """Return a task file's mapping as JSON, functions as `{"!function": path, "source": text}`."""
+    if isinstance(value, FunctionRef):
+        return {"!function": value.path, "source": source_of(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain_spec(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_spec(part) for part in value]
+    return value
+
+
+def source_of(function: FunctionRef) -> str | None:
+    """Return a function's source text without importing its file; None where it cannot be found."""
+    file = file_of(function)
+    if file is None or not file.is_file():
+        return None
+    return _definitions(file, file.stat().st_mtime_ns).get(function.name)
+
+
+@lru_cache(maxsize=256)
+def _definitions(file: Path, _mtime_ns: int) -> Mapping[str, str]:
+    """Return the source of every top-level function and class of a file, with decorators, as inspect.getsource does."""
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            found[node.name] = "".join(lines[start - 1 : node.end_lineno])
+    return found

@@ -1,0 +1,137 @@
+"""Win rates of suites whose composite is how often a model beats the others, over columns and all compared runs.
+
+One run has no win rate, so this belongs to a comparison of several. The rate is the mean over columns of the share of
+other runs that a run beats there, ties counting half; its standard error takes into account that the runs have the
+same questions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assaymark.records import Estimate, JsonValue
+from assaymark.results.evidence.composites import SuiteRows, member_scores
+from assaymark.results.evidence.records import ScoreRow
+from assaymark.results.numbers import counted, shown_interval, shown_value
+from assaymark.statistics.board_scores import Part, estimate_win_rates
+from assaymark.statistics.estimate import IntervalEstimate
+from assaymark.tasks.suite_scores import column_parts
+from assaymark.tasks.suites import ChosenSuite
+
+__all__ = ["BoardRun", "WinRates", "win_rate_lines", "win_rates", "win_rates_markdown", "win_rates_to_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRun:
+    """The data of one run that win rates need."""
+
+    label: str
+    run_id: str
+    suites: tuple[ChosenSuite, ...]
+    rows: tuple[ScoreRow, ...]
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WinRates:
+    """One suite's win rates, one per run; none where a run lacks a column, with the reason in `why`."""
+
+    suite: str
+    columns: tuple[str, ...]
+    runs: tuple[tuple[str, str], ...]  # (label, run id)
+    rates: tuple[IntervalEstimate, ...] = ()
+    why: str | None = None
+
+
+def win_rates(runs: Sequence[BoardRun], confidence: float = 0.95) -> list[WinRates]:
+    """Return the win rates of every suite that all runs have and whose aggregate is winrate."""
+    shared = [
+        chosen
+        for chosen in runs[0].suites
+        if chosen.suite.aggregate == "winrate" and all(_find(run, chosen.suite.name) is not None for run in runs)
+    ]
+    return [_rates(chosen.suite.name, runs, confidence) for chosen in shared]
+
+
+def _find(run: BoardRun, name: str) -> ChosenSuite | None:
+    return next((chosen for chosen in run.suites if chosen.suite.name == name), None)
+
+
+def _rates(name: str, runs: Sequence[BoardRun], confidence: float) -> WinRates:
+    columns: list[Mapping[str, Part]] = []
+    wanted: tuple[str, ...] = ()
+    for run in runs:
+        chosen = _find(run, name)
+        if chosen is None:
+            continue
+        rows = SuiteRows([chosen])
+        for _ in rows.watch(run.rows):
+            pass
+        suite = chosen.suite
+        columns.append(column_parts(suite, member_scores(chosen, rows, run.estimates), clip=suite.clip))
+        wanted = suite.columns
+    who = tuple((run.label, run.run_id) for run in runs)
+    holes = [
+        f"{run.label} has no {column}"
+        for run, found in zip(runs, columns, strict=True)
+        for column in wanted
+        if column not in found
+    ]
+    if holes:
+        return WinRates(name, wanted, who, why=", ".join(holes))
+    table = [[found[column] for found in columns] for column in wanted]
+    return WinRates(name, wanted, who, tuple(estimate_win_rates(table, confidence)))
+
+
+def win_rate_lines(found: Sequence[WinRates]) -> list[str]:
+    """Return a line per suite and run, the best first."""
+    lines = []
+    for rates in found:
+        lines.append(_title(rates))
+        for label, run_id, value, interval in _ranked(rates):
+            lines.append(f"  {label} ({run_id}): {value}" + (f" (95%: {interval})" if interval else ""))
+    return lines
+
+
+def win_rates_markdown(found: Sequence[WinRates]) -> str:
+    """Return a table per suite, the best run first; empty where there is none."""
+    parts = []
+    for rates in found:
+        parts.append(f"**{_title(rates)}**\n")
+        rows = [f"| {label} ({run_id}) | {value} | {interval} |" for label, run_id, value, interval in _ranked(rates)]
+        if rows:
+            parts.append("\n".join(["| run | mean win rate | 95% interval |", "| --- | ---: | ---: |", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _title(one: WinRates) -> str:
+    if one.why is not None:
+        return f"{one.suite}: no win rates, {one.why}"
+    return f"{one.suite}: mean win rate over {counted(len(one.columns), 'column')} among {len(one.runs)} runs"
+
+
+def _ranked(one: WinRates) -> list[tuple[str, str, str, str]]:
+    """Return label, run id, value and interval as text, the best first."""
+    ranked = sorted(zip(one.runs, one.rates, strict=False), key=lambda pair: -pair[1].value)
+    return [
+        (
+            label,
+            run_id,
+            shown_value(rate.value, proportion=True),
+            shown_interval(rate.low, rate.high, proportion=True),
+        )
+        for (label, run_id), rate in ranked
+    ]
+
+
+def win_rates_to_json(found: Sequence[WinRates]) -> list[JsonValue]:
+    """Return the win rates as JSON with stable keys; rates are in [0, 1]."""
+    return [
+        {
+            "suite": rates.suite,
+            "columns": list(rates.columns),
+            "why": rates.why,
+            "runs": [{"label": label, "run_id": run_id} for label, run_id in rates.runs],
+            "rates": [{"value": r.value, "low": r.low, "high": r.high, "stderr": r.stderr} for r in rates.rates],
+        }
+        for rates in found
+    ]

@@ -1,0 +1,268 @@
+"""One stored sample for display: the end of its prompt, the model's answer and the correct answer.
+
+It uses a `SampleRecord` alone, so it shows what was stored, whatever the task file contains now.
+
+A stored conversation for the terminal: the messages turn by turn, in full.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+
+from assaymark.records import BOUND, ImagePart, JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
+from assaymark.results.console import Text
+from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong
+from assaymark.results.views.cells import plain_table
+from assaymark.scoring.choices import CIRCULAR
+from assaymark.scoring.metrics import find_metric, is_auxiliary
+from assaymark.store.rows import SampleRecord
+
+__all__ = ["conversations", "dialogue_view"]
+
+
+def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
+    """Return the records grouped by sample, each group in the order of its turns."""
+    found: dict[tuple[str, int], list[SampleRecord]] = {}
+    for record in records:
+        found.setdefault((record.request.task, record.request.sample_index), []).append(record)
+    return [sorted(each, key=lambda record: record.request.turn) for each in found.values()]
+
+
+def dialogue_view(turns: Sequence[SampleRecord]) -> RenderableType:
+    """Return a sample for display: a single turn by its prompt, a conversation by its messages."""
+    if len(turns) == 1:
+        return sample_view(turns[0])
+    first = turns[0].request
+    parts: list[RenderableType] = [Text(f"{first.task} {first.sample_index}  {len(turns)} turns", style="bold")]
+    n_shown = 0
+    for record in turns:
+        new = record.request.messages[n_shown:]  # answers are shown from the outputs, with their finish reason
+        parts += [_line(message.role, message.shown, "dim") for message in new if message.role != "assistant"]
+        n_shown = len(record.request.messages)
+        for output in record.outputs:
+            if output.error is not None:
+                parts.append(_line("failed", output.error, "red"))
+            else:
+                ending = "" if output.finish_reason != "length" else " (truncated)"
+                parts.append(_line(f"model{ending}", output.text or "(empty)", ""))
+        if record.request.target:
+            parts.append(_line("reference", record.request.target, "green"))
+    return Padding(Group(*parts), (0, 0, 1, 0))
+
+
+def _line(who: str, text: str, style: str) -> RenderableType:
+    return Padding(Text(f"{who}: ", style="bold").append(text, style=style or "not bold"), (0, 1, 0, 2))
+
+
+PROMPT_END = 600  # characters of the prompt that are shown
+ANSWER_END = 2000
+CONTEXT_BEFORE = 60  # characters shown before the position where the choices' contexts begin to differ
+CONTEXT_SHOWN = 120  # characters shown from there
+
+
+def sample_view(record: SampleRecord) -> RenderableType:
+    """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores."""
+    request = record.request
+    parts: list[RenderableType] = [_title(record), _indented(prompt_end(request.prompt), "dim")]
+    if request.images and str(request.images[0]) not in request.prompt:  # under a model's own mark for images
+        parts.append(_indented(f"images: {', '.join(map(str, request.images))}", "dim"))
+    if any(output.error for output in record.outputs):
+        parts += [_indented(f"failed: {output.error}", "red") for output in record.outputs if output.error]
+    elif any(isinstance(query, LoglikelihoodQuery) for query in request.queries):
+        parts.append(_choices(record))
+        parts += [_indented(line, "dim") for line in _rotations(record)]
+    else:
+        parts += [_indented(answer, "") for answer in _answers(record)]
+        if request.target and request.queries and request.queries[0].kind is QueryKind.GENERATE:
+            parts.append(_indented(f"reference: {shortened(request.target)}", "green"))
+        parts += [_indented(reason, "red") for reason in reasons_of(record)]
+        parts += [_indented(f"flagged: {flags}", "yellow")] if (flags := flags_of_programs(record)) else []
+    return Padding(Group(*parts), (0, 0, 1, 0))
+
+
+def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
+    """Return a sample with stable keys."""
+    request = record.request
+    return {
+        "task": request.task,
+        "sample_index": request.sample_index,
+        "turn": request.turn,
+        "sample_sha256": request.sample_sha256,
+        "row": dict(record.sample.row) if record.sample is not None else None,
+        "prompt": request.prompt,
+        "target": request.target,
+        **({"tools": request.tools} if request.tools is not None else {}),
+        **({"images": [_image_json(image) for image in request.images]} if request.images else {}),
+        "n_shots": request.n_shots,
+        "n_leaked_shots": request.n_leaked_shots,
+        "wrong": is_wrong(record),
+        "gold": sorted(gold_indices(record)),
+        "asks": [_query_json(query) for query in request.queries],
+        "outputs": [_output_json(output) for output in record.outputs],
+        "scores": [
+            {
+                "metric": score.metric,
+                "filter": score.filter,
+                "value": score.value,
+                "status": str(score.status),
+                "detail": score.detail,
+            }
+            for score in record.scores
+        ],
+    }
+
+
+def _image_json(image: ImagePart) -> dict[str, JsonValue]:
+    return {"sha256": image.sha256, "media_type": image.media_type, "n_bytes": len(image.data)}
+
+
+def _query_json(query: Query) -> dict[str, JsonValue]:
+    own = {"continuation": query.continuation, "role": query.role} if isinstance(query, LoglikelihoodQuery) else {}
+    return {"index": query.index, "kind": str(query.kind), **own}
+
+
+def _output_json(output: Output) -> dict[str, JsonValue]:
+    return {
+        "ask_index": output.ask_index,
+        "repeat": output.repeat,
+        "total_nats": output.total_nats,
+        "is_greedy": output.is_greedy,
+        "text": output.text,
+        **({"tool_calls": output.tool_calls} if output.tool_calls is not None else {}),
+        "finish_reason": output.finish_reason,
+        "n_tokens": output.n_tokens,
+        "n_cut_tokens": output.n_cut_tokens,
+        "error": output.error,
+    }
+
+
+def _title(record: SampleRecord) -> Text:
+    request = record.request
+    score = deciding_score(record)
+    text = Text(f"{request.task} {request.sample_index}", style="bold")
+    if score is None:
+        return text.append("  not scored", style="yellow")
+    if score.status is not ScoreStatus.SCORED:
+        return text.append(f"  {score.status}", style="yellow")
+    wrong = is_wrong(record)
+    text.append("  wrong" if wrong else "  right" if score.value == 1.0 else "", style="red" if wrong else "green")
+    shown = [s for s in record.scores if not is_auxiliary(s.metric) and s.value is not None]
+    scores = ", ".join(f"{s.metric} {s.value:g}" + (f" ({s.filter})" if s.filter != "none" else "") for s in shown)
+    text.append(f"  {scores}", style="dim")
+    notes = [f"{request.n_shots} shots"] if request.n_shots else []
+    truncated = max((output.n_cut_tokens for output in record.outputs), default=0)
+    notes += [f"{truncated:,} tokens truncated from the left"] if truncated else []
+    notes += ["the sample or a near-duplicate is among its shots"] if request.n_leaked_shots else []
+    return text.append(f"  {', '.join(notes)}", style="yellow dim") if notes else text
+
+
+def _choices(record: SampleRecord) -> RenderableType:
+    """Return the choices, one line each: gold, picked, log-likelihood, text."""
+    queries = choice_queries(record)
+    by_query = {output.ask_index: output for output in record.outputs}
+    nats = [_nats_shown(by_query.get(query.index)) for query in queries]
+    score = deciding_score(record)
+    detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
+    picked = detail.get("picked")
+    gold = gold_indices(record) if len(queries) > 1 else frozenset()
+    table = plain_table()
+    table.show_header = False
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for position, (shown, number) in enumerate(zip(shown_choices(record), nats, strict=True)):
+        mark = ("picked " if position == picked else "") + ("gold" if position in gold else "")
+        style = "green" if position in gold else "red" if position == picked else ""
+        table.add_row(
+            Text(mark.strip(), style=style), Text(number, style="dim"), Text(shown.strip() or "␣", style=style)
+        )
+    legend = "log-likelihood of each choice in nats"
+    if score is not None and isinstance(picked, int):
+        legend += f"; picked: according to {score.metric}"
+        row = find_metric(score.metric)
+        legend += f", after division by the choice's length in {row.length}" if row is not None and row.length else ""
+    return Padding(Group(Text(legend, style="dim"), table), (0, 1, 0, 2))
+
+
+def _nats_shown(output: Output | None) -> str:
+    """Return a choice's log-likelihood; an upper bound is marked as one."""
+    if output is None or output.total_nats is None:
+        return "–"
+    return ("≤ " if output.finish_reason == BOUND else "") + f"{output.total_nats:.2f}"
+
+
+def _rotations(record: SampleRecord) -> Sequence[str]:
+    """Return a line with the choice picked in each rotation of the options; none without rotations."""
+    score = next((score for score in record.scores if score.metric == CIRCULAR), None)
+    detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
+    if "picked_by_rotation" not in detail:
+        return ()
+    shown = [choice.strip() for choice in shown_choices(record)]
+    picked = ", ".join(shown[position] for position in detail["picked_by_rotation"])
+    n_right, n_all = detail["n_right"], len(detail["picked_by_rotation"])
+    return (f"right in {n_right} of {n_all} rotations; picked in each, by its letter in the file's order: {picked}",)
+
+
+def shown_choices(record: SampleRecord) -> list[str]:
+    """Return the text shown for each choice: its continuation, or the part in which its own context differs.
+
+    WinoGrande's two choices share their continuation and differ in a name before it. For them the line with the
+    difference is shown, from at most `CONTEXT_BEFORE` characters before it, and the continuation after a bar.
+    """
+    queries = choice_queries(record)
+    contexts = ["".join(query.segments or ()) for query in queries]
+    if len(set(contexts)) < 2:
+        return [query.continuation for query in queries]
+    shared = next(i for i, signs in enumerate(zip_longest(*contexts)) if len(set(signs)) > 1)
+    line = contexts[0].rfind("\n", 0, shared) + 1
+    start = max(line, contexts[0].rfind(" ", 0, max(shared - CONTEXT_BEFORE, 0)) + 1)
+    before = "" if start == line else "… "
+    return [
+        f"{before}{shortened(context[start:], CONTEXT_SHOWN)} |{query.continuation}"
+        for context, query in zip(contexts, queries, strict=True)
+    ]
+
+
+def reasons_of(record: SampleRecord) -> list[str]:
+    """Return why a wrong answer is wrong, where its scoring says so: `reason: message`, each once."""
+    details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
+    found = [f"{one['reason']}: {one['message']}" for one in details if "reason" in one and "message" in one]
+    return list(dict.fromkeys(found))
+
+
+def flags_of_programs(record: SampleRecord) -> str:
+    """Return what the programs of an answer mention that could pass tests by a trick; empty where there is nothing."""
+    details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
+    flags = [flag for detail in details for program in detail.get("programs", ()) for flag in program.get("flags", ())]
+    return f"the program mentions {', '.join(dict.fromkeys(flags))}" if flags else ""
+
+
+def _answers(record: SampleRecord) -> Sequence[str]:
+    return [
+        f"log-likelihood {output.total_nats:,.2f} nats over {output.n_tokens:,} tokens"
+        if output.text is None and output.total_nats is not None
+        else shortened(answer_text(output))
+        for output in record.outputs
+    ]
+
+
+def answer_text(output: Output) -> str:
+    """Return a generated answer as it is shown: its text, and a server's function calls."""
+    calls = "" if output.tool_calls is None else f"tool_calls: {output.tool_calls}"
+    return "\n".join(part for part in (output.text, calls) if part)
+
+
+def prompt_end(prompt: str) -> str:
+    """Return the end of a prompt, marked where it is not the whole."""
+    return prompt if len(prompt) <= PROMPT_END else "… " + prompt[-PROMPT_END:]
+
+
+def shortened(text: str, longest: int = ANSWER_END) -> str:
+    """Return the beginning of a text, marked where it is not the whole."""
+    return text if len(text) <= longest else text[:longest] + " …"
+
+
+def _indented(text: str, style: str) -> Padding:
+    return Padding(Text(text, style=style), (0, 1, 0, 2))

@@ -1,0 +1,107 @@
+"""A run's tasks sorted by score, and the tasks that are significantly below the others."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+
+from assaymark.records import Estimate
+from assaymark.results.console import Text
+from assaymark.results.evidence.records import RunView
+from assaymark.results.numbers import is_proportion, shown_p
+from assaymark.results.views.cells import Sized, chance_cell, heading, leaf_estimates, number_cells, plain_table
+from assaymark.statistics.groups import compare_shares
+from assaymark.statistics.multiplicity import holm
+
+__all__ = ["subject_notes", "subject_table", "weak_subjects"]
+
+BAR_WIDTHS = (8, 40)
+LEVEL = 0.05  # of the family of tests
+
+
+def weak_subjects(leaves: Sequence[Estimate]) -> list[tuple[Estimate, float]]:
+    """Return the tasks whose accuracy is significantly below that of the run's other tasks, smallest p first.
+
+    Each task is compared with all others of the same metric together by a one-sided score test; p is corrected by
+    Holm's method over all of these tests. Tied choices count by their credit, rounded to whole answers per task.
+    Source: Pearson 1900 (score test); Holm 1979.
+    """
+    shares = [leaf for leaf in leaves if is_proportion(leaf) and leaf.higher_is_better and leaf.value is not None]
+    tested: list[tuple[Estimate, float]] = []
+    for leaf in shares:
+        others = [
+            share
+            for share in shares
+            if share is not leaf and (share.metric, share.filter) == (leaf.metric, leaf.filter)
+        ]
+        n_others = sum(estimate.n for estimate in others)
+        if not n_others or not leaf.n:
+            continue
+        right_others = sum(_n_right(estimate) for estimate in others)
+        comparison = compare_shares(right_others, n_others, _n_right(leaf), leaf.n)
+        tested.append((leaf, comparison.p / 2 if comparison.difference < 0 else 1 - comparison.p / 2))
+    adjusted = holm([p for _, p in tested]) if tested else ()
+    weak = [(leaf, float(p)) for (leaf, _), p in zip(tested, adjusted, strict=True) if p < LEVEL]
+    return sorted(weak, key=lambda pair: pair[1])
+
+
+def _n_right(leaf: Estimate) -> int:
+    return round((leaf.value or 0.0) * leaf.n)
+
+
+def subject_notes(view: RunView, group: str | None = None) -> list[str]:
+    """Return a line with the subjects that are significantly below the others, or that there are none."""
+    leaves = leaf_estimates(view, group)
+    if not any(leaf.details.get("path") for leaf in leaves):
+        return ["no task of this run has subjects; its tasks are shown instead"]
+    weak = weak_subjects(leaves)
+    if not weak:
+        return ["no subject is significantly below the others (one-sided tests, Holm's correction)"]
+    shown = ", ".join(f"{_name(leaf)} (p {shown_p(p)})" for leaf, p in weak)
+    return [f"significantly below the other subjects (one-sided tests, Holm's correction): {shown}"]
+
+
+def _name(leaf: Estimate) -> str:
+    return str(leaf.details.get("alias") or leaf.task)
+
+
+def subject_table(view: RunView, group: str | None = None) -> RenderableType:
+    """Return every task (of one group, or of the run), best first, with its interval drawn to scale."""
+    leaves = sorted(
+        (estimate for estimate in leaf_estimates(view, group) if estimate.value is not None),
+        key=lambda estimate: (estimate.metric, -(estimate.value or 0.0) * (1 if estimate.higher_is_better else -1)),
+    )
+    lines = subject_notes(view, group)
+    names = [_name(estimate) for estimate in leaves]
+
+    def laid_out(width: int) -> RenderableType:
+        bar = max(BAR_WIDTHS[0], min(BAR_WIDTHS[1], width - 2 - max([7, *map(len, names)]) - 36))
+        table = plain_table()
+        table.add_column("subject", overflow="fold")
+        for header in ("value", "95% interval", "n", "chance"):
+            table.add_column(header, justify="right", no_wrap=True)
+        table.add_column(f"0%{'100%':>{bar - 2}}" if any(map(is_proportion, leaves)) else "", no_wrap=True)
+        for name, estimate in zip(names, leaves, strict=True):
+            strip = _strip(estimate, bar) if is_proportion(estimate) else Text("")
+            table.add_row(name, *number_cells(estimate), chance_cell(estimate), strip)
+        return Padding(table, (0, 1))
+
+    notes = [Padding(Text(note, style="dim"), (1 if index == 0 else 0, 1, 0, 1)) for index, note in enumerate(lines)]
+    return Group(heading(view), Sized(laid_out), *notes)
+
+
+def _strip(estimate: Estimate, cells: int) -> Text:
+    """Draw the interval as a bar on a scale from 0 to 100%, the value as a point, chance as a mark."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return Text("")
+
+    def at(share: float) -> int:
+        return min(cells - 1, max(0, int(share * cells)))
+
+    marks = ["·"] * cells
+    for index in range(at(estimate.low), at(estimate.high) + 1):
+        marks[index] = "━"
+    if estimate.chance is not None:
+        marks[at(estimate.chance)] = "┆" if marks[at(estimate.chance)] == "·" else "╂"
+    marks[at(estimate.value)] = "●"
+    return Text("".join(marks))

@@ -1,0 +1,1 @@
+"""Commands about runs: run, plan, show, compare and the like."""

@@ -1,0 +1,108 @@
+"""`assaymark compare RUN RUN`: which run is better, by how much, and with what uncertainty."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+
+if TYPE_CHECKING:
+    from assaymark.results.comparison.records import Comparison
+
+GATE_FAILED = 1
+
+
+EXAMPLES = examples(
+    "compare RUN_A RUN_B --flips",
+    "compare RUN_A RUN_B --rows --by tag",
+    'compare RUN_A RUN_B --gate "mmlu >= -0.01" --junit gate.xml',
+    'compare RUN --published "arc_challenge acc=0.328 shots=25 n=1172 source=URL"',
+)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.option("--strict_prompts", is_flag=True, help="Refuse to compare runs whose prompts differ.")
+@click.option("--flips", is_flag=True, help="Show the samples whose outcome changed.")
+@click.option("--rows", "with_rows", is_flag=True, help="Show both answers of each row, those that got worse first.")
+@click.option("--by", metavar="NAME", help="Differences by tag, split, or a name in the rows' metadata.")
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="EXPR",
+    help='Fail unless the interval meets it: "mmlu >= -0.01"; repeatable.',
+)
+@click.option(
+    "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the results of the gates as JUnit XML."
+)
+@click.option(
+    "--published",
+    multiple=True,
+    metavar="CLAIM",
+    help='Compare one run with a published result: "arc_easy acc=0.4 shots=0 n=2376"; repeatable.',
+)
+@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@store_option
+@json_option
+def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> int:
+    """Compare stored runs sample by sample: difference, interval, p, flips and a verdict in one sentence.
+
+    Each run is compared with the first. Exit code 1 if a gate fails. With --published, one run is compared with
+    published results, of which only the totals are known; they are stored with the run.
+    """
+    if given["published"]:
+        return _with_published(store, runs, given["published"], as_json=as_json)
+    from assaymark.runs import comparison as api
+
+    named = api.stored_runs(store, runs)
+    found, rates = api.compare_runs(named, strict_prompts=given["strict_prompts"]), api.win_rates(named)
+    results = api.gate_results(found, given["gates"])
+    wants_rows = given["with_rows"] or given["by"] is not None
+    rows = api.rows_of_pairs(named, found) if wants_rows else []
+    parts = api.differences_by_part(given["by"], found, rows) if given["by"] is not None else []
+    if as_json:
+        print_json(_json(api.comparison_to_json(found, rates), rows if given["with_rows"] else [], parts))
+    elif given["markdown"]:
+        echo(api.comparison_markdown(found, rates))
+    else:
+        print_rich(*api.comparison_views(found, rates, flips=given["flips"]))
+        _print_rows(found, rows if given["with_rows"] else [], given["by"] or "", parts)
+    for result in results:
+        echo(result.message, err=True)
+    if given["junit"] is not None:
+        api.write_junit(given["junit"], found, results, rates)
+    return 0 if all(result.passed for result in results) else GATE_FAILED
+
+
+def _json(content: Any, rows: Sequence[Any], parts: Sequence[Any]) -> Any:
+    """Return a comparison's JSON with the rows and parts of each pair, where they were asked for."""
+    from assaymark.results.views.row_tables import parts_to_json, rows_to_json
+
+    more = {"rows": [rows_to_json(own) for own in rows], "by": [parts_to_json(own) for own in parts]}
+    return {**content, **{name: value for name, value in more.items() if value}}
+
+
+def _print_rows(found: "Comparison", rows: Sequence[Any], by: str, parts: Sequence[Any]) -> None:
+    from assaymark.results.views.row_tables import parts_table, rows_table
+
+    for own, pair in zip(parts, found.pairs, strict=False):
+        print_rich(parts_table(by, own, pair))
+    for own, pair in zip(rows, found.pairs, strict=False):
+        print_rich(rows_table(own, pair))
+
+
+def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[str, ...], *, as_json: bool) -> int:
+    from assaymark.errors import UsageError
+    from assaymark.runs.published import claim_lines, claims_to_json, compare_published
+
+    if len(runs) != 1:
+        raise UsageError(f"--published takes one run, not {len(runs)}")
+    results = compare_published(store, runs[0], published)
+    if as_json:
+        print_json(claims_to_json(results))
+    else:
+        echo("\n".join(claim_lines(results)))
+    return 0

@@ -1,0 +1,64 @@
+"""`assaymark demo`: evaluate the demo models on the demo tasks."""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from assaymark.cli.extras import has_web
+from assaymark.cli.output import echo, print_rich, store_option
+from assaymark.runs.progress import ProgressLine
+
+LINE = 52  # characters before a comment
+
+
+def shown_command() -> str:
+    """Return how to call this program: by its name, or by its path if the name is not on PATH."""
+    if shutil.which("assaymark"):
+        return "assaymark"
+    path = Path(sys.argv[0])
+    return str(path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path)
+
+
+def _serve_line(command: str, store: str | None) -> str:
+    """Return how to see the runs in the browser; the pip command where the extra is not installed."""
+    named = "" if store is None else f" --store {shlex.quote(store)}"
+    if has_web():
+        return f"{command} serve{named}".ljust(LINE) + "  # leaderboard in the browser"
+    return "pip install '.[web]'".ljust(LINE) + f"  # in the folder of Assaymark's source; then: {command} serve{named}"
+
+
+@click.command()
+@store_option
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+def demo(store: str | None, quiet: bool) -> None:
+    """Evaluate two small models on a small benchmark set, and compare them.
+
+    Models and tasks come with the package: nothing is downloaded, and no GPU is needed.
+    """
+    from assaymark.results.evidence.from_store import run_view
+    from assaymark.results.views.tables import run_table
+    from assaymark.runs.comparison import comparison_views
+    from assaymark.runs.demo import demo_model, run_demo
+    from assaymark.runs.run import location_of
+
+    echo("Evaluating the two demo models on the demo tasks.", err=True)
+    with ProgressLine(quiet=quiet) as progress:
+        result = run_demo(store, observe=progress)
+    small, large = result.runs
+    command = shown_command()
+    print_rich(
+        run_table([run_view(run.store, run.id) for run in result.runs]), "", *comparison_views(result.comparison)
+    )
+    echo(
+        f"\nStored in {location_of(small.store)}: runs {small.short_id} (small) and {large.short_id} (large).\n\n"
+        "Next:\n"
+        f"  {command} show {large.short_id} --samples demo_facts --wrong   # its wrong answers\n"
+        f"  {command} compare {small.short_id} {large.short_id} --flips       # which answers changed\n"
+        f"  {command} explain demo_letters                        # prompt and scores of a task\n"
+        f"  {command} run --model_args pretrained=DIR --tasks demo           # your own model\n"
+        f"  {_serve_line(command, store)}\n"
+        f"\nThe models are in {demo_model('small').parent}"
+    )

@@ -1,0 +1,23 @@
+"""`assaymark doctor`: installed packages, devices, settings, and the commands that install missing extras."""
+
+import click
+
+from assaymark.cli.output import echo, json_option, print_json
+from assaymark.runs.run_options import declared_option
+
+
+@click.command()
+@declared_option("model_args", metavar="A=1", help="Also load this model and show its attention path.")
+@json_option
+def doctor(model_args: str, as_json: bool) -> None:
+    """Show what is installed and what can run here."""
+    from assaymark.runs.doctor import examine
+
+    found = examine(model_args)
+    if as_json:
+        print_json(found)
+        return
+    for section, facts in found.items():
+        echo(section)
+        for name, value in facts.items():
+            echo(f"  {name:<18} {value}")

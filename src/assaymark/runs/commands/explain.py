@@ -1,0 +1,47 @@
+"""`assaymark explain TASK`: what it measures, its prompt, and how an output is scored."""
+
+import click
+
+from assaymark.cli.output import json_option, print_json, print_rich
+from assaymark.errors import UnknownName
+from assaymark.runs.run_options import declared_option
+
+
+@click.command()
+@click.argument("task", metavar="TASK|METRIC")
+@declared_option(
+    "num_fewshot", help="Number of few-shot examples in the prompt.", type=click.IntRange(0), callback=None
+)
+@declared_option("model_args", metavar="pretrained=DIR", help="Model whose tokenizer splits the prompt.")
+@declared_option("data_dir", help="Local data, as in `run`.")
+@declared_option("include_path", help="Folder with task files, as in `run`.")
+@json_option
+def explain(
+    task: str,
+    num_fewshot: int | None,
+    model_args: str,
+    data_dir: str | None,
+    include_path: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Explain what TASK measures, show a prompt with its token boundaries, and score one sample step by step.
+
+    The name of a metric, such as acc_norm, explains the metric.
+    """
+    from assaymark.runs.explain import explain_metric, explain_task, explanation_view, metric_view
+
+    try:
+        found = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
+    except UnknownName:
+        metric = explain_metric(task.strip())
+        if metric is None:
+            raise
+        if as_json:
+            print_json(metric)
+        else:
+            print_rich(metric_view(metric))
+        return
+    if as_json:
+        print_json(found)
+    else:
+        print_rich(*explanation_view(found))

@@ -1,0 +1,198 @@
+"""`assaymark plan`: a dry run that estimates tokens, memory and time."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.cli.output import echo, json_option, print_json, print_rich
+from assaymark.errors import UsageError
+from assaymark.runs.run_options import evaluate_options, model_arguments, run_options
+from assaymark.runs.targets import plan_target, target_of_command, target_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assaymark.records import WorkEstimate
+    from assaymark.runs.planning import PlannedRun
+    from assaymark.runs.power import PowerLine, WantedPower
+
+# Shares of the prompts and of the tokens; the four choices of one question alone share up to 0.75 of the tokens.
+MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
+
+
+@click.command()
+@run_options
+@target_options
+@click.option("--mde", type=float, metavar="POINTS", help="Also show the samples needed for this difference.")
+@click.option(
+    "--disagreement",
+    type=float,
+    default=0.2,
+    show_default=True,
+    metavar="SHARE",
+    help="With --mde: expected share of samples on which the two models differ.",
+)
+@json_option
+def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) -> None:
+    """Estimate a run: samples, tokens with and without sharing, memory, time, and prompts that are too long.
+
+    Takes the options of `run` and sends nothing to the model. With --mde it also shows which differences the run can
+    detect. With --target it shows the calls of an application, and what its judged scorers would ask their judge.
+    """
+    from assaymark.runs.planning import plan_run
+    from assaymark.runs.power import WantedPower
+
+    target = target_of_command(given)
+    if target is not None:
+        if mde is not None:
+            raise UsageError("--mde is for models, and --target names an application; omit one of them")
+        forecast = plan_target(*target)
+        print_json(forecast.content) if as_json else echo("\n".join(forecast.lines))
+        return
+    kind, arguments = model_arguments(given)
+    wanted = None if mde is None else WantedPower(mde / 100, disagreement)
+    options = {**evaluate_options(given), "model_args": arguments}
+    planned = plan_run(kind, given["tasks"], wanted=wanted, **options)
+    if as_json:
+        power = [asdict(line) for line in planned.power]
+        chunks = [asdict(chunk) for chunk in planned.chunks]
+        print_json({"run_key": planned.plan.key, "notes": planned.notes, "chunks": chunks, "power": power,
+                    **({} if planned.cost is None else {"cost": asdict(planned.cost)})})  # fmt: skip
+        return
+    print_plan(planned)
+    if wanted is not None:
+        print_power(planned.power, wanted)
+
+
+def print_plan(planned: "PlannedRun") -> None:
+    """Print the table of a dry run, its totals, and the number of prompts that do not fit."""
+    from rich.table import Table
+
+    from assaymark.runs.progress import clock
+
+    for note in planned.notes:
+        echo(f"note: {note}", err=True)
+    table = Table(box=None, pad_edge=False)
+    for name in ("tasks", "samples", "queries", "tokens", "distinct", "shared", "time"):
+        table.add_column(name, justify="left" if name == "tasks" else "right")
+    for chunk in planned.chunks:
+        work = chunk.work
+        table.add_row(chunk.label, f"{chunk.n_samples:,}", f"{work.n_queries:,}", _count(work.n_tokens_asked),
+                      _count(work.n_tokens_distinct), _shared(work.n_tokens_asked, work.n_tokens_distinct),
+                      "-" if work.seconds is None else clock(work.seconds))  # fmt: skip
+    works = [chunk.work for chunk in planned.chunks]
+    if len(works) > 1:
+        total, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
+        seconds = [w.seconds for w in works if w.seconds is not None]
+        table.add_row("all", f"{sum(c.n_samples for c in planned.chunks):,}", f"{sum(w.n_queries for w in works):,}",
+                      _count(total), _count(distinct), _shared(total, distinct),
+                      clock(sum(seconds)) if seconds else "-")  # fmt: skip
+    print_rich(table)
+    memory = max((w.memory_bytes or 0 for w in works), default=0)
+    if memory:
+        echo(f"memory: about {max(memory / 1e9, 0.1):.1f} GB")
+    leaked = sum(chunk.n_leaked for chunk in planned.chunks)
+    if leaked:
+        how = f"as the same row or a near-duplicate (profile {planned.plan.profile})"
+        echo(f"{leaked} sample(s) would be among their own shots, {how}")
+    for line in truncation_lines(works):
+        echo(line)
+    for line in failure_lines(planned):
+        echo(line)
+    for line in cost_lines(planned):
+        echo(line)
+    echo(f"run key {planned.plan.key}")
+
+
+def cost_lines(planned: "PlannedRun") -> list[str]:
+    """Return what the run can cost, where its model's price is known, and whether that is more than --max_cost."""
+    cost, limit = planned.cost, planned.max_cost
+    if cost is None:
+        return []
+    over = cost.most_cost is not None and limit is not None and cost.most_cost > limit
+    return [
+        *cost.lines,
+        *([f"this can pass --max_cost {limit:g}: the run would then stop as incomplete"] if over else []),
+    ]
+
+
+def truncation_lines(works: "Sequence[WorkEstimate]") -> list[str]:
+    """Return how many prompts do not fit the model's context, and whether truncation prevents sharing."""
+    n_truncated = sum(len(set(work.too_long) - {request_id for request_id, _ in work.failing}) for work in works)
+    n_all = sum(work.n_requests for work in works)
+    if not n_truncated:
+        return []
+    lines = [f"{n_truncated:,} of {n_all:,} prompts exceed the model's context and are truncated from the left"]
+    total, distinct = _sum([w.n_tokens_asked for w in works]), _sum([w.n_tokens_distinct for w in works])
+    many = n_truncated > n_all * MANY_TRUNCATED
+    if total and distinct is not None and many and 1 - distinct / total < LITTLE_SHARED:
+        lines.append(
+            "truncated prompts begin at different positions, so questions share few tokens "
+            f"({_shared(total, distinct)} of the tokens in all); fewer shots would make this run faster"
+        )
+    return lines
+
+
+def failure_lines(planned: "PlannedRun") -> list[str]:
+    """Return which samples cannot be answered, one line for each reason."""
+    sizes = {task.name: task.n_samples for task in planned.plan.tasks}
+    by_reason: dict[str, dict[str, int]] = {}
+    for chunk in planned.chunks:
+        for task, reason, n in chunk.failing:
+            by_reason.setdefault(reason, {})[task] = n
+    lines = []
+    for reason, tasks in by_reason.items():
+        whole = [task for task, n in tasks.items() if n >= sizes[task]]
+        parts = [f"all samples of {_named(whole)}"] if whole else []
+        n_others = sum(n for task, n in tasks.items() if task not in whole)
+        parts += [f"{n_others:,} of {_named([task for task in tasks if task not in whole])}"] if n_others else []
+        lines.append(f"will fail: {' and '.join(parts)}: {reason}")
+    return lines
+
+
+def _named(tasks: list[str]) -> str:
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more tasks" if len(tasks) > 3 else "")
+
+
+def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
+    """Print the minimum detectable effect of each task, group and composite, and the samples the wanted one needs."""
+    from assaymark.results.views.cells import plain_table
+
+    table = plain_table()
+    table.add_column("in points", overflow="fold")
+    goal = f"samples for\n{100 * wanted.difference:g} point{'' if wanted.difference == 0.01 else 's'}"
+    for name in ("samples", "MDE,\npaired", "MDE,\nunpaired", f"{goal}, paired", f"{goal}, unpaired"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
+        shown = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),
+                 _needed(line.n, line.n_paired), _needed(line.n, line.n_unpaired)]  # fmt: skip
+        note = f": {line.note}" if line.note else "" if line.kind == "task" else f" ({line.kind})"
+        table.add_row(line.name + note, f"{line.n:,}", *shown)
+    print_rich("", table)
+    echo(
+        "MDE: the smallest true difference that a two-sided test at 5% finds with 80% power. Paired: both models on "
+        f"these samples, differing on {wanted.disagreement:.0%} of them (`compare` measures this share). Unpaired: "
+        "against a result on as many other samples, at 50% accuracy. + marks more samples than this run has."
+    )
+
+
+def _points(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _needed(n: int, needed: int | None) -> str:
+    return "-" if needed is None else f"{needed:,}{'+' if needed > n else ' '}"
+
+
+def _shared(total: int | None, distinct: int | None) -> str:
+    return f"{1 - distinct / total:.0%}" if total and distinct is not None else "-"
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _sum(numbers: "Sequence[int | None]") -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

@@ -1,0 +1,99 @@
+"""`assaymark race A B`: which of two models is better, with as few questions as that needs."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.cli.typed import typed_command
+from assaymark.errors import ModelError
+from assaymark.runs.run_options import declared_option
+
+if TYPE_CHECKING:
+    from assaymark.statistics.sequential import RaceState
+
+EXAMPLES = examples(
+    "race DIR_A DIR_B --tasks mmlu --margin 5",
+    "race DIR RUN --tasks arc_challenge --num_fewshot 25",
+    "race fake:accuracy=0.7 fake:accuracy=0.5,seed=2 --tasks demo_facts",
+)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("first", metavar="MODEL")
+@click.argument("second", metavar="MODEL|RUN")
+@click.option(
+    "--tasks", "-t", multiple=True, required=True, metavar="NAMES", help="Tasks, groups, tags, globs or task files."
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 100, min_open=True),
+    metavar="POINTS",
+    help="Smallest difference of interest: bets are sized for it, and surely closer models are equivalent.",
+)
+@click.option(
+    "--alpha", type=click.FloatRange(0, 0.5, min_open=True), default=0.05, show_default=True, metavar="SHARE",
+    help="How often a verdict may be wrong about the benchmark.",
+)  # fmt: skip
+@click.option("--race_seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the questions' order.")
+@click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
+@declared_option("num_fewshot", type=click.IntRange(0), callback=None)
+@declared_option("apply_chat_template")
+@declared_option("data_dir")
+@declared_option("include_path")
+@declared_option("profile")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@store_option
+@json_option
+def race(first: str, second: str, *, as_json: bool, **given: Any) -> int:
+    """Let two models answer questions in one random order until it is decided which is better.
+
+    MODEL is a folder, a Hub id, or KIND:ARGUMENTS such as local-completions:model=M,base_url=URL; the second may be a
+    stored RUN of all questions. Both runs are stored as incomplete ones, and the same command continues them. Exit code
+    0 if it is decided, 1 if not, 5 if requests failed.
+    """
+    from assaymark.runs.race import RaceOptions, race_models
+
+    def shown(state: "RaceState") -> None:
+        interval = f"{100 * state.low:+.1f} to {100 * state.high:+.1f}"
+        more = f", about {state.n_more:,} more" if state.n_more else ""
+        echo(f"{state.n_seen:,} of {state.n:,}: {100 * state.difference:+.1f} ({interval}){more}", err=True)
+
+    is_quiet = given.pop("quiet") or as_json
+    margin, alpha, seed, most = (given.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
+    (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)
+    found = race_models(
+        first_kind,
+        second_kind,
+        given.pop("tasks"),
+        RaceOptions(None if margin is None else margin / 100, alpha, seed, most),
+        observe=None if is_quiet else shown,
+        first_args=first_args,
+        second_args=second_args,
+        command=typed_command(),
+        notify=lambda line: None if is_quiet else echo(line, err=True),
+        **{name: value for name, value in given.items() if value not in (None, ())},
+    )
+    if as_json:
+        print_json(found.to_json())
+    else:
+        state = found.state
+        echo(found.verdict)
+        echo(f"{found.metric}: {100 * state.difference:+.1f} points, 95% interval at any time "
+             f"{100 * state.low:+.1f} to {100 * state.high:+.1f}, {state.n_seen:,} of {state.n:,} questions"
+             .replace("95%", f"{1 - alpha:.0%}"))  # fmt: skip
+        echo(found.about)
+        for remark in found.remarks:
+            echo(remark, err=True)
+        echo(f"runs {found.run_ids[0][:8]} and {found.run_ids[1][:8]}")
+    if found.n_failed:
+        return ModelError.exit_code
+    return 0 if found.state.is_decided else 1
+
+
+def _model(text: str) -> tuple[str, str]:
+    """Return kind and arguments of KIND:ARGUMENTS; a folder, Hub id or run as it is."""
+    from assaymark.models.create import MODELS
+
+    kind, colon, arguments = text.partition(":")
+    return (kind, arguments) if colon and kind in MODELS else (text, "")

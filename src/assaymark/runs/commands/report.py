@@ -1,0 +1,27 @@
+"""`assaymark report RUN... -o FILE`: write a report of stored runs."""
+
+from pathlib import Path
+
+import click
+
+from assaymark.cli.output import echo, store_option
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN...]")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with suffix .html, .md or .pdf (default: RUN.html). A PDF needs a browser on this machine.",
+)
+@store_option
+def report(runs: tuple[str, ...], output: Path | None, store: str | None) -> None:
+    """Write a report of stored runs: results, charts, differences, examples, methods and limitations.
+
+    Without RUN it reports the last run. With several runs, each is compared with the first.
+    """
+    from assaymark.runs.reporting import report_stored
+
+    echo(f"wrote {report_stored(store, runs or ('last',), output)}")

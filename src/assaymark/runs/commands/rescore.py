@@ -1,0 +1,50 @@
+"""`assaymark rescore RUN`: score stored outputs again."""
+
+from typing import Any
+
+import click
+
+from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.typed import typed_command
+from assaymark.runs.run_options import declared_option
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--task", "task_names", multiple=True, metavar="TASK", help="Rescore only this task of the run; repeatable."
+)
+@click.option(
+    "--filter", "filters", multiple=True, metavar="NAME|YAML|FILE",
+    help="One of the task's filters, or an item of a filter_list: '{name: last, filter: [{function: regex, "
+    "regex_pattern: ..., group_select: -1}, {function: take_first}]}'.",
+)  # fmt: skip
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME|YAML|FILE",
+    help="A metric, or an item of a metric_list: '{metric: exact_match, ignore_case: true}'.",
+)  # fmt: skip
+@click.option(
+    "--tasks", "-t", "task_files", multiple=True, metavar="FILE", help="Changed task files (code in them may run)."
+)
+@declared_option("include_path")
+@click.option("--confirm_run_unsafe_code", "--unsafe_code", "unsafe_code", is_flag=True,
+              help="Run model-generated code even if no sandbox is available.")  # fmt: skip
+@store_option
+@json_option
+def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
+    """Score the stored outputs of a run again with another filter or metric, without sending anything to the model.
+
+    Without --filter and --metric, the filters and metrics of the current task files are used. Earlier scores stay
+    stored.
+    """
+    from assaymark.runs.rescoring import RescoreOptions, rescore_stored
+
+    command = typed_command()
+    options = RescoreOptions(**given, command=command)
+    rescored = rescore_stored(store, run, options)
+    if as_json:
+        print_json(rescored.to_json())
+        return
+    print_rich(rescored.run.table())
+    for line in (*rescored.lines(), *rescored.run.remarks()):
+        echo(line)

@@ -1,0 +1,276 @@
+"""`assaymark run`: evaluate a model on benchmarks."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.cli.output import details_option, echo, examples, json_option, print_json, print_rich
+from assaymark.cli.typed import typed_command
+from assaymark.errors import ModelError, UsageError
+from assaymark.runs.progress import ProgressLine
+from assaymark.runs.run_options import (
+    declared_option,
+    evaluate_options,
+    model_arguments,
+    notes_on,
+    read_config,
+    run_options,
+    wandb_arguments,
+)
+from assaymark.runs.targets import target_of_command, target_options
+
+if TYPE_CHECKING:
+    from assaymark.runs.run import Run
+    from assaymark.runs.until import Until
+
+
+OF_ONE_RUN = (
+    "suite", "output_path", "write_out", "predict_only", "question_blind", "show_config", "check_integrity",
+)  # fmt: skip
+
+
+class ConfiguredCommand(click.Command):
+    """A command with a --config file, whose values are defaults for the options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read --config before parsing, since its values are defaults."""
+        known = {parameter.name for parameter in self.params if parameter.name}
+        defaults = read_config(_config_path(args), known)
+        return super().make_context(info_name, args, parent, default_map=defaults or None, **extra)
+
+
+def _config_path(args: list[str]) -> Path | None:
+    for at, word in enumerate(args):
+        if word in {"--config", "-C"} and at + 1 < len(args):
+            return Path(args[at + 1])
+        if word.startswith("--config="):
+            return Path(word.partition("=")[2])
+    return None
+
+
+EXAMPLES = examples(
+    "run --model hf --model_args pretrained=DIR --tasks arc_challenge --num_fewshot 25",
+    "run --model_args pretrained=DIR --suite open-llm-v1",
+    "run --model_args pretrained=DIR --tasks my_questions.csv --limit 100",
+    "run --target app.py:answer --tasks questions.jsonl --scorers exact,app.py:faithful",
+    "run --model_args pretrained=DIR --tasks mmlu --until 'mmlu ± 2'",
+    "run --model local-chat-completions --model_args model=NAME,base_url=URL --tasks gsm8k --max_cost 5",
+)
+
+
+@click.command(cls=ConfiguredCommand, epilog=EXAMPLES)
+@run_options
+@target_options
+@click.option(
+    "--output_path", "-o", type=click.Path(path_type=Path), metavar="DIR", help="Write lm-eval's result files."
+)
+@click.option("--log_samples", "-s", is_flag=True, help="With --output_path: lm-eval's samples files too.")
+@click.option("--write_out", "-w", is_flag=True, help="Print the first prompt of each task.")
+@click.option("--show_config", is_flag=True, help="Print the run's whole plan at the end.")
+@click.option("--predict_only", "-x", is_flag=True, help="Store outputs and print no scores.")
+@declared_option("question_blind")
+@declared_option("prompt_style")
+@details_option
+@declared_option("wait")
+@click.option(
+    "--until",
+    multiple=True,
+    metavar="GOAL",
+    help="Ask questions in random order until this is known: 'mmlu ± 2' (points; or +-), 'acc >= .6'. Repeatable.",
+)
+@click.option(
+    "--budget",
+    multiple=True,
+    metavar="AMOUNT",
+    help="Ask no more than '500 samples', '10 minutes' or '$5' allow, in random order. Repeatable.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@json_option
+def run(as_json: bool, quiet: bool, **given: Any) -> int:
+    """Evaluate a model on benchmarks, or an application on rows; store and show the result.
+
+    The same command continues an interrupted run: no stored response is requested again. On Ctrl-C or SIGTERM it waits
+    up to 30 s for the responses in flight; a second signal stops at once. After a kill, the requests in flight and
+    those of the last half second are sent again. If another process is writing the same run, its progress is shown.
+
+    A task file given by its path, or found in --include_path, may run the code beside it. Exit code 5 if every request
+    failed, if a server demands a longer pause than retry_budget, or if --max_cost stopped the run; 1 if a goal of
+    --until is not reached.
+    """
+    from assaymark.runs.evaluate import evaluate
+    from assaymark.runs.stored import check_writable
+
+    if given["log_samples"] and given["output_path"] is None:
+        raise UsageError("--log_samples writes into the folder --output_path; give that option too")
+    for line in notes_on(given):
+        _note(line)
+    target = target_of_command(given)
+    is_sequential = bool(given["until"] or given["budget"])
+    if is_sequential and (target is not None or given["prompt_style"] or given["question_blind"]):
+        raise UsageError(
+            "--until and --budget are for tasks of a model; omit --target, --prompt_style, --question_blind"
+        )
+    if given["prompt_style"]:
+        return _run_prompt_styles(given, quiet=quiet, as_json=as_json)
+    wandb = _checked_wandb(given)
+    if given["output_path"] is not None:
+        check_writable(given["output_path"], "--output_path")
+    if target is None:
+        model, arguments = model_arguments(given)
+        tasks, options = given["tasks"], {**evaluate_options(given), "model_args": arguments}
+    else:
+        model, tasks, options = target
+    command = typed_command()
+    if given["write_out"]:
+        _write_out(model, tasks, options, to_stderr=as_json)
+    if is_sequential:
+        return _run_until(model, tasks, options, {**given, "quiet": quiet}, wandb, as_json=as_json)
+    with ProgressLine(quiet=quiet or as_json) as progress:
+        done = evaluate(model, tasks, observe=progress, notify=_note, command=command, **options)
+    _print_run(done, given, as_json=as_json)
+    _log_to_wandb(done, wandb)
+    return _exit_code([done])
+
+
+TASK_FAILED = 6  # exit code of a run in which all requests of one task failed, and others were answered
+
+
+def _exit_code(runs: Sequence["Run"]) -> int:
+    """Return the exit code of finished commands, and print why a run stopped early or which tasks failed as a whole."""
+    for reason in dict.fromkeys(run.stop_reason for run in runs if run.stop_reason):
+        echo(f"error: incomplete: {reason}", err=True)
+    if any(run.stop_reason or run.nothing_answered for run in runs):
+        return ModelError.exit_code
+    reasons: dict[str, list[str]] = {}  # tasks that failed for the same reason are one line
+    for run in runs:
+        for task, reason in run.unanswered_tasks.items():
+            reasons.setdefault(reason.partition(": ")[2] or reason, []).append(task)
+    for reason, tasks in reasons.items():
+        named = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+        echo(f"error: every request of {named} failed, so there is no result: {reason or 'see `show`'}", err=True)
+    return TASK_FAILED if reasons else 0
+
+
+def _run_until(
+    model: Any, tasks: Any, options: Mapping[str, Any], given: Mapping[str, Any], wandb: "WandbArguments | None",
+    *, as_json: bool,
+) -> int:  # fmt: skip
+    """Evaluate until the goals are reached or the budget is spent; print the run and what is known."""
+    from assaymark.runs.until import GoalState, evaluate_until, parse_budget
+
+    is_quiet = given["quiet"] or as_json
+
+    def report(states: Sequence[GoalState]) -> None:
+        for state in states:
+            echo(state.sentence, err=True)
+
+    done = evaluate_until(
+        model,
+        tasks,
+        given["until"],
+        budget=parse_budget(given["budget"]),
+        observe_goals=None if is_quiet else report,
+        notify=_note,
+        command=typed_command(),
+        **options,
+    )
+    _print_run(done.run, given, as_json=as_json, until=done)
+    _log_to_wandb(done.run, wandb)
+    if done.n_failed or done.spent == "money":
+        return ModelError.exit_code
+    return 0 if done.is_decided else 1
+
+
+def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+    """Evaluate the tasks in each prompt style at each number of shots, and print the results side by side."""
+    from assaymark.runs.prompt_styles import evaluate_prompt_styles
+
+    refused = [name for name in OF_ONE_RUN if given[name]]
+    if refused:
+        raise UsageError(f"--{refused[0]} cannot be combined with --prompt_style; omit one of them")
+    shots = given["num_fewshot"]
+    counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
+    kind, arguments = model_arguments(given)
+    options = {**evaluate_options({**given, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
+    wandb = _checked_wandb(given)
+    styles = [style.strip() for style in given["prompt_style"].split(",") if style.strip()]
+    command = typed_command()
+    with ProgressLine(quiet=quiet or as_json) as progress:
+        done = evaluate_prompt_styles(
+            kind, given["tasks"], styles, counts, observe=progress, command=command, **options
+        )
+    if as_json:
+        print_json(done.to_json())
+    else:
+        print_rich(done.table())
+        for line in done.remarks():
+            echo(line)
+    for run in done.runs:
+        _log_to_wandb(run.run, wandb)
+    return _exit_code([run.run for run in done.runs])
+
+
+WandbArguments = tuple[dict[str, Any], dict[str, Any]]
+
+
+def _checked_wandb(given: Mapping[str, Any]) -> WandbArguments | None:
+    """Return the arguments for W&B; None, with a note, if wandb is not installed: the run goes on without it."""
+    from assaymark.interop.wandb_log import is_wandb_here
+
+    arguments = wandb_arguments(given)
+    if arguments is None or is_wandb_here():
+        return arguments
+    _note("--wandb_args: wandb is not installed, so nothing is logged to W&B; install it with: pip install wandb")
+    return None
+
+
+def _log_to_wandb(done: "Run", arguments: WandbArguments | None) -> None:
+    """Log a run's results to W&B if that was requested; a failure is only a note, since the run is stored."""
+    if arguments is None:
+        return
+    try:
+        address = done.log_to_wandb(*arguments)
+    except UsageError as error:
+        _note(str(error))
+    else:
+        _note(f"logged to W&B{f': {address}' if address else ''}")
+
+
+def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool, until: "Until | None" = None) -> None:
+    """Print the result, then write the requested files, so that a failure there does not lose the printed result."""
+    if as_json:
+        shown = {"configuration": done.configuration()} if given["show_config"] else {}
+        print_json({**done.to_json(), **shown, **({"until": until.to_json()} if until is not None else {})})
+    elif given["predict_only"]:
+        echo(f"outputs are stored; show their scores with: assaymark show {done.short_id}")
+    else:
+        print_rich(done.table(details=given["details"]))
+        for line in done.remarks(details=given["details"]):
+            echo(line)
+        for line in until.lines() if until is not None else ():
+            echo(line)
+    for line in done.store.notices:
+        _note(line)
+    if given["show_config"] and not as_json:
+        print_json(done.configuration())
+    if given["output_path"] is not None:
+        for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
+            echo(f"wrote {path}", err=True)
+    if given["check_integrity"] and (problems := done.verify()):
+        raise click.ClickException("; ".join(str(problem) for problem in problems))
+
+
+def _note(line: str) -> None:
+    echo(f"note: {line}", err=True)
+
+
+def _write_out(kind: str, tasks: Any, options: dict[str, Any], *, to_stderr: bool) -> None:
+    """Print the first prompt of each task, as lm-eval's --write_out does; on stderr if stdout is for JSON."""
+    from assaymark.runs.evaluate import first_prompts
+
+    for name, prompt in first_prompts(kind, tasks, **options):
+        echo(f"--- {name}: first prompt (| marks its end)\n{prompt}|", err=to_stderr)

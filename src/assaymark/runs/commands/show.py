@@ -1,0 +1,83 @@
+"""`assaymark show RUN`: show a run's table, its samples, or its subjects."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.cli.output import details_option, echo, json_option, print_json, print_rich, store_option
+from assaymark.errors import UsageError
+
+if TYPE_CHECKING:
+    from assaymark.runs.run import Run
+    from assaymark.runs.stored import ShownAudit
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.option("--samples", "task", metavar="TASK", help="Show the samples of this task.")
+@click.option("--wrong", is_flag=True, help="With --samples: show only those answered wrongly or not at all.")
+@click.option("--search", metavar="WORDS", help='With --samples: only those with all WORDS and "phrases".')
+@click.option(
+    "--index", is_flag=True, help="With --search: build the run's full-text index first, to search whole texts."
+)
+@click.option(
+    "--limit", "-L", type=click.IntRange(1), default=10, show_default=True, help="With --samples: number of samples."
+)
+@click.option("--by", type=click.Choice(["subject", "task"]), help="Show each task of groups, sorted, with intervals.")
+@details_option
+@click.option("--lm_eval", is_flag=True, help="Print lm-eval's table.")
+@click.option("--attempts", is_flag=True, help="Show the attempts: when, where and with which versions.")
+@store_option
+@json_option
+def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
+    """Show a stored run or audit. RUN is an id, the beginning of one, or `last` for the last run."""
+    from assaymark.runs.stored import audit_as_run, find_audit, open_run
+
+    if given["wrong"] and given["task"] is None:
+        raise UsageError("--wrong selects samples; name the task too: --samples TASK --wrong")
+    if given["search"] is not None and given["task"] is None:
+        raise UsageError("--search selects samples; name the task too: --samples TASK --search WORDS")
+    if given["index"] and given["search"] is None:
+        raise UsageError("--index is for --search; name the words: --samples TASK --index --search WORDS")
+    if (audit := find_audit(store, run)) is not None:
+        judged = audit_as_run(audit, store) if given["task"] is not None else None
+        if judged is not None:
+            _show_run(judged, given, as_json=as_json)
+        else:
+            _show_audit(audit, given, as_json=as_json)
+    else:
+        _show_run(open_run(store, run), given, as_json=as_json)
+
+
+def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
+    task, wrong = given["task"], given["wrong"]
+    if task is not None:
+        if given["index"]:
+            found.index_samples()
+        records = found.sample_records(task, only_wrong=wrong, limit=given["limit"], search=given["search"])
+        print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
+        if not records:
+            echo(found.why_nothing_is_shown(), err=True)
+    elif given["attempts"]:
+        rows = found.attempts()
+        if as_json:
+            print_json(rows)
+        for row in rows if not as_json else ():
+            echo(f"{row['started_at']}  {row['status']:<12} {row['host']}  {row['facts']}")
+    elif given["lm_eval"]:
+        echo(found.lm_eval_table())
+    elif as_json:
+        print_json(found.to_json())
+    else:
+        print_rich(found.table(by_subject=given["by"] is not None, details=given["details"]))
+        for line in found.remarks(details=given["details"]):
+            echo(line)
+
+
+def _show_audit(audit: "ShownAudit", given: Mapping[str, Any], *, as_json: bool) -> None:
+    if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if given[name]]:
+        option = of_runs[0].replace("task", "samples")
+        raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; omit it")
+    print_json(audit.content) if as_json else print_rich(audit.view)
+    echo("\n".join(audit.remarks), err=as_json)

@@ -1,0 +1,141 @@
+"""Comparison of stored runs, sample by sample."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assaymark.drafts import write_whole
+from assaymark.errors import StoreError, UsageError
+from assaymark.records import JsonValue
+from assaymark.runs.run import Run
+from assaymark.runs.stored import existing_store, run_in
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from assaymark.results.comparison.gates import GateResult
+    from assaymark.results.comparison.records import Comparison
+    from assaymark.results.comparison.row_pairs import PartDifference, RowPair
+    from assaymark.results.evidence.win_rates import WinRates
+
+
+def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> "Comparison":
+    """Compare stored runs by their names; see `compare_runs`."""
+    return compare_runs(stored_runs(store, names), strict_prompts=strict_prompts)
+
+
+def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
+    """Return stored runs by their names."""
+    opened = existing_store(store)
+    return [run_in(opened, name) for name in names]
+
+
+def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> "Comparison":
+    """Return an `assaymark.results.comparison.compare.Comparison`: differences with intervals, tests, flips, a verdict.
+
+    Each run is compared with the first one: `difference` is second minus first, `gain` is positive if the second is
+    better.
+
+    Raises: UsageError for fewer than two runs, or for runs of different questions.
+    """
+    from assaymark.results.comparison.compare import compare_runs as compare_evidence
+    from assaymark.results.comparison.stored_runs import matched_evidence
+    from assaymark.results.evidence.from_store import run_evidence
+
+    if len(runs) < 2:
+        raise UsageError(f"a comparison needs two or more runs, not {len(runs)}")
+    if len({run.id for run in runs}) < len(runs):
+        raise UsageError("the same run was named twice; name different runs")
+    evidence = [run_evidence(run.store, run.id) for run in runs]
+    matched = matched_evidence(evidence, [(run.store, run.id) for run in runs])
+    return compare_evidence(matched, strict_prompts=strict_prompts)
+
+
+def rows_of_pairs(runs: Sequence[Run], comparison: "Comparison") -> "list[list[RowPair]]":
+    """Return for each later run its rows beside the first run's, those that got worse first."""
+    from assaymark.results.comparison.row_pairs import row_pairs
+
+    first = runs[0].store, runs[0].id
+    return [row_pairs(first, (run.store, run.id), pair) for run, pair in zip(runs[1:], comparison.pairs, strict=True)]
+
+
+def differences_by_part(
+    name: str, comparison: "Comparison", rows: "Sequence[Sequence[RowPair]]"
+) -> "list[list[PartDifference]]":
+    """Return for each pair the differences by tag, by split, or by a name in the rows' metadata.
+
+    Raises: UsageError where no row has that name.
+    """
+    from assaymark.results.comparison.row_pairs import differences_by
+
+    return [differences_by(name, own, pair) for own, pair in zip(rows, comparison.pairs, strict=True)]
+
+
+def win_rates(runs: Sequence[Run]) -> "list[WinRates]":
+    """Return the win rates for the suites of all runs that are ranked by win rate (`report.win_rates.WinRates`)."""
+    from assaymark.results.evidence.composites import suites_from
+    from assaymark.results.evidence.from_store import label_of, run_evidence
+    from assaymark.results.evidence.win_rates import BoardRun
+    from assaymark.results.evidence.win_rates import win_rates as of_runs
+
+    boards = []
+    for run in runs:
+        suites = tuple(suites_from(run.row.extra))
+        rows = run_evidence(run.store, run.id).rows if any(s.suite.aggregate == "winrate" for s in suites) else ()
+        boards.append(BoardRun(label_of(run.row), run.row.short_id, suites, rows, tuple(run.estimates)))
+    return of_runs(boards)
+
+
+def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[GateResult]":
+    """Return the result of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
+
+    Raises: UsageError for an expression that cannot be parsed; UnknownName for a task that was not compared.
+    """
+    from assaymark.results.comparison.gates import check_gates, parse_gate
+
+    return check_gates(comparison, [parse_gate(text) for text in gates])
+
+
+def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> str:
+    """Return the comparison and any win rates as Markdown."""
+    from assaymark.results.evidence.win_rates import win_rates_markdown
+    from assaymark.results.views.comparison_tables import comparison_markdown as to_markdown
+
+    return "\n".join(filter(None, [to_markdown(comparison), win_rates_markdown(rates)]))
+
+
+def write_junit(
+    path: Path, comparison: "Comparison", results: "Sequence[GateResult]", rates: "Sequence[WinRates]" = ()
+) -> None:
+    """Write the results of gates as JUnit XML, for CI systems, with the verdict and win rates as its output.
+
+    Raises: StoreError if it cannot be written.
+    """
+    from assaymark.results.comparison.gates import junit_xml
+    from assaymark.results.evidence.win_rates import win_rate_lines
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, junit_xml(comparison, results, win_rate_lines(rates)))
+    except OSError as error:
+        raise StoreError(f"the gates cannot be written to {path}: {error}; name another file with --junit") from error
+
+
+def comparison_views(
+    comparison: "Comparison", rates: "Sequence[WinRates]" = (), *, flips: bool = False
+) -> "list[RenderableType]":
+    """Return the comparison and any win rates for a terminal."""
+    from assaymark.results.console import Text
+    from assaymark.results.evidence.win_rates import win_rate_lines
+    from assaymark.results.views.comparison_tables import comparison_table, flips_table
+
+    lines: list[RenderableType] = [Text(line, style="bold") for line in win_rate_lines(rates)]
+    return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
+
+
+def comparison_to_json(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> JsonValue:
+    """Return the comparison with stable names."""
+    from assaymark.results.evidence.win_rates import win_rates_to_json
+    from assaymark.results.views.comparison_tables import comparison_to_json as to_json
+
+    return {**to_json(comparison), "win_rates": win_rates_to_json(rates)}

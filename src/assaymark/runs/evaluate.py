@@ -1,0 +1,87 @@
+"""`evaluate`: evaluate a model on tasks and store the run with its estimates."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+from assaymark.errors import UsageError
+from assaymark.models.lending import gives_back, is_loaded
+from assaymark.models.workers.process import serve_if_launched
+from assaymark.registry import Registry
+from assaymark.runs.costs import bill_for
+from assaymark.runs.evaluate_options import EvaluateKeywords, EvaluateOptions
+from assaymark.runs.execute import execute
+from assaymark.runs.opening import no_notice
+from assaymark.runs.plan import render_of
+from assaymark.runs.prepare import idle_gen_kwargs, open_store, prepare_run
+from assaymark.runs.run import Run
+from assaymark.runs.targets import kind_of
+
+__all__ = ["evaluate", "first_prompts"]
+
+BASELINES: Registry[Callable[..., None]] = Registry("baselines", "baseline")
+
+
+@gives_back
+def evaluate(model: Any, tasks: Any = (), **options: Unpack[EvaluateKeywords]) -> Run:
+    """Evaluate a model on benchmarks, or a function of one's own on rows with scorers, and return the stored run.
+
+    The same call continues an interrupted run, or returns the finished one: no stored response is requested again.
+    Responses are stored within half a second of their arrival. After a kill or a power failure, requests that were in
+    flight or not yet stored are sent again, as are those that failed for a temporary reason.
+
+    Args:
+        model: a folder or hub id of a causal LM; the name of a kind of model ("hf", "fake"), with `model_args`; a
+            pair (transformers model, tokenizer) already loaded, or the model with `tokenizer=`; or what `load_model`
+            returned. A loaded model is unchanged afterwards, also after an exception. With `scorers`: a function,
+            coroutine function, `FILE.py:NAME`, URL or `exec:COMMAND`.
+        tasks: names, groups, suites, globs or task files, in a list or separated by commas. With `scorers`: a file of
+            rows, a Hub id, or a list of mappings.
+        options: see `EvaluateOptions`.
+
+    Raises: UsageError, DataError, StoreError, ModelError (see `assaymark.errors`).
+    """
+    kind = kind_of(model, options)
+    if kind is not None:
+        done: Run = kind.evaluate(model, tasks, **options)
+        return done
+    # Under torchrun all processes but the first serve the first one's run. In a training loop each process has a
+    # loaded model and evaluates by itself.
+    if not is_loaded(model) and serve_if_launched():
+        raise SystemExit(0)
+    store = open_store(options)
+    opened, prepared = prepare_run(model, tasks, options)
+    max_cost = options.get("max_cost")
+    bill = bill_for(opened, options.get("price"), options.get("prices"), max_cost)
+    if options.get("question_blind") and max_cost is not None:
+        raise UsageError("max_cost does not limit the question-blind baseline; omit one of them")
+    notify = options.get("notify") or no_notice
+    for line in (*prepared.selection.notes, *idle_gen_kwargs(options.get("gen_kwargs") or {}, prepared.plan.tasks)):
+        notify(line)
+    result = execute(
+        replace(prepared, options=replace(prepared.options, bill=bill)),
+        opened,
+        store,
+        observe=options.get("observe"),
+        command=options.get("command"),
+        wait=options.get("wait") is not False,
+        notify=notify,
+    )
+    run = Run(store, result.run_id, result, prepared.selection.notes)
+    run.summarise(prepared)
+    if options.get("question_blind"):
+        BASELINES.load("question_blind")(run, opened, prepared, notify)
+    return run
+
+
+@gives_back
+def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
+    """Return each task's name and the exact text of its first prompt."""
+    opened, prepared = prepare_run(model, tasks, options)
+    render = render_of(opened)
+    found: list[tuple[str, str]] = []
+    for bound in prepared.bound:
+        sample = next(iter(bound.samples()), None)
+        if sample is not None:
+            found.append((bound.plan.name, bound.request(sample, render).prompt))
+    return found

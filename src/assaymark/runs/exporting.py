@@ -1,0 +1,151 @@
+"""Export of a stored run, in a format selected by the suffix of the file's name.
+
+Import of other tools' results, and of runs exported from another store.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assaymark.drafts import draft_folder, whole_file
+from assaymark.errors import StoreError, UsageError
+from assaymark.registry import Registry
+from assaymark.runs.run import Run
+from assaymark.runs.stored import open_run
+from assaymark.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The result of an import."""
+
+    run: Run
+    is_new: bool  # False if these files were imported before
+    notes: tuple[str, ...] = ()  # results in the files that cannot be computed from their samples
+
+
+def import_run(store: str | None, path: str | Path, *, command: str | None = None) -> Imported:
+    """Store the run in another tool's files (as `interop.read_imported` lists them), or an exported run.
+
+    Raises: DataError for files of an unknown format, or that violate their format; nothing is stored then.
+    """
+    from assaymark.interop.one_file import is_run_file, read_run_file
+
+    if is_run_file(Path(path)):
+        opened = Store.open(store)
+        run_id, is_new = read_run_file(opened, Path(path))
+        return Imported(Run(opened, run_id), is_new)
+    from assaymark.interop.imported import store_imported
+    from assaymark.interop.read_imported import read_imported
+
+    run = read_imported(path)  # reads everything before anything is written
+    opened = Store.open(store)
+    run_id, is_new = store_imported(opened, run, command=command)
+    return Imported(Run(opened, run_id), is_new, run.notes)
+
+
+EXPORTERS: Registry[Callable[[Run, Path], None]] = Registry("exporters", "format")  # by suffix
+
+
+def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
+    """Write a stored run to a file, or into a folder (lm-eval's results and samples files); return the files.
+
+    Raises: UsageError for an unknown suffix, and for a run without results; UnknownName for an unknown run; StoreError
+        if the file cannot be written.
+    """
+    target = Path(path)
+    if target.suffix not in EXPORTERS and (target.suffix or target.is_file()):
+        known = ", ".join(EXPORTERS)
+        raise UsageError(f"'{target.name}' has no known suffix; expected {known}, or a folder for lm-eval's files")
+    run = open_run(store, name)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.suffix not in EXPORTERS:
+            return run.write_lm_eval_files(target, log_samples=True)
+        with whole_file(target) as draft:
+            EXPORTERS.load(target.suffix)(run, draft)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error}; name another file or folder with -o") from error
+    return [target]
+
+
+def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: bool = False) -> tuple[Path, int]:
+    """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv; return the file and their number.
+
+    Args:
+        store: the database of the run.
+        name: the run's id, the beginning of one, or `last`.
+        path: the file.
+        by_subject: whether tasks are sorted by their values, the lowest first.
+
+    Raises: UsageError for another suffix; UnknownName for an unknown run; StoreError if the file cannot be written.
+    """
+    from assaymark.interop.export_tables import wrong_rows, wrong_to_csv, wrong_to_jsonl
+
+    target = Path(path)
+    lines_of = {".jsonl": wrong_to_jsonl, ".csv": wrong_to_csv}.get(target.suffix)
+    if lines_of is None:
+        raise UsageError(f"--wrong writes samples; '{target.name}' ends neither in .jsonl nor in .csv")
+    run = open_run(store, name)
+    run.refuse_without_results()
+    n_rows = 0
+
+    def counted() -> Iterator[Mapping[str, Any]]:
+        nonlocal n_rows
+        for row in wrong_rows(run.store, run.id, by_subject=by_subject):
+            n_rows += 1
+            yield row
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(lines_of(counted()))
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error
+    return target, n_rows
+
+
+def write_run(run: Run, path: Path) -> None:
+    """Write the whole run as a store, which `assaymark import` reads."""
+    from assaymark.interop.one_file import write_run_file
+
+    write_run_file(run.store, run.id, path)
+
+
+def write_results(run: Run, path: Path) -> None:
+    """Write lm-eval's results file."""
+    with draft_folder() as folder:
+        (written,) = run.write_lm_eval_files(folder)
+        shutil.copyfile(written, path)
+
+
+def write_parquet(run: Run, path: Path) -> None:
+    """Write the run's estimates as Parquet."""
+    from assaymark.interop import export_tables
+
+    run.refuse_without_results()
+    export_tables.write_parquet(path, export_tables.estimate_rows(run.store, run.id))
+
+
+def write_model_index(run: Run, path: Path) -> None:
+    """Write `model-index` of a Hugging Face model card."""
+    from assaymark.interop.export_tables import model_index
+
+    run.refuse_without_results()
+    path.write_text(model_index(run.store, run.id), encoding="utf-8")
+
+
+def _table(run: Run, path: Path, function: str) -> None:
+    from assaymark.interop import export_tables
+
+    run.refuse_without_results()
+    text = getattr(export_tables, function)(export_tables.estimate_rows(run.store, run.id))
+    path.write_text(text, encoding="utf-8")
+
+
+write_csv = partial(_table, function="to_csv")
+write_markdown = partial(_table, function="to_markdown")
+write_latex = partial(_table, function="to_latex")

@@ -1,0 +1,238 @@
+"""Resolve a model, task names and options into a `Model` and a plan with its tasks bound to data.
+
+Evaluations from Python, the command line or a queue start here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from assaymark.errors import UsageError
+from assaymark.models.checkpoint.arguments import parse_arguments
+from assaymark.models.create import MODELS, create_model
+from assaymark.models.language_model import LanguageModel, loaded_pair, not_a_model
+from assaymark.models.model import Model
+from assaymark.options.of_plans import preset_of
+from assaymark.options.option import check_options, with_defaults
+from assaymark.options.plans import plan_settings
+from assaymark.records import TaskPlan
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.plan import PreparedRun, RunOptions, prepare
+from assaymark.settings import data_folder
+from assaymark.store import Store
+from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.profiles import DEFAULT_PROFILE, find_profile
+from assaymark.tasks.prompt_presets import find_system_prompt
+from assaymark.tasks.rescoring import find_prompt_style, styled_selection
+from assaymark.tasks.task import Selection
+
+__all__ = ["choose_tasks", "idle_gen_kwargs", "model_of", "open_store", "prepare_run", "run_options", "split_names"]
+
+_FOR_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
+
+
+def prepare_run(model: Any, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
+    """Return the model, and the plan that `evaluate` would carry out, with its tasks bound to data.
+
+    Raises: as `choose_tasks`, `model_of`, `run_options` and `runner.plan.prepare`; UsageError or UnknownName for an
+        invalid or unknown option.
+    """
+    _check_tasks(tasks)
+    check_options(EvaluateOptions, options)
+    selection, settled = choose_tasks(tasks, options)
+    answering = model_of(model, settled)
+    return answering, prepare(selection, answering, run_options(settled))
+
+
+def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Selection, EvaluateOptions]:
+    """Return the named tasks, and the options with the suite's profile where none was given.
+
+    Raises: UsageError if nothing is named, or suites of different profiles are and no profile was given.
+    """
+    names = split_names(tasks)
+    if options.get("suite"):
+        names.append(f"suite:{options['suite']}")
+    if not names:
+        raise UsageError(
+            "no task was named; name at least one with --tasks, for example --tasks arc_easy (see `ls`), "
+            "or a suite with --suite"
+        )
+    include = [Path(folder).expanduser() for folder in options.get("include_path") or ()]
+    for folder in include:
+        if not folder.is_dir():
+            raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
+    own = OwnData(data_folder(options.get("data_dir")), bool(options.get("skip_bad_rows")), options.get("answers"))
+    selection = Catalog.open(include).select(names, partial=bool(options.get("partial")), own=own)
+    if prompt_style := options.get("prompt_style"):
+        selection = styled_selection(selection, find_prompt_style(prompt_style))
+    profiles = sorted({chosen.suite.profile for chosen in selection.suites})
+    wanted = options.get("profile")
+    if wanted is None and len(profiles) > 1:
+        raise UsageError(
+            f"the suites have the profiles {', '.join(profiles)}, and a run has one; evaluate them in separate runs"
+        )
+    if wanted is not None and profiles and profiles != [wanted]:
+        note = f"profile {wanted} in place of the suite's {', '.join(profiles)}: the leaderboard had other rules"
+        selection = replace(selection, notes=(*selection.notes, note))
+    settled: EvaluateOptions = {**options, "profile": wanted or (profiles[0] if profiles else DEFAULT_PROFILE.name)}
+    return selection, settled
+
+
+def split_names(tasks: str | Sequence[str]) -> list[str]:
+    """Return the task names in "a,b c", or in a list of such texts; a file's name may contain spaces and commas."""
+    texts = [str(text) for text in ([tasks] if isinstance(tasks, str | Path) else tasks)]
+    parts = [part.strip() for text in texts for part in ([text] if _is_file(text) else text.split(","))]
+    return [name for part in parts for name in ([part] if _is_file(part) else part.split())]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # longer than a path may be, or with a NUL in it
+        return False
+
+
+def _check_tasks(tasks: Any) -> None:
+    """Raise UsageError where `tasks` is neither a text nor a list of texts."""
+    texts = [tasks] if isinstance(tasks, str | Path) else tasks
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str | Path) for text in texts):
+        raise UsageError(f"tasks is {tasks!r:.80}, of type {type(tasks).__name__}; expected names, or a list of them")
+
+
+def open_store(options: EvaluateOptions) -> Store:
+    """Return the store the options name, opened.
+
+    Raises: UsageError for a value that can be no store.
+    """
+    store: Any = options.get("store")
+    if isinstance(store, Store):
+        return store
+    if not isinstance(store, str | Path | None):
+        what = f"store is {store!r:.80}, of type {type(store).__name__}"
+        raise UsageError(f"{what}; expected a file, a database's URL, or an open store")
+    return Store.open(None if store is None else str(store))
+
+
+def model_of(model: Any, options: EvaluateOptions) -> Model:
+    """Return the model, in whichever way it was given.
+
+    Raises: UsageError if it is not one of the ways that `evaluate` accepts.
+    """
+    tokenizer = options.get("tokenizer")
+    pair = loaded_pair(model, tokenizer)
+    if tokenizer is not None and pair is None:
+        raise UsageError(
+            "tokenizer= goes with a loaded model; with a model that is named, name it: model_args={'tokenizer': FOLDER}"
+        )
+    if isinstance(model, LanguageModel):
+        model.identify_again()
+        return model.model
+    arguments = _model_options(options)
+    if pair is not None:
+        from assaymark.models.local.local_model import LocalModel
+
+        return LocalModel.from_loaded(*pair, **{**parse_arguments(options.get("model_args") or {}), **arguments})
+    if isinstance(model, str | Path):
+        return _named(model, options.get("model_args") or {}, arguments)
+    if isinstance(model, Model):
+        return model
+    raise not_a_model(model)
+
+
+def _model_options(options: EvaluateOptions) -> dict[str, Any]:
+    """Return those options of a run that are also arguments of its model."""
+    found = {name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value}
+    if (workers := options.get("workers") or 1) > 1:
+        found["workers"] = workers
+    if isinstance(template := options.get("apply_chat_template"), str):
+        found["chat_template"] = template
+    add_bos = find_profile(options.get("profile") or DEFAULT_PROFILE.name).add_bos
+    if add_bos is not None:
+        found["add_bos_token"] = add_bos
+    return found
+
+
+def _named(model: str | Path, model_args: str | Mapping[str, Any], arguments: Mapping[str, Any]) -> Model:
+    """Return a model given by the name of its kind, or by its path or hub id."""
+    if isinstance(model, str) and (model in MODELS or model_args):
+        return create_model(model, model_args, **arguments)
+    return create_model("hf", {"pretrained": str(model), **parse_arguments(model_args)}, **arguments)
+
+
+def run_options(options: EvaluateOptions) -> RunOptions:
+    """Return the runner's frozen options.
+
+    Raises: UsageError for an invalid value; UnknownName for an unknown profile, preset or system prompt.
+    """
+    check_options(EvaluateOptions, options)
+    given = cast("EvaluateOptions", with_defaults(EvaluateOptions, options))
+    return RunOptions(
+        bind=_bind_options(given),
+        samples=tuple(
+            (task, tuple(int(index) for index in indices)) for task, indices in (given["samples"] or {}).items()
+        ),
+        settings=plan_settings(given),
+        partial=given["partial"],
+        n_workers=given["workers"],
+    )
+
+
+def _bind_options(given: EvaluateOptions) -> BindOptions:
+    preset = preset_of(given)
+    is_chat = bool(given["apply_chat_template"]) or preset is not None
+    multiturn = given["fewshot_as_multiturn"]
+    if multiturn and not is_chat:
+        raise UsageError(
+            "fewshot_as_multiturn needs apply_chat_template or prompt_preset: without a template there are no turns"
+        )
+    return BindOptions(
+        num_fewshot=given["num_fewshot"],
+        limit=given["limit"],
+        seed=given["seed"],
+        data_dir=data_folder(given["data_dir"]),
+        profile=find_profile(given["profile"] or DEFAULT_PROFILE.name),
+        system_instruction=_system_text(given),
+        apply_chat_template=is_chat,
+        preset=preset,
+        fewshot_as_multiturn=is_chat if multiturn is None else multiturn,
+        gen_kwargs=dict(given["gen_kwargs"]),
+        circular=given["circular"],
+        skip_bad_rows=given["skip_bad_rows"],
+        confirm_unsafe_code=given["confirm_unsafe_code"],
+        metadata=dict(given["metadata"]),
+    )
+
+
+def _system_text(given: EvaluateOptions) -> str | None:
+    """Return the system text, looked up where it was given by name."""
+    name, text = given["system_prompt"], given["system_instruction"]
+    if name is None:
+        return text
+    if text is not None:
+        raise UsageError(f"system_prompt '{name}' and system_instruction both give the system text; omit one of them")
+    return find_system_prompt(name)
+
+
+def idle_gen_kwargs(gen_kwargs: Mapping[str, Any], tasks: Sequence[TaskPlan]) -> Iterator[str]:
+    """Yield a line for each way in which generation settings have no effect in a run of these tasks."""
+    generating = [task for task in tasks if isinstance(task.generation, Mapping)]
+    if gen_kwargs and not generating:
+        yield f"gen_kwargs {', '.join(gen_kwargs)} have no effect: no task of this run generates an answer"
+    idle = [name for name in _FOR_SAMPLING if gen_kwargs.get(name)]
+    greedy = [task.name for task in generating if not any(_draws(task.generation))]
+    if idle and greedy:
+        more = f" and {len(greedy) - 3} more" if len(greedy) > 3 else ""
+        yield (
+            f"gen_kwargs {', '.join(idle)} have no effect in {', '.join(greedy[:3])}{more}, where decoding is greedy; "
+            "add do_sample=true and a temperature to sample"
+        )
+
+
+def _draws(generation: Any) -> Iterator[bool]:
+    """Yield whether tokens are sampled, for all samples and for each kind of sample with settings of its own."""
+    yield generation["do_sample"]
+    for kinds in generation.get("by", {}).values():
+        yield from (kind["do_sample"] for kind in kinds.values())

@@ -1,0 +1,201 @@
+"""`diff-prompts`: which prompts of two stored runs differ, and how."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from assaymark.errors import AssaymarkError, UsageError
+from assaymark.models.checkpoint.identity import arguments_of_name
+from assaymark.models.create import create_model
+from assaymark.models.model import Model
+from assaymark.records import JsonValue, LoglikelihoodQuery, Request
+from assaymark.results.comparison.prompt_differences import (
+    AROUND,
+    Piece,
+    PromptDifference,
+    TaskDifferences,
+    prompt_differences,
+)
+from assaymark.runs.run import Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from assaymark.results.console import Text
+
+__all__ = ["PromptDiff", "diff_prompts", "diff_to_json", "diff_view"]
+
+SHOWN_TOKENS = 24  # at the end of a prompt
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDiff:
+    """The differences between the prompts of two runs."""
+
+    names: tuple[str, str]
+    tasks: tuple[TaskDifferences, ...]
+    only_first: tuple[str, ...]  # tasks that only the first run has
+    only_second: tuple[str, ...]
+    models: tuple[Model | None, Model | None]  # for their tokenizers; None if a model is not available here
+
+    @property
+    def n_differing(self) -> int:
+        """Number of samples whose prompts differ."""
+        return sum(len(task.differences) for task in self.tasks)
+
+
+def diff_prompts(first: Run, second: Run, tasks: Sequence[str] = ()) -> PromptDiff:
+    """Compare the prompts of two runs, sample by sample.
+
+    Args:
+        first: a stored run.
+        second: another stored run.
+        tasks: tasks to compare; empty: all that both runs have.
+
+    Raises: UsageError if the runs have no task in common.
+    """
+    ours, theirs = first.row.tasks, second.row.tasks
+    common = [task for task in ours if task in theirs and (not tasks or task in tasks)]
+    if not common:
+        raise UsageError(
+            f"runs {first.short_id} and {second.short_id} have no task in common"
+            + (f" among {', '.join(tasks)}" if tasks else "")
+            + f"; the first has {', '.join(ours[:5])}, the second {', '.join(theirs[:5])}"
+        )
+    found = [prompt_differences(task, first.samples(task), second.samples(task)) for task in common]
+    return PromptDiff(
+        names=(first.short_id, second.short_id),
+        tasks=tuple(found),
+        only_first=tuple(task for task in ours if task not in theirs),
+        only_second=tuple(task for task in theirs if task not in ours),
+        models=(_tokenizer_of(first), _tokenizer_of(second)),
+    )
+
+
+def _tokenizer_of(run: Run) -> Model | None:
+    """Return the run's model for its tokenizer; None if it is not available here."""
+    identity = run.row.plan.model
+    if identity.kind == "imported":
+        return None
+    arguments = dict(identity.options)
+    if identity.kind != "fake":
+        arguments |= arguments_of_name(identity.name)
+    try:
+        model = create_model(identity.kind, arguments)
+        model.split_tokens("a", " b")
+    except AssaymarkError:
+        return None
+    return model
+
+
+def diff_to_json(found: PromptDiff) -> dict[str, JsonValue]:
+    """Return every difference with stable names; `pieces` are the equal and changed parts of the prompts."""
+    return {
+        "runs": list(found.names),
+        "n_differing": found.n_differing,
+        "only_first": list(found.only_first),
+        "only_second": list(found.only_second),
+        "tasks": [
+            {
+                "task": task.task,
+                "n": task.n,
+                "n_first_only": task.n_first_only,
+                "n_second_only": task.n_second_only,
+                "counts": task.counts(),
+                "differences": [_difference_json(found, difference) for difference in task.differences],
+            }
+            for task in found.tasks
+        ],
+    }
+
+
+def _difference_json(found: PromptDiff, one: PromptDifference) -> Mapping[str, JsonValue]:
+    return {
+        "sample_indices": [one.first_index, one.second_index],
+        "kinds": list(one.kinds),
+        "pieces": [asdict(piece) for piece in one.pieces],
+        "lines": list(one.lines),
+        "tokens": [
+            _tokens(model, request) for model, request in zip(found.models, (one.first, one.second), strict=True)
+        ],
+    }
+
+
+def _tokens(model: Model | None, request: Request) -> JsonValue:
+    """Return the first and last tokens of a prompt with its first choice, and the position of the first scored one."""
+    query = next((query for query in request.queries if isinstance(query, LoglikelihoodQuery)), None)
+    if model is None or query is None:
+        return None
+    split = model.split_tokens("".join(query.segments or request.segments), query.continuation)
+    if split is None:
+        return None
+    texts, begin = split
+    last = max(1, begin - SHOWN_TOKENS)
+    return {"n": len(texts), "first": texts[:1], "last": texts[last:], "scored_from": begin - last}
+
+
+def diff_view(found: PromptDiff, limit: int) -> "list[RenderableType]":
+    """Return a summary per task, and the first `limit` differing samples with the changes marked."""
+    from assaymark.results.console import Text
+
+    views: list[RenderableType] = [_summary(found)]
+    differences = [difference for task in found.tasks for difference in task.differences][:limit]
+    views += [_sample_view(found, difference) for difference in differences]
+    if found.n_differing > len(differences):
+        views.append(Text(f"{found.n_differing - len(differences):,} more; show them with --limit", style="dim"))
+    for name, tasks in zip(found.names, (found.only_first, found.only_second), strict=True):
+        if tasks:
+            views.append(Text(f"only in {name}: {', '.join(tasks)}", style="yellow"))
+    return views
+
+
+def _summary(found: PromptDiff) -> "RenderableType":
+    from assaymark.results.views.cells import plain_table
+
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    for header in ("samples", "differ"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("in", overflow="fold")
+    for task in found.tasks:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in task.counts().items()) or "identical"
+        in_one = [f"{n:,} only in {name}" for name, n in
+                  zip(found.names, (task.n_first_only, task.n_second_only), strict=True) if n]  # fmt: skip
+        table.add_row(task.task, f"{task.n:,}", f"{len(task.differences):,}", "; ".join([kinds, *in_one]))
+    return table
+
+
+def _sample_view(found: PromptDiff, one: PromptDifference) -> "Text":
+    from assaymark.results.console import Text
+
+    text = Text(f"\n{one.task} {one.first_index}", style="bold")
+    text.append(f"  {', '.join(one.kinds)}\n", style="not bold yellow")
+    for piece in one.pieces:
+        _append_piece(text, piece)
+    text.append("\n" if one.pieces else "")
+    for line in one.lines:
+        text.append(f"{line}\n", style="yellow")
+    for name, model, request in zip(found.names, found.models, (one.first, one.second), strict=True):
+        tokens: Any = _tokens(model, request)
+        if tokens is not None:
+            text.append(f"{name}: {tokens['n']:,} tokens  ", style="dim")
+            text.append("|".join([*tokens["first"], "…", *tokens["last"][: tokens["scored_from"]]]).replace("\n", "↵"))
+            text.append("|" + "|".join(tokens["last"][tokens["scored_from"] :]) + "|\n", style="bold reverse")
+    return text
+
+
+def _append_piece(text: "Text", piece: Piece) -> None:
+    """Append a piece: equal text shortened, removed text as [-…-], added text as {+…+}."""
+    if piece.is_same:
+        same = piece.first
+        text.append(same if len(same) <= 2 * AROUND else f"{same[:AROUND]} … {same[-AROUND:]}", style="dim")
+        return
+    if piece.first:
+        text.append(f"[-{_shorten(piece.first)}-]", style="red")
+    if piece.second:
+        text.append(f"{{+{_shorten(piece.second)}+}}", style="green")
+
+
+def _shorten(changed: str, longest: int = 400) -> str:
+    half = longest // 2
+    return changed if len(changed) <= longest else f"{changed[:half]} … {len(changed) - longest:,} … {changed[-half:]}"

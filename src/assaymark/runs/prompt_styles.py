@@ -1,0 +1,99 @@
+"""Multiple-choice tasks in several prompt styles: one run for each style and number of shots, and their comparison."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from assaymark.errors import UsageError
+from assaymark.models.lending import gives_back
+from assaymark.records import JsonValue
+from assaymark.runs.comparison import compare_runs
+from assaymark.runs.evaluate import evaluate
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.prepare import model_of
+from assaymark.runs.run import Run
+from assaymark.tasks.rescoring import find_prompt_style
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from assaymark.results.comparison.records import Comparison
+    from assaymark.results.views.prompt_style_table import StyleLine
+
+__all__ = ["PromptStyles", "StyleRun", "evaluate_prompt_styles"]
+
+
+@dataclass(frozen=True, slots=True)
+class StyleRun:
+    """A prompt style and number of shots, with its run."""
+
+    prompt_style: str
+    num_fewshot: int
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class PromptStyles:
+    """The runs of all prompt styles; each is compared with the first."""
+
+    runs: tuple[StyleRun, ...]
+    comparison: "Comparison | None"  # None for one run
+
+    def _lines(self) -> "list[StyleLine]":
+        from assaymark.results.views.prompt_style_table import StyleEstimates, style_lines
+
+        made = [
+            StyleEstimates(run.prompt_style, run.num_fewshot, run.run.short_id, run.run.estimates) for run in self.runs
+        ]
+        return style_lines(made, self.comparison)
+
+    def table(self) -> "RenderableType":
+        """Return the results for a terminal: values, intervals, answers that could not be extracted, differences."""
+        from assaymark.results.views.prompt_style_table import style_table
+
+        return style_table(self._lines())
+
+    def remarks(self) -> list[str]:
+        """Return the ids of the runs."""
+        named = [f"{run.prompt_style} {run.num_fewshot}-shot {run.run.short_id}" for run in self.runs]
+        return [f"runs: {', '.join(named)}"]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the lines and the runs with stable names."""
+        from assaymark.results.views.prompt_style_table import style_lines_to_json
+
+        return {"lines": style_lines_to_json(self._lines()), "runs": [run.run.to_json() for run in self.runs]}
+
+
+@gives_back
+def evaluate_prompt_styles(
+    model: Any,
+    tasks: str | Sequence[str],
+    prompt_styles: Sequence[str],
+    shots: Sequence[int],
+    **options: Unpack[EvaluateOptions],
+) -> PromptStyles:
+    """Evaluate multiple-choice tasks in each prompt style at each number of shots, and compare the runs with the first.
+
+    Args:
+        model: as for `evaluate`.
+        tasks: names, groups, globs or files of multiple-choice tasks; no suites.
+        prompt_styles: among letter, text and cot.
+        shots: numbers of shots; the same shots are drawn for every style.
+        options: as for `evaluate`, without `prompt_style` and `num_fewshot`.
+
+    Raises: UsageError for no style, or one that is named twice; as `evaluate`.
+    """
+    combinations = [(find_prompt_style(name), count) for name in prompt_styles for count in shots]
+    if not combinations or len(set(combinations)) < len(combinations):
+        raise UsageError(
+            f"prompt_style {', '.join(prompt_styles)} at {', '.join(map(str, shots))} shots; expected each style and "
+            "each number of shots once"
+        )
+    opened = model_of(model, options)  # so that the weights are loaded once for all runs
+    runs: list[StyleRun] = []
+    for name, count in combinations:
+        own: EvaluateOptions = {**options, "prompt_style": name, "num_fewshot": count}
+        runs.append(StyleRun(name, count, evaluate(opened, tasks, **own)))
+    comparison = compare_runs([run.run for run in runs]) if len(runs) > 1 else None
+    return PromptStyles(tuple(runs), comparison)

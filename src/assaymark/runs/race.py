@@ -1,0 +1,378 @@
+"""A race: two models answer a benchmark's questions in one random order until it is decided which is better.
+
+The order follows from the benchmark's hash and a seed, so all races have the same one, and evidence counts in it alone.
+Both models' answers are stored as runs of the whole benchmark that are incomplete: the same command after a kill goes
+on where it was, a race with other settings begins with what is stored, and `assaymark run` evaluates the rest.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from assaymark.errors import PlanError, UsageError
+from assaymark.models.model import Model
+from assaymark.randomness import generator_for
+from assaymark.records import JsonValue, ScoreStatus, content_hash
+from assaymark.results.evidence.task_facts import facts_of, tasks_from
+from assaymark.runs.attempt import Attempt, ChunkScorer
+from assaymark.runs.chunks import Chunk, turns_of
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.execute import open_checked
+from assaymark.runs.opening import RunOpener, no_notice
+from assaymark.runs.plan import PreparedRun, render_of
+from assaymark.runs.prepare import open_store, prepare_run
+from assaymark.runs.run import Run
+from assaymark.runs.stored import run_in
+from assaymark.scoring.metrics import is_higher_better, may_be_share
+from assaymark.statistics.sequential import PairedRace, RaceState
+from assaymark.store import Store
+
+__all__ = [
+    "FIRST_BLOCK",
+    "GROWTH",
+    "Answering",
+    "Place",
+    "Race",
+    "RaceOptions",
+    "main_metrics",
+    "places_of",
+    "race",
+    "race_models",
+]
+
+FIRST_BLOCK = 50  # questions before the first look
+GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner
+RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
+Place = tuple[str, int]  # a task and the index of one of its samples
+
+
+@dataclass(frozen=True, slots=True)
+class RaceOptions:
+    """When a race ends.
+
+    margin: smallest difference of interest, as a share (0.05 is 5 points): models that are surely closer are
+        equivalent. None: any difference counts, until it is certain.
+    alpha: how often a verdict may be wrong about the benchmark.
+    seed: of the order of the questions.
+    most: questions at which to stop undecided; None: all.
+    """
+
+    margin: float | None = None
+    alpha: float = 0.05
+    seed: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A race that ended, or was stopped."""
+
+    names: tuple[str, str]
+    run_ids: tuple[str, str]
+    tasks: tuple[str, ...]
+    metric: str
+    state: RaceState
+    options: RaceOptions
+    n_failed: int = 0  # questions that a model could not answer: the race waits for them
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence; it is about this benchmark."""
+        state, (first, second) = self.state, self.names
+        points = f"{100 * state.difference:+.1f} points over {state.n_seen:,} of {state.n:,} questions"
+        if state.verdict == "equivalent":
+            margin = 100 * (self.options.margin or 0)
+            return f"{first} and {second} are surely closer than {margin:g} points on this benchmark ({points})."
+        if state.verdict != "undecided":
+            better, worse = (first, second) if state.verdict == "first" else (second, first)
+            return f"{better} is better than {worse} on this benchmark ({points})."
+        if state.n_seen == state.n:
+            return f"{first} and {second} have the same score on this benchmark ({points})."
+        more = f"; about {state.n_more:,} more would decide at this rate" if state.n_more else ""
+        return f"Not decided ({points}{more})."
+
+    @property
+    def about(self) -> str:
+        """What the result does and does not say."""
+        if self.state.n_seen == self.state.n:
+            certainty = "All questions were asked, so this is certain of this benchmark. "
+        elif self.state.is_certain:
+            certainty = "The questions that are left cannot change it. "
+        else:
+            certainty = f"At most {self.options.alpha:.0%} of such verdicts are wrong about this benchmark. "
+        return (
+            f"{certainty}Whether one is better on new questions of this kind is another question: evaluate all of them "
+            "(assaymark run) and use assaymark compare."
+        )
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return it with stable names."""
+        return {
+            "models": list(self.names),
+            "runs": list(self.run_ids),
+            "tasks": list(self.tasks),
+            "metric": self.metric,
+            "verdict": self.state.verdict,
+            "sentence": self.verdict,
+            "about": self.about,
+            "state": asdict(self.state),
+            "rule": {"name": rule_of(self.options), **asdict(self.options)},
+            "n_failed": self.n_failed,
+            "remarks": list(self.remarks),
+        }
+
+
+def rule_of(options: RaceOptions) -> str:
+    """Return the name of the rule that decides."""
+    if options.margin is None:
+        return "betting, a portfolio of bets"
+    return f"betting, planned for differences of {100 * options.margin:g} points"
+
+
+class _Side(Protocol):
+    """One model of a race."""
+
+    name: str
+    run_id: str
+
+    def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
+        """Return the scores at these places, after answering what is not stored; None for one that failed."""
+
+
+class _Stored:
+    """A run that is stored in full: nothing is asked."""
+
+    def __init__(self, run: Run, metrics: Mapping[str, tuple[str, str]]) -> None:
+        self.name, self.run_id = run.row.model, run.id
+        self._values = _scores(run.store, run.id, metrics)
+
+    def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
+        """Return the stored scores at these places. Raises: PlanError where one is missing."""
+        missing = [place for place in places if place not in self._values]
+        if missing:
+            task, index = missing[0]
+            where = f"run {self.run_id[:8]} has no score of {task}, sample {index}"
+            raise PlanError(f"{where}; name a run of all its samples")
+        return {place: self._values[place] for place in places}
+
+
+class Answering:
+    """A model that answers blocks of questions, stored as one run of all of them."""
+
+    def __init__(
+        self, model: Model, prepared: PreparedRun, store: Store, metrics: Mapping[str, tuple[str, str]],
+        command: str | None, notify: Callable[[str], None], rule: str = "the rule of a race",
+    ) -> None:  # fmt: skip
+        self.name = model.identity.name
+        self._rule = rule
+        self._model, self._prepared, self._store, self._metrics = model, prepared, store, metrics
+        opened = open_checked(RunOpener(store, prepared.plan, True, notify), prepared, model, command)
+        self.run_id = opened.run_id
+        self._attempt = Attempt(store, model, opened, prepared.options.bill)
+        self._bound = {bound.plan.name: bound for bound in prepared.bound}
+        self._samples = {
+            name: {sample.index: sample for sample in bound.samples()} for name, bound in self._bound.items()
+        }
+        self._render = render_of(model)
+        self._seen: set[Place] = set()
+
+    def __enter__(self) -> Self:
+        self._attempt.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        n_left = sum(len(samples) for samples in self._samples.values()) - len(self._seen)
+        if error is None and n_left:
+            self._attempt.n_to_retry += n_left
+            self._attempt.stop_reason = self._attempt.stop_reason or f"stopped by {self._rule}"
+        self._attempt.__exit__(kind, error, traceback)
+
+    def stored_scores(self, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
+        """Return all stored scores of these tasks by the metrics named; None for a request that failed."""
+        return _scores(self._store, self.run_id, metrics)
+
+    def charge_stored(self) -> None:
+        """Charge what earlier attempts at the run stored, so that a limit is one of the whole run."""
+        self._attempt.charge_stored(list(self._bound))
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why nothing more can be sent: the limit of the cost; None while more can."""
+        return self._attempt.stop_reason
+
+    def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
+        """Answer what is not stored, and return the scores at these places; None for a request that failed."""
+        by_task: dict[str, list[int]] = {}
+        for task, index in places:
+            by_task.setdefault(task, []).append(index)
+        for task, indices in by_task.items():
+            bound = self._bound[task]
+            # a limit of the cost is reached in the order in which evidence counts
+            is_limited = self._attempt.bill is not None and self._attempt.bill.most is not None
+            samples = [self._samples[task][index] for index in (indices if is_limited else sorted(indices))]
+            requests = [bound.request(sample, self._render) for sample in samples]
+            of_request = {request.id: sample for request, sample in zip(requests, samples, strict=True)}
+            chunk = Chunk((bound,), requests, of_request)
+            for turn in turns_of(chunk, self._attempt.stored, self._render):
+                pending = self._attempt.unanswered(turn.requests, turn.samples_of_requests)
+                scorer = ChunkScorer(self._store, self.run_id, turn, pending)
+                for output in self._attempt.answer(pending):
+                    scorer.take(output)
+                scorer.finish()
+        self._seen.update(places)
+        stored = _scores(self._store, self.run_id, {task: self._metrics[task] for task in by_task})
+        return {place: stored.get(place) for place in places}
+
+
+def _scores(store: Store, run_id: str, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
+    """Return the stored scores of each task's main metric; None for a request that failed."""
+    values: dict[Place, float | None] = {}
+    for task, wanted in metrics.items():
+        for score in store.scores(run_id, task, details=False):
+            if (score.metric, score.filter) == wanted:
+                failed = score.status is ScoreStatus.FAILED
+                values[task, score.sample_index] = None if failed else float(score.value or 0.0)
+    return values
+
+
+def race_models(
+    first: Any,
+    second: Any,
+    tasks: str | Sequence[str],
+    options: RaceOptions = RaceOptions(),
+    *,
+    observe: Callable[[RaceState], None] | None = None,
+    first_args: str | Mapping[str, Any] = "",
+    second_args: str | Mapping[str, Any] = "",
+    **evaluation: Any,
+) -> Race:
+    """Let two models answer questions until it is decided which is better on a benchmark, and return the result.
+
+    Args:
+        first: a model, as `evaluate` takes it.
+        second: another one, or the id of a stored run of all questions, of which nothing is asked again.
+        tasks: as `evaluate` takes them. All questions count the same; their order mixes the tasks.
+        options: when it ends.
+        observe: called after each block.
+        first_args: `model_args` of the first model.
+        second_args: of the second.
+        evaluation: other options of `evaluate`, for both models.
+
+    Raises: UsageError for metrics that are no shares; PlanError for a stored run that lacks questions; as `evaluate`.
+    """
+    shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
+    store, notify = open_store(shared), evaluation.get("notify") or no_notice
+    opened, prepared = prepare_run(first, tasks, {**shared, "model_args": first_args})
+    if prepared.plan.limit is not None or prepared.options.samples:
+        raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
+    metrics = main_metrics(prepared)
+    with ExitStack() as stack:
+        answering = stack.enter_context(Answering(opened, prepared, store, metrics, evaluation.get("command"), notify))
+        sides: list[_Side] = [answering]
+        prepared_runs = [(answering.run_id, prepared)]
+        stored = _stored_run(store, second)
+        if stored is not None:
+            _refuse_other_questions(stored, prepared)
+            sides.append(_Stored(stored, metrics))
+        else:
+            other, of_other = prepare_run(second, tasks, {**shared, "model_args": second_args})
+            if of_other.plan.key == prepared.plan.key:
+                raise UsageError("both are the same model; name two that differ")
+            side = stack.enter_context(Answering(other, of_other, store, metrics, evaluation.get("command"), notify))
+            sides.append(side)
+            prepared_runs.append((side.run_id, of_other))
+        state, n_failed = race(sides, places_of(prepared, options.seed), metrics, options, observe)
+    names = sides[0].name, sides[1].name
+    for run_id, of_run in prepared_runs:
+        _summarise(Run(store, run_id), of_run, state, options)
+    remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
+    main = sorted({metric for metric, _ in metrics.values()})
+    run_ids = sides[0].run_id, sides[1].run_id
+    return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
+
+
+def places_of(prepared: PreparedRun, seed: int) -> list[Place]:
+    """Return all questions in the order of a race, which depends on the benchmark's data and the seed alone."""
+    places = [(bound.plan.name, sample.index) for bound in prepared.bound for sample in bound.samples()]
+    places.sort()
+    data = content_hash(sorted((bound.plan.name, bound.plan.dataset_hash) for bound in prepared.bound))
+    order = generator_for("race", data, seed).permutation(len(places))
+    return [places[index] for index in order]
+
+
+def race(
+    sides: Sequence[_Side],
+    places: Sequence[Place],
+    metrics: Mapping[str, tuple[str, str]],
+    options: RaceOptions,
+    observe: Callable[[RaceState], None] | None = None,
+) -> tuple[RaceState, int]:
+    """Compare two sides block by block; return the last state and how many questions failed, at which it stops."""
+    paired = PairedRace(len(places), options.alpha, options.margin)
+    most = len(places) if options.most is None else min(options.most, len(places))
+    state = paired.state()
+    while not state.is_decided and state.n_seen < most:
+        size = max(FIRST_BLOCK, int(GROWTH * state.n_seen))
+        block = places[state.n_seen : min(state.n_seen + size, most)]
+        first, second = (side.values(block) for side in sides)
+        differences: list[float] = []
+        for place in block:
+            values = first[place], second[place]
+            if values[0] is None or values[1] is None:
+                break  # evidence counts in the order alone, so that what follows a failed question has to wait
+            sign = 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
+            differences.append(sign * (values[0] - values[1]))
+        if differences:
+            state = paired.add(np.array(differences))
+        if observe is not None:
+            observe(state)
+        if len(differences) < len(block):
+            return state, sum(first[place] is None or second[place] is None for place in block)
+    return state, 0
+
+
+def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple[str, str]]:
+    """Return metric and filter of each task. Raises: UsageError for a metric whose values are not shares."""
+    found: dict[str, tuple[str, str]] = {}
+    for task in tasks_from(facts_of(prepared.selection, prepared.bound)):
+        if task.primary is None or not may_be_share(task.primary[0]):
+            measure = task.primary[0] if task.primary else "nothing"
+            raise UsageError(
+                f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each question, "
+                "such as acc or exact_match"
+            )
+        found[task.name] = task.primary
+    return found
+
+
+def _stored_run(store: Store, name: Any) -> Run | None:
+    """Return the stored run of an id, the beginning of one, or `last`; None for anything else, which names a model."""
+    if isinstance(name, Run):
+        return name
+    is_id = isinstance(name, str) and RUN_ID.fullmatch(name) and not Path(name).exists()
+    return run_in(store, name) if is_id else None
+
+
+def _refuse_other_questions(run: Run, prepared: PreparedRun) -> None:
+    stored = {task.name: task for task in run.row.plan.tasks}
+    for task in prepared.plan.tasks:
+        own = stored.get(task.name)
+        if own is None or own.dataset_hash != task.dataset_hash:
+            what = "has no task" if own is None else "has other questions of task"
+            raise PlanError(f"run {run.row.short_id} {what} {task.name}; name a run of the same tasks")
+
+
+def _summarise(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:
+    """Compute the run's estimates from what is stored, and record that a rule stopped it."""
+    run.summarise(prepared)
+    facts: dict[str, JsonValue] = {"n_seen": state.n_seen, "n": state.n, "rule": rule_of(options), **asdict(options)}
+    run.store.save_estimates(run.id, run.estimates, {**run.row.extra, "race": facts})

@@ -1,0 +1,351 @@
+"""A stored run: its estimates, tables, samples and files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assaymark.errors import UsageError
+from assaymark.records import Estimate, JsonValue
+from assaymark.runs.execute import RunResult
+from assaymark.runs.plan import PreparedRun
+from assaymark.store import Problem, RunRow, SampleRecord, Store
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from assaymark.results.evidence.generated_texts import TurnAnswers
+
+
+class Run:
+    """A stored run. Printing it prints its table."""
+
+    def __init__(self, store: Store, run_id: str, result: RunResult | None = None, notes: tuple[str, ...] = ()) -> None:
+        self.store = store
+        self.id = run_id
+        self.result = result
+        self.notes = notes  # on values that were guessed or replaced when the tasks were selected
+
+    # --------------------------------------------------------------------------------------- identity
+
+    @property
+    def row(self) -> RunRow:
+        """The run's current row in the store."""
+        return self.store.run(self.id)
+
+    @property
+    def short_id(self) -> str:
+        """The shortest beginning of the id that identifies the run."""
+        return self.row.short_id
+
+    def configuration(self) -> dict[str, JsonValue]:
+        """Return the plan: everything that decides this run's responses."""
+        return self.row.plan.content
+
+    def log_to_wandb(
+        self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
+    ) -> str | None:
+        """Log the estimates and the configuration to Weights & Biases; return the URL of the W&B run, if it has one.
+
+        Raises: UsageError if wandb is not installed, or W&B refuses them.
+        """
+        from assaymark.interop.wandb_log import log_to_wandb
+
+        return log_to_wandb(self.estimates, self.configuration(), init_args or {}, config_args or {})
+
+    def attempts(self) -> list[dict[str, JsonValue]]:
+        """Return the attempts: when, where and with which versions the run was worked on, and how each ended."""
+        return [asdict(attempt) for attempt in self.store.attempts(self.id)]
+
+    # ---------------------------------------------------------------------------------------- results
+
+    def summarise(self, prepared: PreparedRun) -> None:
+        """Compute the estimates from the stored scores and store them, unless the run was finished before.
+
+        A finished run is summarised again if a suite was selected now that it was stored without.
+        """
+        from assaymark.results.evidence.composites import holds_suites
+        from assaymark.results.evidence.from_store import SUMMARY_DUE, save_summary
+
+        is_due = self.row.extra.get(SUMMARY_DUE)
+        known = self.result is not None and self.result.was_stored and self.estimates and not is_due
+        if not known or not holds_suites(self.row.extra, prepared.selection):
+            save_summary(self.store, self.id, prepared.selection, prepared.bound)
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """The estimates, one for each task or group, metric and filter."""
+        from assaymark.results.evidence.task_facts import with_declared_chance
+
+        return with_declared_chance(self.store.estimates(self.id), self.row.extra)
+
+    def estimate(self, task: str, metric: str | None = None) -> Estimate:
+        """Return one estimate; without a metric, that of the task's primary metric.
+
+        Raises: UnknownName for a task or metric this run does not have.
+        """
+        from assaymark.results.evidence.from_store import find_estimate
+
+        return find_estimate(self.estimates, task, metric)
+
+    def samples(self, task: str) -> list[SampleRecord]:
+        """Return a task's stored samples: row, prompt, outputs, scores."""
+        return list(self.store.samples(self.id, task))
+
+    @property
+    def answers(self) -> "list[TurnAnswers]":
+        """Lengths and finish reasons of the generated texts, by task and turn."""
+        from assaymark.results.evidence.generated_texts import answers_by_turn
+
+        return answers_by_turn(self.store.generated(self.id))
+
+    @property
+    def nothing_answered(self) -> bool:
+        """Whether requests were sent and all of them failed."""
+        row = self.row
+        return 0 < row.n_outputs == row.n_failed
+
+    @property
+    def unanswered_tasks(self) -> dict[str, str]:
+        """Tasks of which no sample has a score because all their requests failed, each with the first reason."""
+        main = [
+            estimate
+            for estimate in self.estimates
+            if estimate.details.get("kind") == "task" and estimate.details.get("primary")
+        ]
+        return {one.task: str(one.details.get("first_error") or "") for one in main if one.n_failed and not one.n}
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why this attempt stopped before all requests were sent, and how to continue; None if it did not."""
+        return None if self.result is None else self.result.stop_reason
+
+    @property
+    def cost(self) -> Mapping[str, JsonValue] | None:
+        """What the run has cost, all attempts together, and at which price; None where no price was known."""
+        for attempt in reversed(self.store.attempts(self.id)):
+            if isinstance(found := attempt.summary.get("cost"), Mapping):
+                return found
+        return None
+
+    def verify(self) -> list[Problem]:
+        """Compute every stored hash again and return the mismatches."""
+        return self.store.verify(self.id)
+
+    # ---------------------------------------------------------------------------------------- display
+
+    def table(self, *, by_subject: bool = False, details: bool = False) -> "RenderableType":
+        """Return the run's table for a terminal (a rich renderable).
+
+        by_subject: all tasks, sorted by value. details: with calibration, baselines and minimum detectable effect.
+        """
+        from assaymark.results.evidence.from_store import run_view
+        from assaymark.results.views.subjects import subject_table
+        from assaymark.results.views.tables import run_table
+
+        view = run_view(self.store, self.id)
+        return subject_table(view) if by_subject else run_table([view], details=details)
+
+    def lm_eval_table(self) -> str:
+        """Return the Markdown table that lm-eval prints, with its values and standard errors."""
+        from assaymark.interop.lm_eval_files import results_table
+
+        return results_table(self.store, self.id)
+
+    def write_report(self, path: str | Path) -> Path:
+        """Write a report of this run, as .html, .md or .pdf (for several runs: `api.reporting`).
+
+        Raises: UsageError for another suffix, or a PDF without a browser; StoreError if it cannot be written.
+        """
+        from assaymark.results.documents.contents import report_contents
+        from assaymark.results.documents.document import write_document
+
+        self.refuse_without_results()
+        return write_document(path, report_contents(self.store, [self.id]))
+
+    def refuse_without_results(self) -> None:
+        """Raise UsageError for an unfinished run without estimates: its outputs are no random part of the samples."""
+        row = self.row
+        if row.status != "finished" and not self.estimates:
+            raise UsageError(
+                f"run {row.short_id} has no results yet (it is {row.status}, with {row.n_outputs:,} outputs); finish "
+                "it by running it again"
+            )
+
+    def remarks(self, *, details: bool = False) -> list[str]:
+        """Return lines to print below the table: failures, rescoring, generated texts, warnings, where it is stored.
+
+        details: also the attention path if it is the usual one.
+        """
+        from assaymark.models.cost.bill import cost_line
+        from assaymark.results.evidence.generated_texts import generated_lines
+        from assaymark.results.evidence.rescoring import rescored_lines
+
+        row = self.row  # read once: for an unfinished run its outputs are counted each time
+        unanswered = not row.n_outputs and row.status != "finished"
+        lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
+        lines += [str(each["line"]) for each in row.extra.get("beside_people", ())]
+        if row.n_outputs and row.status != "finished" and not self.estimates:
+            lines.append(
+                f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
+            )
+        scored = frozenset(estimate.task for estimate in self.estimates)
+        lines += generated_lines(self.answers, scored, is_finished=row.status == "finished")
+        if self.result is not None and self.result.n_failed:
+            lines.append(
+                f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
+                f"see: assaymark show {row.short_id} --samples {self._task_with_failures()} --wrong"
+            )
+            shown = any("first_error" in estimate.details for estimate in self.estimates)
+            if not shown and (why := self.store.first_error(self.id)):
+                lines.append(f"first failure: {why}")
+        lines += self._how_run(details=details)
+        if (cost := self.cost) is not None:
+            lines.append(cost_line(cost))
+        if self.result is not None and self.result.was_stored:
+            lines.append("the run was already in the store; no request was sent")
+        lines.append(f"run {row.short_id} in {location_of(self.store)}")
+        return lines
+
+    def _task_with_failures(self) -> str:
+        return next(
+            (estimate.task for estimate in self.estimates if estimate.n_failed and estimate.task in self.row.tasks),
+            self.row.tasks[0],
+        )
+
+    def _how_run(self, *, details: bool) -> Iterator[str]:
+        """Yield the engine's warning, and its attention path with the reason if it is not the usual one."""
+        for attempt in reversed(self.store.attempts(self.id)):
+            facts = attempt.summary.get("model")
+            if isinstance(facts, Mapping) and facts.get("attention") and facts.get("why"):
+                if details or _is_unusual(facts["attention"], facts["why"]):
+                    yield f"attention: {facts['attention']} path ({facts['why']})"
+                if facts.get("note"):
+                    yield f"warning: {facts['note']}"
+                return
+
+    def why_nothing_is_shown(self) -> str:
+        """Return why there is no sample to show: none matches, or the run has no output, with the last error."""
+        row = self.row
+        if row.n_outputs or row.status == "finished":
+            return "no stored sample matches"
+        error = self.store.attempts(self.id)[-1].summary.get("error")
+        if row.status == "failed":
+            return f"run {row.short_id} failed before its first response" + (f": {error}" if error else "")
+        return f"run {row.short_id} has no response yet: it is {row.status}"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return estimates and plan with stable names."""
+        from assaymark.results.evidence.generated_texts import answers_to_json
+        from assaymark.results.numbers import reported_count
+
+        row = self.row
+        return {
+            "run_id": self.id,
+            "run_key": row.plan.key,
+            "status": row.status,
+            "model": row.model,
+            "plan": row.plan.content,
+            "estimates": [{**asdict(estimate), "n": reported_count(estimate)} for estimate in self.estimates],
+            "rescored": list(row.extra.get("rescored", ())),
+            "beside_people": list(row.extra.get("beside_people", ())),
+            "answers": answers_to_json(self.answers),
+            **({} if self.cost is None else {"cost": dict(self.cost)}),
+        }
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        from assaymark.results.console import as_text
+
+        return as_text(self.table())
+
+    def __repr__(self) -> str:
+        """Return id, model and tasks in one line."""
+        return f"Run({self.id!r}, model={self.row.model!r}, tasks={list(self.row.tasks)!r})"
+
+    # --------------------------------------------------------------------------------------- samples
+
+    def sample_records(
+        self, task: str, *, only_wrong: bool = False, limit: int | None = None, search: str | None = None
+    ) -> list[SampleRecord]:
+        """Return a task's samples; a sample has a record for each turn.
+
+        Args:
+            task: of the run; the end of its name, as tables show it (`anatomy`), where only one ends so.
+            only_wrong: only those answered wrongly or not at all.
+            limit: how many samples at most.
+            search: only those in which all these words and "quoted phrases" occur (`Store.search_samples`).
+
+        Raises: UnknownName for a task this run does not have.
+        """
+        from assaymark.results.evidence.from_store import is_wrong, wrong_samples
+
+        task = self._task_meant(task)
+        found: list[SampleRecord] = []
+        indices: set[int] = set()
+        records = wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task)
+        if search is not None:
+            records = (record for record in self._found(task, search) if not only_wrong or is_wrong(record))
+        for record in records:
+            if limit is not None and len(indices | {record.request.sample_index}) > limit:
+                break
+            found.append(record)
+            indices.add(record.request.sample_index)
+        return found
+
+    def _found(self, task: str, search: str) -> Iterator[SampleRecord]:
+        """Yield the samples that a search finds."""
+        at_once, offset = 500, 0
+        while (page := self.store.search_samples(self.id, search, task=task, offset=offset, limit=at_once)).samples:
+            places = {(sample.sample_index, sample.turn) for sample in page.samples}
+            for record in self.store.samples(self.id, task, indices=[index for index, _ in places]):
+                if (record.request.sample_index, record.request.turn) in places:
+                    yield record
+            offset += at_once
+
+    def index_samples(self) -> int:
+        """Make the run's full-text index, so that a search looks through whole texts. Returns how many requests it has.
+
+        Raises: RunBusy while the run is being written; StoreError.
+        """
+        return self.store.index_samples(self.id)
+
+    def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
+        """Return a panel for each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
+        from assaymark.results.views.samples import conversations, dialogue_view
+
+        return [dialogue_view(turns) for turns in conversations(records)]
+
+    def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
+        """Return samples with stable names."""
+        from assaymark.results.views.samples import sample_to_json
+
+        return [sample_to_json(record) for record in records]
+
+    def _task_meant(self, task: str) -> str:
+        """Return the task of this run that a name, or the end of one, stands for. Raises: UnknownName."""
+        from assaymark.errors import UnknownName
+        from assaymark.registry import meant, nearest
+
+        names = self.row.tasks
+        if (name := meant(task, names)) not in names:
+            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+        return name
+
+    # ----------------------------------------------------------------------------------------- files
+
+    def write_lm_eval_files(self, folder: str | Path, *, log_samples: bool = False) -> list[Path]:
+        """Write lm-eval's results JSON, and with `log_samples` its samples JSONL, under the names that lm-eval uses."""
+        from assaymark.interop.lm_eval_files import write_lm_eval_files
+
+        return write_lm_eval_files(self.store, self.id, Path(folder), log_samples=log_samples)
+
+
+def _is_unusual(attention: str, why: str) -> bool:
+    """Return whether the attention path is not the usual one: the plain path, or one that the user selected."""
+    return attention == "plain" or (attention == "trie" and not why.startswith("self-check"))
+
+
+def location_of(store: Store) -> str:
+    """Return the path of a store's file, or the URL of its database."""
+    return store.url.removeprefix("sqlite:///")

@@ -1,0 +1,203 @@
+"""The options that `run` and `plan` share: lm-eval's flags under its names, then ours.
+
+Options that `evaluate` takes as keywords are declared in `options/shared.py`; this module declares those that only the
+command line has. lm-eval's flags that are not needed here (caches, batch size) are accepted without effect.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from assaymark.errors import DataError, UsageError
+from assaymark.options.option import Declared, declared_options
+from assaymark.options.shared import SharedOptions
+from assaymark.options.texts import read_arguments
+
+F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[F], F]
+
+_FIRST: tuple[Decorator[Any], ...] = (
+    click.option("--model", "-M", default="hf", show_default=True, metavar="KIND|DIR",
+                 help="Kind of model (see `ls models`), or the folder or hub id of a model."),
+)  # fmt: skip
+_AFTER: Mapping[str, tuple[Decorator[Any], ...]] = {  # declared option -> options of the command line that follow it
+    "model_args": (
+        click.option("--tasks", "-t", multiple=True, metavar="NAMES",
+                     help="Tasks, groups, tags, suites, globs or task files (code in them may run)."),
+    ),
+    "include_path": (
+        click.option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)."),
+        click.option("--batch_size", "-b", metavar="N|auto",
+                     help="Accepted without effect: the engine sizes batches by memory."),
+        click.option("--max_batch_size", type=int, metavar="N", help="Accepted without effect: see --batch_size."),
+    ),
+    "seed": (
+        click.option("--trust_remote_code", is_flag=True, help="Allow code from the model's repository to run."),
+    ),
+    "metadata": (
+        click.option("--use_cache", "-c", metavar="PATH",
+                     help="Accepted without effect: stored responses are always used."),
+        click.option("--cache_requests", metavar="[MODE]",
+                     help="Accepted without effect: prompts are rendered again."),
+        click.option("--check_integrity", is_flag=True, help="Verify the hashes of the stored run at the end."),
+        click.option("--verbosity", "-v", metavar="LEVEL",
+                     help="Accepted without effect (deprecated in lm-eval too)."),
+    ),
+    "confirm_unsafe_code": (
+        click.option("--config", "-C", type=click.Path(path_type=Path), metavar="FILE",
+                     help="YAML file with defaults for any of these options."),
+        click.option("--wandb_args", metavar="A=1,B=2",
+                     help="Log the results to Weights & Biases, if wandb is installed: project=NAME,... Without this "
+                     "option nothing is sent."),
+        click.option("--wandb_config_args", metavar="A=1,B=2",
+                     help="With --wandb_args: values to add to the configuration of the W&B run."),
+        click.option("--trackio_args", metavar="A=1", hidden=True),
+        click.option("--hf_hub_log_args", metavar="A=1", hidden=True),
+        click.option("--no_cache", is_flag=True, hidden=True),
+    ),
+}  # fmt: skip
+
+
+def run_options(function: F) -> F:
+    """Add the shared options to a command."""
+    for option in reversed((*_FIRST, *_shared())):
+        function = option(function)
+    return function
+
+
+def _shared() -> Iterator[Decorator[Any]]:
+    for name, declared in declared_options(SharedOptions).items():
+        if declared.option.is_shared:
+            yield _click_option(declared)
+        yield from _AFTER.get(name, ())
+
+
+def declared_option(name: str, **changes: Any) -> Decorator[Any]:
+    """Return an option of `evaluate` for a command; `changes` override its arguments to `click.option`."""
+    return _click_option(declared_options(SharedOptions)[name], **changes)
+
+
+def _click_option(declared: Declared, **changes: Any) -> Decorator[Any]:
+    option = declared.option
+    given: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
+    if declared.is_flag:
+        given["is_flag"] = True
+    elif declared.takes_several:
+        given["multiple"] = True
+    elif option.choices:
+        given["type"] = click.Choice(list(option.choices))
+    elif option.read is None and int in declared.types:
+        number = click.FLOAT if float in declared.types else click.INT
+        given["type"] = number if option.least is None else click.IntRange(option.least)
+    if isinstance(option.default, str | int) and not declared.is_flag and option.read is None:
+        given |= {"default": option.default, "show_default": option.default != ""}
+    if option.read is not None:
+        given["callback"] = _reader(option.read)
+    return click.option(*option.flags, declared.parameter, **{**given, **changes})
+
+
+def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a click callback that parses an option's text."""
+
+    def callback(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        return None if value is None else read(value)
+
+    return callback
+
+
+def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of `evaluate` among a command's parsed options.
+
+    Raises: UsageError for several numbers of shots, which need several runs.
+    """
+    if isinstance(given.get("num_fewshot"), tuple):
+        shown = ",".join(map(str, given["num_fewshot"]))
+        raise UsageError(f"--num_fewshot {shown} needs several runs; give one number, or use `run --prompt_style`")
+    declared = declared_options(SharedOptions).values()
+    return {one.name: given[one.parameter] for one in declared if one.option.flags and one.parameter in given}
+
+
+def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the kind of model and its arguments; `--model DIR` alone means a local model in that folder."""
+    from assaymark.models.create import MODELS, create_model
+
+    arguments = read_arguments("model_args")(given["model_args"])
+    for name in ("device", "batch_size", "max_batch_size"):
+        if given[name] is not None:
+            arguments.setdefault(name, given[name])
+    if given["trust_remote_code"]:
+        arguments["trust_remote_code"] = True
+    kind = given["model"]
+    if "pretrained" not in arguments and ("/" in kind or Path(kind).is_dir()):
+        arguments["pretrained"], kind = kind, "hf"
+    if kind not in MODELS:
+        create_model(kind, arguments)  # raises, with the nearest names
+    return kind, arguments
+
+
+def notes_on(given: Mapping[str, Any]) -> list[str]:
+    """Return notes on flags that are accepted, but do not do what they do in lm-eval."""
+    notes = [
+        f"--{name} has no effect: nothing is sent to {where}; write lm-eval's files with --output_path DIR "
+        "--log_samples and upload those"
+        for name, where in (("hf_hub_log_args", "the Hub"), ("trackio_args", "Trackio"))
+        if given.get(name)
+    ]
+    if given.get("no_cache"):
+        notes.append("--no_cache has no effect: stored responses are used; to evaluate again give a new --store FILE")
+    if given.get("wandb_config_args") and not given.get("wandb_args"):
+        notes.append("--wandb_config_args has no effect without --wandb_args: nothing is sent")
+    return notes
+
+
+def wandb_arguments(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the arguments of `wandb.init` and the values for its configuration; None if nothing is to be logged.
+
+    Raises: UsageError for text that is not name=value.
+    """
+    if not given.get("wandb_args"):
+        return None
+    names = ("wandb_args", "wandb_config_args")
+    init_args, config_args = (read_arguments(name)(given.get(name) or "") for name in names)
+    return init_args, config_args
+
+
+def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
+    """Return the options in a YAML file (lm-eval's --config), as defaults that the command line overrides.
+
+    Raises: UsageError with the file and the key.
+    """
+    if path is None:
+        return {}
+    from assaymark.limits.yaml_documents import load_yaml
+    from assaymark.registry import nearest
+
+    try:
+        content = load_yaml(path.read_bytes())
+    except (OSError, DataError) as error:
+        raise UsageError(f"--config {path}: cannot be read ({error})") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"--config {path}: expected a mapping of options, such as 'tasks: [arc_easy]'")
+    for key in content:
+        if key not in known:
+            close = ", ".join(nearest(str(key), known)) or "see `assaymark run --help`"
+            raise UsageError(f"--config {path}: unknown option '{key}'; nearest: {close}")
+    return {key: _as_text(key, value) for key, value in content.items() if value is not None}
+
+
+def _as_text(key: str, value: Any) -> Any:
+    """Return a YAML value as the command line would give it."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if key in {"tasks", "include_path"}:
+        return [str(v) for v in value] if isinstance(value, list) else [str(value)]
+    if isinstance(value, list):
+        return ",".join(str(v) for v in value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool) and key in {"apply_chat_template", "fewshot_as_multiturn"}
+        else value
+    )

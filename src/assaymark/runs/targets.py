@@ -1,0 +1,100 @@
+"""What `evaluate` and `assaymark run` evaluate besides models: kinds of targets, which features register."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
+from assaymark.registry import Registry
+
+if TYPE_CHECKING:
+    from assaymark.store import RunRow
+
+__all__ = [
+    "TARGETS",
+    "TargetForecast",
+    "TargetKind",
+    "kind_of",
+    "plan_target",
+    "refuse_target",
+    "target_of_command",
+    "target_options",
+]
+
+Decorator = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """One kind of target.
+
+    takes: whether a call of `evaluate` with this first argument and these keywords is one of this kind.
+    evaluate: as `evaluate`: the target, the rows, keywords; returns the stored run.
+    options: options that `assaymark run` has for it.
+    plan: as `evaluate`, and returns what it would ask for, without asking.
+    of_command: returns the target, its rows and keywords of `evaluate` from the command's parsed options, without
+        those that every run has; None for the evaluation of a model.
+    """
+
+    takes: Callable[[Any, Mapping[str, Any]], bool]
+    evaluate: Callable[..., Any]
+    options: tuple[Decorator, ...]
+    of_command: Callable[[Mapping[str, Any]], tuple[Any, Any, dict[str, Any]] | None]
+    plan: Callable[..., "TargetForecast"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetForecast:
+    """What an evaluation of a target would ask for. content: with stable names; lines: the same as text."""
+
+    content: JsonValue
+    lines: tuple[str, ...]
+
+
+TARGETS: Registry[TargetKind] = Registry("targets", "kind of target")
+
+
+def kind_of(target: Any, keywords: Mapping[str, Any]) -> TargetKind | None:
+    """Return the kind of target that a call of `evaluate` is about; None for a model."""
+    return next((kind for kind in _kinds() if kind.takes(target, keywords)), None)
+
+
+def plan_target(target: Any, rows: Any, keywords: Mapping[str, Any]) -> TargetForecast:
+    """Return what the evaluation of a target would ask for; nothing is called or sent.
+
+    Raises: UsageError for a kind of target whose work cannot be forecast; what its evaluation raises before a call.
+    """
+    kind = next((kind for kind in _kinds() if kind.plan is not None), None)
+    if kind is None or kind.plan is None:
+        raise UsageError("no kind of target that is installed can be planned")
+    return kind.plan(target, rows, **keywords)
+
+
+def target_of_command(given: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+    """Return the target that a command names, its rows and keywords; None where it names a model.
+
+    Raises: UsageError for options that do not go together.
+    """
+    return next((named for kind in _kinds() if (named := kind.of_command(given)) is not None), None)
+
+
+def refuse_target(row: "RunRow", what: str) -> None:
+    """Raise UsageError for a run of a target, which can only be called by the command or the call that made it."""
+    if row.plan.model.kind in TARGETS:
+        raise UsageError(
+            f"run {row.short_id} is of the application {row.model}, which cannot be {what}; run the same command again "
+            "with what is to change: answers of the same source and version are not asked for twice"
+        )
+
+
+def target_options(function: Any) -> Any:
+    """Add the options of every kind of target to a command."""
+    for kind in _kinds():
+        for option in reversed(kind.options):
+            function = option(function)
+    return function
+
+
+def _kinds() -> Iterator[TargetKind]:
+    return (TARGETS.load(name) for name in TARGETS)

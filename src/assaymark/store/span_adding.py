@@ -1,0 +1,272 @@
+"""Adding spans to the store in one transaction, and how their messages are packed in it.
+
+A span is stored under (project, trace, span) once, whatever was sent again and in which order: the same bytes change
+nothing, and of two copies that differ one that has ended is kept and the other is counted.
+
+Several processes may add spans of one trace at once: each locks the rows of its traces, in order, before it reads what
+is there. On SQLite there is one writer at a time.
+"""
+
+import hashlib
+import secrets
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import text as sql
+from sqlalchemy.dialects import postgresql, sqlite
+
+from assaymark.errors import HashMismatch, StoreError
+from assaymark.store.packing import shown_text
+from assaymark.store.request_texts import chunks
+from assaymark.store.schema import insert_rows, upsert
+from assaymark.store.trace_rows import AddedSpans, NewSpan, summary_of
+from assaymark.store.trace_schema import span_sources, spans, trace_projects, traces
+
+__all__ = ["LIGHT", "MOST_SPANS", "AddingSpans", "insert_missing", "message_digest", "short_text", "unpack_message"]
+
+MOST_SPANS = 100_000  # of one trace
+LARGEST_INTEGER = 2**63 - 1
+LONGEST_BODY = 64 << 20  # bytes that a stored message may unpack to
+LONGEST_COLUMN = 1000  # characters of a name, a model, a user, ...
+WORTH_COMPRESSING = 200  # bytes
+PLAIN, ZLIB = b"\x00", b"\x01"
+_INDEX = {
+    "sqlite": sql("INSERT OR REPLACE INTO span_search (rowid, project, document) VALUES (:key, :token, :document)"),
+    "postgresql": sql(
+        "INSERT INTO span_search (search_key, project, document) "
+        "VALUES (:key, :project, to_tsvector('simple', :document)) ON CONFLICT DO NOTHING"
+    ),
+}
+_INSERT_SPAN = insert(spans)
+LIGHT = (
+    *(spans.c.trace_id, spans.c.span_id, spans.c.parent_id, spans.c.name, spans.c.started, spans.c.ended),
+    *(spans.c.is_error, spans.c.kind, spans.c.model, spans.c.n_input, spans.c.n_output, spans.c.cost),
+    *(spans.c.user, spans.c.session, spans.c.service, spans.c.version),
+    func.length(spans.c.body).label("n_bytes"),
+)
+
+
+class AddingSpans:
+    """One transaction that adds spans."""
+
+    def __init__(self, connection: Connection, project: int, received: float) -> None:
+        self._connection, self._project, self._received = connection, project, received
+
+    def add(self, batch: Sequence[NewSpan]) -> AddedSpans:
+        """Add spans; see `TraceLog.add_spans`."""
+        trace_ids = sorted({span.trace_id for span in batch})
+        self._lock_project()
+        self._add_sources(batch)
+        n_before = self._lock_traces(trace_ids)
+        stored = self._stored(batch, {trace_id for trace_id, n in n_before.items() if n})
+        new: dict[tuple[bytes, bytes], tuple[NewSpan, bytes]] = {}  # with its digest
+        replaced: dict[tuple[bytes, bytes], tuple[NewSpan, bytes]] = {}
+        conflicts: dict[tuple[bytes, bytes], int] = defaultdict(int)
+        refused: list[int] = []
+        n_same = n_conflicts = 0
+        room = {trace_id: MOST_SPANS - n for trace_id, n in n_before.items()}
+        for index, span in enumerate(batch):
+            key = (span.trace_id, span.span_id)
+            digest = message_digest(span.body)
+            copy = new.get(key) or replaced.get(key)
+            known = (copy[1], copy[0].ended) if copy is not None else stored.get(key)
+            if known is None:
+                if room[span.trace_id] <= 0:
+                    refused.append(index)
+                    continue
+                room[span.trace_id] -= 1
+                new[key] = (span, digest)
+                continue
+            if known[0] == digest:
+                n_same += 1
+                continue
+            n_conflicts += 1
+            conflicts[key] += 1
+            if known[1] is None and span.ended is not None:
+                (new if key in new else replaced)[key] = (span, digest)
+        self._write(new, replaced, conflicts)
+        touched = {key[0] for key in (*new, *replaced)}
+        if touched:
+            self._summarise(touched)
+        self._forget_empty(n_before, touched)
+        return AddedSpans(len(new), n_same, n_conflicts, tuple(refused))
+
+    def _lock_project(self) -> None:
+        """Keep the project from being removed meanwhile. Raises: StoreError if it was."""
+        statement = select(trace_projects.c.id).where(trace_projects.c.id == self._project)
+        if self._connection.execute(statement.with_for_update(key_share=True, read=True)).first() is None:
+            raise StoreError("the project of these spans was removed; make one with `assaymark traces project add`")
+
+    def _add_sources(self, batch: Sequence[NewSpan]) -> None:
+        bodies = {span.source: None for span in batch}
+        rows = [{"project": self._project, "digest": message_digest(body), "body": _pack(body)} for body in bodies]
+        insert_missing(self._connection, span_sources, sorted(rows, key=lambda row: bytes(row["digest"])))
+
+    def _lock_traces(self, trace_ids: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the number of stored spans of each trace, whose row is this transaction's from now on."""
+        empty = {
+            **{column.name: None for column in traces.columns},
+            **dict.fromkeys(("at", "started", "n_spans", "n_errors", "n_orphans", "n_bytes"), 0),
+            "project": self._project,
+            "name": "",
+            "models": "",
+            "received": self._received,
+        }
+        insert_missing(self._connection, traces, [{**empty, "trace_id": trace_id} for trace_id in trace_ids])
+        found: dict[bytes, int] = {}
+        for some in chunks(trace_ids):
+            statement = (
+                select(traces.c.trace_id, traces.c.n_spans)
+                .where(traces.c.project == self._project, traces.c.trace_id.in_(some))
+                .order_by(traces.c.trace_id)
+                .with_for_update()
+            )
+            found.update((bytes(row[0]), row[1]) for row in self._connection.execute(statement))
+        return found
+
+    def _stored(self, batch: Sequence[NewSpan], known: set[bytes]) -> dict[tuple[bytes, bytes], tuple[bytes, Any]]:
+        """Return digest and end of those spans of the batch that are stored."""
+        by_trace: dict[bytes, list[bytes]] = defaultdict(list)
+        for span in batch:
+            if span.trace_id in known:
+                by_trace[span.trace_id].append(span.span_id)
+        found: dict[tuple[bytes, bytes], tuple[bytes, Any]] = {}
+        for trace_id, span_ids in by_trace.items():
+            for some in chunks(span_ids):
+                statement = select(spans.c.span_id, spans.c.digest, spans.c.ended).where(
+                    spans.c.project == self._project, spans.c.trace_id == trace_id, spans.c.span_id.in_(some)
+                )
+                for span_id, digest, ended in self._connection.execute(statement):
+                    found[trace_id, bytes(span_id)] = (bytes(digest), ended)
+        return found
+
+    def _write(
+        self,
+        new: dict[tuple[bytes, bytes], tuple[NewSpan, bytes]],
+        replaced: dict[tuple[bytes, bytes], tuple[NewSpan, bytes]],
+        conflicts: dict[tuple[bytes, bytes], int],
+    ) -> None:
+        """Insert the new spans, replace those that have ended meanwhile, and count the copies that are not kept."""
+        connection = self._connection
+        key = int(self._received * 1e6) * 4096 + secrets.randbelow(4096)
+        added = [
+            self._row(span, digest, key + at, conflicts.get(place, 0))
+            for at, (place, (span, digest)) in enumerate(new.items())
+        ]
+        insert_rows(connection, _INSERT_SPAN, added)
+        documents = [
+            {
+                "key": row["search_key"],
+                "project": self._project,
+                "token": f"p{self._project}",
+                "document": shown_text(f"{span.name}\n{span.text}"),
+            }
+            for row, (span, _) in zip(added, new.values(), strict=True)
+        ]
+        for place, (span, digest) in replaced.items():
+            changed = self._row(span, digest, 0, 0)
+            for name in ("project", "trace_id", "span_id", "search_key", "n_conflicts"):
+                del changed[name]
+            where = self._is_span(place)
+            connection.execute(update(spans).where(where).values(changed))
+        if documents:
+            connection.execute(_INDEX[connection.dialect.name], documents)
+        for place, n in conflicts.items():
+            if place not in new:
+                statement = update(spans).where(self._is_span(place))
+                connection.execute(statement.values(n_conflicts=spans.c.n_conflicts + n))
+
+    def _is_span(self, place: tuple[bytes, bytes]) -> ColumnElement[bool]:
+        return (spans.c.project == self._project) & (spans.c.trace_id == place[0]) & (spans.c.span_id == place[1])
+
+    def _row(self, span: NewSpan, digest: bytes, search_key: int, n_conflicts: int) -> dict[str, Any]:
+        return {
+            "project": self._project,
+            "trace_id": span.trace_id,
+            "span_id": span.span_id,
+            "parent_id": span.parent_id,
+            "name": short_text(span.name) or "",
+            "started": min(span.started, LARGEST_INTEGER),
+            "ended": None if span.ended is None else min(span.ended, LARGEST_INTEGER),
+            "is_error": int(span.is_error),
+            "kind": span.kind,
+            "model": short_text(span.model),
+            "n_input": span.n_input,
+            "n_output": span.n_output,
+            "cost": span.cost,
+            "user": short_text(span.user),
+            "session": short_text(span.session),
+            "service": short_text(span.service),
+            "version": short_text(span.version),
+            "response_id": short_text(span.response_id),
+            "search_key": search_key,
+            "n_conflicts": n_conflicts,
+            "received": self._received,
+            "source": message_digest(span.source),
+            "digest": digest,
+            "body": _pack(span.body),
+        }
+
+    def _summarise(self, touched: set[bytes]) -> None:
+        """Compute the rows of traces again from all of their spans."""
+        rows: list[dict[str, Any]] = []
+        for some in chunks(sorted(touched), 100):
+            statement = select(*LIGHT).where(spans.c.project == self._project, spans.c.trace_id.in_(some))
+            by_trace: dict[bytes, list[Any]] = defaultdict(list)
+            for row in self._connection.execute(statement.order_by(spans.c.started, spans.c.span_id)):
+                by_trace[bytes(row.trace_id)].append(row)
+            rows += [
+                {"project": self._project, "trace_id": trace_id, **summary_of(of_trace, self._received)}
+                for trace_id, of_trace in by_trace.items()
+            ]
+        insert_rows(self._connection, upsert(self._connection.dialect.name, traces), rows)
+
+    def _forget_empty(self, n_before: dict[bytes, int], touched: set[bytes]) -> None:
+        """Remove the rows that were made to be locked, of traces of which nothing was stored."""
+        for trace_id, n in n_before.items():
+            if not n and trace_id not in touched:
+                self._connection.execute(
+                    delete(traces).where(traces.c.project == self._project, traces.c.trace_id == trace_id)
+                )
+
+
+def insert_missing(connection: Connection, table: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert those rows whose key is not there."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    if rows:
+        connection.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
+
+
+def short_text(value: str | None) -> str | None:
+    """Return a text as a column has it."""
+    return None if value is None else shown_text(value[:LONGEST_COLUMN])
+
+
+def message_digest(body: bytes) -> bytes:
+    """Return the digest by which a message is compared: 16 bytes of its SHA-256."""
+    return hashlib.sha256(body).digest()[:16]
+
+
+def _pack(body: bytes) -> bytes:
+    if len(body) >= WORTH_COMPRESSING:
+        small = zlib.compress(body, 3)
+        if len(small) < len(body):
+            return ZLIB + small
+    return PLAIN + body
+
+
+def unpack_message(packed: bytes) -> bytes:
+    """Return a stored message. Raises: HashMismatch for what is none."""
+    if packed[:1] == PLAIN:
+        return packed[1:]
+    stream = zlib.decompressobj()
+    try:
+        body = stream.decompress(packed[1:], LONGEST_BODY + 1)
+    except zlib.error as error:
+        raise HashMismatch(f"a stored span cannot be read: {error}; `assaymark verify` shows more") from error
+    if packed[:1] != ZLIB or len(body) > LONGEST_BODY or not stream.eof:
+        raise HashMismatch("a stored span cannot be read; `assaymark verify` shows more")
+    return body

@@ -1,0 +1,338 @@
+"""Records of traces, and the summary of a trace: a pure function of its spans, whatever order they came in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = [
+    "AddedSpans",
+    "NewScore",
+    "NewSpan",
+    "Project",
+    "SpanRow",
+    "StoredScore",
+    "Token",
+    "TraceFilter",
+    "TracePage",
+    "TraceRow",
+    "TraceSession",
+    "TreeNode",
+    "counted_spans",
+    "summary_of",
+    "tree_of",
+]
+
+MOST_MODELS = 20  # listed of one trace
+DAY_NS = 86_400 * 10**9
+LONGEST_PAST_NS = 3650 * DAY_NS
+
+
+class Project(NamedTuple):
+    """A project. made: seconds since 1970."""
+
+    id: int
+    name: str
+    made: float
+    n_traces: int
+    n_spans: int
+    n_bytes: int
+
+
+class Token(NamedTuple):
+    """What a token allows. scope: all | write."""
+
+    id: str
+    project: int
+    project_name: str
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSpan:
+    """A span to store. source, body: serialised OTLP messages; text: what the full-text index has of it."""
+
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes | None
+    name: str
+    started: int
+    ended: int | None
+    is_error: bool
+    kind: str
+    model: str | None
+    n_input: int | None
+    n_output: int | None
+    cost: float | None
+    user: str | None
+    session: str | None
+    service: str | None
+    version: str | None
+    response_id: str | None
+    source: bytes
+    body: bytes
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddedSpans:
+    """What became of spans: stored now, stored before as the same bytes, or another copy of a stored one.
+
+    refused: positions in the batch of those that were not stored, since their trace has too many.
+    """
+
+    n_new: int
+    n_same: int
+    n_conflicts: int
+    refused: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRow:
+    """A stored span. source, body: serialised OTLP messages."""
+
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes | None
+    name: str
+    started: int
+    ended: int | None
+    is_error: bool
+    kind: str
+    model: str | None
+    n_input: int | None
+    n_output: int | None
+    cost: float | None
+    user: str | None
+    session: str | None
+    service: str | None
+    version: str | None
+    n_conflicts: int
+    received: float
+    source: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """A trace. at: where lists have it. Times in nanoseconds since 1970; received: seconds, by our clock."""
+
+    trace_id: bytes
+    at: int
+    started: int
+    ended: int | None
+    name: str
+    n_spans: int
+    n_errors: int
+    n_orphans: int
+    models: tuple[str, ...]
+    n_input: int | None
+    n_output: int | None
+    cost: float | None
+    user: str | None
+    session: str | None
+    service: str | None
+    version: str | None
+    received: float
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took by its own clock; None while it runs or where that clock runs backwards."""
+        return None if self.ended is None or self.ended < self.started else (self.ended - self.started) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFilter:
+    """Which traces a list has. Times in nanoseconds, durations in seconds; before: of the page that follows."""
+
+    since: int | None = None
+    until: int | None = None
+    version: str | None = None
+    service: str | None = None
+    model: str | None = None
+    user: str | None = None
+    session: str | None = None
+    has_error: bool | None = None
+    least_seconds: float | None = None
+    least_cost: float | None = None
+    text: str | None = None
+    before: tuple[int, bytes] | None = None  # `at` and trace id of the last trace of the page before
+
+
+@dataclass(frozen=True, slots=True)
+class TracePage:
+    """A page of a list of traces, the latest first. is_cut: a search looked at the latest matching spans only."""
+
+    traces: tuple[TraceRow, ...]
+    has_more: bool
+    is_cut: bool = False
+
+
+class TraceSession(NamedTuple):
+    """The traces of one session together."""
+
+    session: str
+    n_traces: int
+    first: int
+    last: int
+    n_errors: int
+    n_input: int | None
+    n_output: int | None
+    cost: float | None
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewScore:
+    """A result of an evaluation, of a span or of the response with an id."""
+
+    digest: bytes
+    trace_id: bytes | None
+    span_id: bytes | None
+    response_id: str | None
+    name: str
+    value: float | None
+    label: str | None
+    explanation: str | None
+    error: str | None
+    observed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScore:
+    """A stored result of an evaluation."""
+
+    span_id: bytes | None
+    response_id: str | None
+    name: str
+    value: float | None
+    label: str | None
+    explanation: str | None
+    error: str | None
+    observed: int
+
+
+class TreeNode(NamedTuple):
+    """A span's place in the tree: its position in the list of spans, and its depth."""
+
+    at: int
+    depth: int
+    is_orphan: bool  # it names a parent that has not come
+    breaks_cycle: bool  # its parent is among its descendants, so it is shown at the top
+
+
+def tree_of(spans: Sequence[Any]) -> list[TreeNode]:
+    """Return the spans of a trace in the order of its tree, children by start; each span is there exactly once.
+
+    Args:
+        spans: with `span_id`, `parent_id` and `started`.
+    """
+    position = {span.span_id: index for index, span in enumerate(spans)}
+    children: dict[int, list[int]] = {}
+    roots: list[tuple[int, bool]] = []
+    for index, span in enumerate(spans):
+        parent = None if span.parent_id is None else position.get(span.parent_id)
+        if parent is None:
+            roots.append((index, span.parent_id is not None))
+        else:
+            children.setdefault(parent, []).append(index)
+    order = sorted(roots, key=lambda root: (spans[root[0]].started, spans[root[0]].span_id))
+    nodes: list[TreeNode] = []
+    seen: set[int] = set()
+
+    def walk(start: int, *, is_orphan: bool, breaks_cycle: bool) -> None:
+        waiting = [(start, 0)]
+        while waiting:
+            index, depth = waiting.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            nodes.append(TreeNode(index, depth, is_orphan and depth == 0, breaks_cycle and depth == 0))
+            below = sorted(children.get(index, ()), key=lambda child: (spans[child].started, spans[child].span_id))
+            waiting += [(child, depth + 1) for child in reversed(below)]
+
+    for index, is_orphan in order:
+        walk(index, is_orphan=is_orphan, breaks_cycle=False)
+    if len(seen) < len(spans):  # what is left hangs on circles of parents
+        left = sorted(set(range(len(spans))) - seen, key=lambda index: (spans[index].started, spans[index].span_id))
+        for index in left:
+            if index not in seen:
+                walk(_on_circle(index, spans, position), is_orphan=False, breaks_cycle=True)
+    return nodes
+
+
+def _on_circle(index: int, spans: Sequence[Any], position: Mapping[bytes, int]) -> int:
+    """Return the span of the circle above a span that begins first."""
+    passed: dict[int, None] = {}
+    while index not in passed:
+        passed[index] = None
+        index = position[spans[index].parent_id]
+    circle = list(passed)[list(passed).index(index) :]
+    return min(circle, key=lambda each: (spans[each].started, spans[each].span_id))
+
+
+def counted_spans(spans: Sequence[Any], nodes: Iterable[TreeNode]) -> set[int]:
+    """Return the positions of spans whose usage counts: those of which no descendant reports any.
+
+    Spans of agents and chains repeat the sum of the calls below them.
+    """
+    path: list[int] = []  # positions from the root to the present span
+    shadowed: set[int] = set()
+    reporting: list[int] = []
+    for node in nodes:
+        del path[node.depth :]
+        span = spans[node.at]
+        if span.n_input is not None or span.n_output is not None or span.cost is not None:
+            reporting.append(node.at)
+            for above in reversed(path):
+                if above in shadowed:  # and so is all above it
+                    break
+                shadowed.add(above)
+        path.append(node.at)
+    return {index for index in reporting if index not in shadowed}
+
+
+def summary_of(spans: Sequence[Any], received: float) -> dict[str, Any]:
+    """Return the columns of a trace that follow from its spans.
+
+    Args:
+        spans: at least one, with the columns of `spans`.
+        received: when its last span came, in seconds.
+    """
+    nodes = tree_of(spans)
+    counted = [spans[index] for index in sorted(counted_spans(spans, nodes))]
+    first = spans[next((node.at for node in nodes if not node.is_orphan), nodes[0].at)]
+    started = min(span.started for span in spans)
+    is_open = any(span.ended is None for span in spans)
+    now = int(received * 1e9)
+    return {
+        "at": started if now - LONGEST_PAST_NS < started < now + DAY_NS else now,
+        "started": started,
+        "ended": None if is_open else max(span.ended for span in spans),
+        "name": first.name,
+        "n_spans": len(spans),
+        "n_errors": sum(bool(span.is_error) for span in spans),
+        "n_orphans": sum(node.is_orphan for node in nodes),
+        "models": _listed(span.model for span in spans),
+        "n_input": _total(span.n_input for span in counted),
+        "n_output": _total(span.n_output for span in counted),
+        "cost": _total(span.cost for span in counted),
+        **{name: _first([first, *spans], name) for name in ("user", "session", "service", "version")},
+        "n_bytes": sum(span.n_bytes for span in spans),
+        "received": received,
+    }
+
+
+def _total(values: Iterable[Any]) -> Any:
+    """Return the sum of the known values; None where none is known."""
+    known = [value for value in values if value is not None]
+    total = sum(known) if known else None
+    return min(total, 2**63 - 1) if isinstance(total, int) else total
+
+
+def _listed(models: Iterable[str | None]) -> str:
+    names = list(dict.fromkeys(model for model in models if model))[:MOST_MODELS]
+    return "".join(f"\n{name}" for name in names) + "\n" if names else ""
+
+
+def _first(spans: Sequence[Any], name: str) -> str | None:
+    return next((value for span in spans if (value := getattr(span, name)) is not None), None)

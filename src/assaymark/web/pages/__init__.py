@@ -1,1 +1,0 @@
-"""What each family of pages shows, as plain objects: no HTML, no HTTP, and no number computed here."""

@@ -1,0 +1,1 @@
+"""Applications: targets, scorers, experiments and the gate."""

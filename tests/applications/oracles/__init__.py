@@ -1,0 +1,1 @@
+"""Other tools in environments of their own, beside which ours is tested."""

@@ -1,0 +1,45 @@
+"""Other tools' own code as an oracle, each in an environment of its own that `make test-slow` installs.
+
+`NAME.txt` locks the environment's packages, `run_NAME.py` runs in it: JSON on standard input, JSON on standard output.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["needs_oracle", "oracle"]
+
+_HERE = Path(__file__).parent
+
+
+def _python(name: str) -> Path:
+    """Return the interpreter of an oracle: NAME_PYTHON, else the one that the Makefile installs."""
+    return Path(os.environ.get(f"{name.upper()}_PYTHON") or Path(sys.prefix, "oracles", name, "bin", "python"))
+
+
+def needs_oracle(name: str) -> pytest.MarkDecorator:
+    """Return the mark of a test that an oracle answers: without its environment the test is skipped."""
+    python = _python(name)
+    return pytest.mark.skipif(
+        not python.is_file(), reason=f"{name} is not installed at {python}: make test-slow does it"
+    )
+
+
+def oracle(name: str, given: Any, folder: Path | None = None, script: str | None = None) -> Any:
+    """Return what an oracle answers. It gets no token and no proxy, and its home is `folder`, where one is given.
+
+    script: runs in its environment; default: `run_NAME.py`.
+    """
+    passed = {each: os.environ[each] for each in ("PATH", "LANG", "LD_LIBRARY_PATH") if each in os.environ}
+    done = subprocess.run(
+        [str(_python(name)), "-W", "ignore", str(_HERE / (script or f"run_{name}.py"))],
+        input=json.dumps(given), capture_output=True, text=True, timeout=300, cwd=folder, check=False,
+        env={**passed, **({"HOME": str(folder)} if folder is not None else {})},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,21 @@
+"""A receiver for tests of traces, and a PostgreSQL server for those that need one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("opentelemetry.proto", reason="the extra `traces` is not installed")
+pytest.importorskip("uvicorn")
+
+from tests.applications.traces.sending import Receiver, receiving
+from tests.store.conftest import postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    """Return a server with an empty project."""
+    with receiving(tmp_path / "traces.sqlite") as found:
+        yield found

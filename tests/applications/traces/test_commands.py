@@ -1,0 +1,234 @@
+"""`assaymark traces` and `assaymark serve --traces`, as a user calls them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from assaymark.applications.traces.retention import Retention, keep_pruning
+from assaymark.cli.main import main
+from assaymark.store import Store
+from tests.applications.traces.sending import TRACE, Receiver, receiving, request, span
+
+PAID = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "gen_ai.usage.input_tokens": 1000}
+
+
+@contextmanager
+def served(*options: str) -> Iterator[tuple[str, str, "subprocess.Popen[str]"]]:
+    """Run `assaymark serve --traces`; give its address, its token ("" where it made none), and the process."""
+    command = [sys.executable, "-m", "assaymark", "serve", "--traces", "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    if process.stdout is None:
+        raise RuntimeError("the process has no output")
+    try:
+        token = ""
+        for line in process.stdout:
+            token = found[0] if (found := re.findall(r"asm_[\w-]+", line)) else token
+            if address := re.findall(r"http://\S+?(?=/?(?:\s|$))", line):
+                yield address[0], token, process
+                break
+        else:
+            pytest.fail("the server did not start")
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+def test_a_first_server_makes_a_project_and_receives(tmp_path: Path) -> None:
+    """The first server prints a token with which spans are stored; after kill -9 each of them is there once."""
+    place = str(tmp_path / "traces.sqlite")
+    acknowledged: list[int] = []
+    headers = {"content-type": "application/json"}
+    with served("--store", place) as (url, token, process):
+        headers["authorization"] = f"Bearer {token}"
+
+        def send(first: int) -> None:
+            with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+                for number in range(first, first + 10_000):
+                    body = json.dumps(request(span(number), span(number + 1_000_000)))
+                    try:
+                        answer = client.post("/v1/traces", content=body)
+                    except httpx.TransportError:
+                        return
+                    if answer.status_code == 200:
+                        acknowledged.append(number)
+
+        senders = [threading.Thread(target=send, args=(1 + 10_000 * at,)) for at in range(3)]
+        for sender in senders:
+            sender.start()
+        deadline = time.monotonic() + 60
+        while len(acknowledged) < 40:
+            assert time.monotonic() < deadline, "nothing is acknowledged"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)  # while requests are in progress
+        for sender in senders:
+            sender.join(60)
+    with Store.open(place) as store:
+        project = store.traces.project_id("default")
+        stored = {int(row.span_id.hex(), 16) for row in store.traces.spans(project, bytes.fromhex(TRACE))}
+    assert {number + more for number in acknowledged for more in (0, 1_000_000)} <= stored
+    with served("--store", place) as (url, _, _):  # senders that got no answer send the same again
+        body = json.dumps(request(*(span(number) for number in stored)))
+        assert httpx.post(f"{url}/v1/traces", content=body, headers=headers, timeout=30).json() == {}
+    with Store.open(place) as store:
+        row = store.traces.trace(store.traces.project_id("default"), bytes.fromhex(TRACE))
+        assert row.n_spans == len(stored)
+        assert store.verify() == []
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[tuple[str, Receiver]]:
+    """Return a store with three traces, and its receiver."""
+    place = tmp_path / "traces.sqlite"
+    with receiving(place) as receiver:
+        receiver.send(span(1, name="first", seconds=4), span(2, 1, name="call", attributes={**PAID, "user.id": "ada"}))
+        status = {"code": 2, "message": "no such document"}
+        receiver.send(span(1, trace="02" * 16, name="second", start=5, status=status))
+        receiver.send(span(1, trace="03" * 16, name="third", start=9, attributes={"input.value": "a rare word"}))
+        yield str(place), receiver
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """Run a command with --json; return what it printed."""
+    assert main(["traces", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_lists_and_filters(kept: tuple[str, Receiver], capsys: pytest.CaptureFixture[str]) -> None:
+    """The list has the latest trace first, and each filter keeps what it names."""
+    place, _ = kept
+    cases = [
+        ([], ["third", "second", "first"]),
+        (["--error"], ["second"]),
+        (["--slower", "3"], ["first"]),
+        (["--model", "gpt-4o"], ["first"]),
+        (["--model", "gpt-4"], []),
+        (["--user", "ada"], ["first"]),
+        (["--dearer", "0.001"], ["first"]),
+        (["--text", "rare word"], ["third"]),
+        (["--text", '"word rare"'], []),
+        (["--version", "1.2", "--limit", "2"], ["third", "second"]),
+        (["--version", "1.3"], []),
+    ]
+    for words, names in cases:
+        found = printed(capsys, "ls", "--store", place, *words)
+        assert [trace["name"] for trace in found] == names, words
+    first = printed(capsys, "ls", "--store", place, "--user", "ada")[0]
+    assert (first["cost"], first["input_tokens"], first["spans"]) == (0.0025, 1000, 2)
+    assert main(["traces", "ls", "--store", place]) == 0
+    assert "second" in capsys.readouterr().out
+
+
+def test_a_trace_in_the_terminal(kept: tuple[str, Receiver], capsys: pytest.CaptureFixture[str]) -> None:
+    """`show` has the steps as a tree, by the id or its first digits; other ids are refused in a line."""
+    place, _ = kept
+    steps = printed(capsys, "show", TRACE[:8], "--store", place)
+    assert [(step["name"], step["kind"], step["depth"]) for step in steps] == [("first", "span", 0), ("call", "llm", 1)]
+    assert main(["traces", "show", TRACE, "--store", place]) == 0
+    assert "  call" in capsys.readouterr().out
+    assert main(["traces", "show", "ff" * 16, "--store", place]) == 2
+    assert main(["traces", "show", "f", "--store", place]) == 2
+
+
+def test_an_export_can_be_received(kept: tuple[str, Receiver], tmp_path: Path) -> None:
+    """What `export` writes as OTLP is accepted by the receiver, as the same bytes; JSON lines have a step each."""
+    place, receiver = kept
+    file = tmp_path / "out.json"
+    assert main(["traces", "export", "-o", str(file), "--store", place]) == 0
+    other = receiver.store.traces.add_project("copy")
+    headers = {"authorization": f"Bearer {other}", "content-type": "application/json"}
+    answer = httpx.post(f"{receiver.url}/v1/traces", content=file.read_bytes(), headers=headers)
+    assert answer.json() == {}
+    number = receiver.store.traces.project_id("copy")
+    for trace in (TRACE, "02" * 16, "03" * 16):
+        copies = receiver.store.traces.spans(number, bytes.fromhex(trace))
+        originals = receiver.store.traces.spans(receiver.project, bytes.fromhex(trace))
+        assert [(row.body, row.source) for row in copies] == [(row.body, row.source) for row in originals]
+    words = ["traces", "export", "-o", str(file), "--format", "jsonl", "--store", place, "--project", "bot"]
+    assert main(words) == 0
+    assert [json.loads(line)["name"] for line in file.read_text().splitlines()] == ["first", "call", "second", "third"]
+
+
+def test_pruning(kept: tuple[str, Receiver], capsys: pytest.CaptureFixture[str]) -> None:
+    """`prune` removes by age and by size, the oldest first, with their place in the text index."""
+    place, receiver = kept
+    assert main(["traces", "prune", "--store", place]) == 2
+    assert main(["traces", "prune", "--older_than", "1", "--store", place]) == 0
+    assert len(printed(capsys_after(capsys), "ls", "--store", place)) == 3
+    newest = receiver.store.traces.trace(receiver.project, bytes.fromhex("03" * 16))
+    (size,) = [each.n_bytes for each in receiver.store.traces.projects()]
+    assert main(["traces", "prune", "--keep_mib", str(size * 0.5 / 2**20), "--store", place]) == 0
+    left = printed(capsys_after(capsys), "ls", "--store", place)
+    assert [trace["trace_id"] for trace in left][:1] == [newest.trace_id.hex()]
+    assert len(left) < 3
+    assert main(["traces", "prune", "--older_than", "0", "--store", place]) == 0
+    assert printed(capsys_after(capsys), "ls", "--store", place) == []
+    assert printed(capsys, "ls", "--store", place, "--text", "rare") == []
+
+
+def capsys_after(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
+    """Forget what was printed so far."""
+    capsys.readouterr()
+    return capsys
+
+
+def test_hostile_names_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Escape sequences and markup in spans are printed as text by every command."""
+    place = tmp_path / "traces.sqlite"
+    hostile = "\x1b[2J\x1b]0;owned\x07 [red]markup[/red]"
+    with receiving(place) as receiver:
+        attributes = {"openinference.span.kind": "LLM", "llm.model_name": hostile, "session.id": hostile}
+        status = {"code": 2, "message": hostile}
+        receiver.send(
+            span(1, name=hostile, attributes=attributes, status=status), resource={"service.version": hostile}
+        )
+    for words in (["ls"], ["ls", "--json"], ["show", TRACE], ["show", TRACE, "--json"]):
+        assert main(["traces", *words, "--store", str(place)]) == 0
+        out = capsys.readouterr().out
+        assert ("\x1b" in out, "\x07" in out, "[red]" in out) == (False, False, True), words
+
+
+def test_retention_while_serving(kept: tuple[str, Receiver]) -> None:
+    """A server with a limit of age or size removes what is more, and keeps on while it runs."""
+    _, receiver = kept
+    retention = Retention.of(1e-9, None)
+    assert retention is not None
+    is_over = keep_pruning(receiver.store, retention, every_seconds=0.05)
+    deadline = time.monotonic() + 30
+    try:
+        for number in (8, 9):
+            receiver.send(span(1, trace=f"{number:032x}", name="late", start=number))
+            while receiver.store.traces.projects()[0].n_traces:
+                assert time.monotonic() < deadline, "nothing was removed"
+                time.sleep(0.02)
+    finally:
+        is_over.set()
+    assert Retention.of(None, None) is None
+
+
+def test_projects_and_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A token is printed once and only its hash is stored; a project is removed with all that it has."""
+    place = str(tmp_path / "traces.sqlite")
+    token = printed(capsys, "project", "add", "bot", "--store", place)["token"]
+    assert main(["traces", "project", "add", "bot", "--store", place]) == 2
+    other = printed(capsys_after(capsys), "project", "token", "bot", "--write_only", "--store", place)["token"]
+    assert not any(secret.encode() in (tmp_path / "traces.sqlite").read_bytes() for secret in (token, other))
+    with Store.open(place) as store:
+        known = [store.traces.token(each) for each in (token, other, "asm_x")]
+    assert [None if each is None else each.scope for each in known] == ["all", "write", None]
+    assert [each["name"] for each in printed(capsys, "project", "list", "--store", place)] == ["bot"]
+    assert main(["traces", "project", "remove", "nothing", "--yes", "--store", place]) == 2
+    assert main(["traces", "project", "remove", "bot", "--yes", "--store", place]) == 0
+    assert printed(capsys_after(capsys), "project", "list", "--store", place) == []
+    assert main(["serve", "--redact", "email", "--store", place]) == 2

@@ -1,0 +1,306 @@
+"""The receiver speaks OTLP over HTTP as its specification says, and stores before it answers."""
+
+import gzip
+import json
+import sqlite3
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from assaymark.applications.traces.otlp import LARGEST_BODY, traces_request
+from assaymark.store.trace_rows import TraceFilter
+from tests.applications.traces.sending import TRACE, Receiver, pairs, request, span
+
+JSON = {"content-type": "application/json"}
+PROTOBUF = {"content-type": "application/x-protobuf"}
+
+
+def protobuf(*spans: Any) -> bytes:
+    """Return a request as protobuf."""
+    made = traces_request(json.dumps(request(*spans)).encode(), "application/json")
+    return bytes(made.SerializeToString())
+
+
+def stored(receiver: Receiver, trace: str = TRACE) -> list[Any]:
+    """Return the stored spans of a trace."""
+    return receiver.store.traces.spans(receiver.project, bytes.fromhex(trace))
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
+@pytest.mark.parametrize("kind", ["json", "protobuf"])
+def test_both_encodings_with_and_without_compression(receiver: Receiver, kind: str, encoding: str) -> None:
+    """Spans arrive in either encoding and compression, are answered in kind, and can be read at once."""
+    body = json.dumps(request(span(1))).encode() if kind == "json" else protobuf(span(1))
+    packed = {"": body, "gzip": gzip.compress(body), "deflate": zlib.compress(body)}[encoding]
+    headers = {**(JSON if kind == "json" else PROTOBUF), **({"content-encoding": encoding} if encoding else {})}
+    headers["content-type"] += "; charset=utf-8"
+    with receiver.client as client:
+        answer = client.post("/v1/traces", content=packed, headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("application/json" if kind == "json" else "application/x-protobuf")
+    assert answer.content == (b"{}" if kind == "json" else b"")
+    assert [row.name for row in stored(receiver)] == ["step"]
+
+
+def test_an_empty_request_succeeds(receiver: Receiver) -> None:
+    """A request without spans is a success with an empty message."""
+    with receiver.client as client:
+        assert client.post("/v1/traces", content=b"", headers=PROTOBUF).status_code == 200
+        assert client.post("/v1/traces", content=b"{}", headers=JSON).json() == {}
+
+
+def test_json_as_the_specification_has_it(receiver: Receiver) -> None:
+    """Ids in either case, integers as numbers or texts, base64 of bytes, and unknown fields are read."""
+    made = span(1)
+    made["traceId"] = TRACE.upper()
+    made["startTimeUnixNano"] = int(made["startTimeUnixNano"])
+    made["whatever"] = {"is": "new"}
+    made["attributes"] = [{"key": "data", "value": {"bytesValue": "AAEC"}}, *pairs({"n": 2**53 + 1})]
+    assert receiver.send(made).json() == {}
+    (row,) = stored(receiver)
+    from assaymark.applications.traces.otlp import read_span
+
+    assert dict(read_span(row).attributes) == {"data": "AAEC", "n": 2**53 + 1}
+
+
+def test_what_is_sent_again_is_stored_once(receiver: Receiver) -> None:
+    """The same bytes change nothing; another copy is counted, and the one that has ended is kept."""
+    running, ended = span(1, seconds=None), span(1, seconds=2)
+    assert receiver.send(running, running).json() == {}
+    assert receiver.send(running).json() == {}
+    assert [(row.ended, row.n_conflicts) for row in stored(receiver)] == [(None, 0)]
+    receiver.send(ended)
+    receiver.send(running, span(1, seconds=3))
+    (row,) = stored(receiver)
+    assert row.ended == int(ended["endTimeUnixNano"])
+    assert row.n_conflicts == 3
+    assert receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 1
+
+
+def test_spans_come_in_any_order(receiver: Receiver) -> None:
+    """Children before their parents make the same tree and summary as parents first, and an orphan is counted."""
+    family = [span(1, name="root", seconds=9), span(2, 1, start=1), span(3, 2, start=2), span(4, 2, start=1.5)]
+    for each in reversed(family):
+        receiver.send(each)
+        before = receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE))
+    assert (before.name, before.n_spans, before.n_orphans, before.seconds) == ("root", 4, 0, 9)
+    receiver.send(span(9, 8, name="lost"))
+    row = receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE))
+    assert (row.name, row.n_spans, row.n_orphans) == ("root", 5, 1)
+
+
+def test_one_bad_span_does_not_cost_the_others(receiver: Receiver) -> None:
+    """Spans with invalid ids are rejected and counted with their reason; the rest is stored."""
+    bad = [
+        {**span(2), "traceId": "00" * 16},
+        {**span(3), "traceId": "abc"},
+        {**span(4), "spanId": "5b8efff798038103d269b633813fc60c"},
+        {**span(5), "parentSpanId": "0102"},
+    ]
+    partial = receiver.send(span(1), *bad).json()["partialSuccess"]
+    assert partial["rejectedSpans"] == "4"
+    assert "2: the trace id is not 16 bytes" in partial["errorMessage"]
+    assert [row.span_id.hex() for row in stored(receiver)] == [f"{1:016x}"]
+    with receiver.client as client:
+        answer = client.post("/v1/traces", content=protobuf(span(1), *bad), headers=PROTOBUF)
+    assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 4
+
+
+def test_what_cannot_be_read_is_refused(receiver: Receiver) -> None:
+    """Each refusal has its status, and a google.rpc.Status in the sender's encoding."""
+    deep = b'{"a":' * 500 + b"1" + b"}" * 500
+    cases: list[tuple[int, bytes, dict[str, str]]] = [
+        (400, b"\xff\xff\xff", PROTOBUF),
+        (400, b"not json", JSON),
+        (400, b"[]", JSON),
+        (400, deep, JSON),
+        (400, b'{"resourceSpans": 5}', JSON),
+        (400, b"x", {**JSON, "content-encoding": "gzip"}),
+        (400, gzip.compress(b"{}")[:-9], {**JSON, "content-encoding": "gzip"}),
+        (400, b"{}", {**JSON, "content-encoding": "br"}),
+        (415, b"{}", {"content-type": "text/plain"}),
+    ]
+    with receiver.client as client:
+        for status, body, headers in cases:
+            answer = client.post("/v1/traces", content=body, headers=headers)
+            assert answer.status_code == status, (body[:20], answer.text)
+            if headers["content-type"] == PROTOBUF["content-type"]:
+                assert "no OTLP message" in Status.FromString(answer.content).message
+            else:
+                assert answer.json()["code"] == 3
+
+
+def test_a_bomb_is_refused(receiver: Receiver) -> None:
+    """A body that unpacks to more than the limit is refused before it is all unpacked, and so is a long one."""
+    bomb = gzip.compress(b"\0" * (LARGEST_BODY + 1000))
+    with receiver.client as client:
+        answer = client.post("/v1/traces", content=bomb, headers={**PROTOBUF, "content-encoding": "gzip"})
+        assert (answer.status_code, Status.FromString(answer.content).code) == (413, 8)
+        answer = client.post("/v1/traces", content=b"\0" * (LARGEST_BODY + 10), headers=PROTOBUF)
+        assert answer.status_code == 413
+
+
+def test_without_a_token_nothing_is_taken(receiver: Receiver) -> None:
+    """No token, a wrong one and a removed one are refused."""
+    body = json.dumps(request(span(1)))
+    for shown in ("", "Bearer wrong", "Basic eDp5"):
+        headers = {**JSON, "authorization": shown}
+        answer = httpx.post(f"{receiver.url}/v1/traces", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (401, 16)
+    receiver.store.traces.add_token("bot", replacing=True)
+    assert receiver.send(span(1)).status_code == 401
+
+
+def test_a_busy_store_is_tried_again(receiver: Receiver, tmp_path: Path) -> None:
+    """While another process writes, the answer is 503 with Retry-After, and nothing is stored; later it is."""
+    other = sqlite3.connect(tmp_path / "traces.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answer = receiver.send(span(1))
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "1", 14)
+    other.execute("ROLLBACK")
+    other.close()
+    assert receiver.send(span(1)).status_code == 200
+    assert len(stored(receiver)) == 1
+
+
+def test_projects_do_not_share_traces(receiver: Receiver) -> None:
+    """The same ids in two projects are two traces, and neither list has the other's."""
+    other_token = receiver.store.traces.add_project("other")
+    receiver.send(span(1, name="mine"))
+    with httpx.Client(base_url=receiver.url, headers={"authorization": f"Bearer {other_token}"}) as client:
+        client.post("/v1/traces", content=json.dumps(request(span(1, name="theirs"))), headers=JSON)
+    other = receiver.store.traces.project_id("other")
+    for project, name in ((receiver.project, "mine"), (other, "theirs")):
+        page = receiver.store.traces.traces(project, TraceFilter())
+        assert [trace.name for trace in page.traces] == [name]
+        found = receiver.store.traces.traces(project, TraceFilter(text="theirs")).traces
+        assert [trace.name for trace in found] == (["theirs"] if name == "theirs" else [])
+
+
+def test_broken_clocks_are_kept_and_listed_by_arrival(receiver: Receiver) -> None:
+    """A start at 0, in the far future or after its end is stored as it is; the list has the trace at its arrival."""
+    clocks = [(0, 5), (2**64 - 1, 2**64 - 1), (receiver.project + 10**18, 10**18)]
+    for number, (start, end) in enumerate(clocks, 1):
+        made = {**span(1, trace=f"{number:032x}"), "startTimeUnixNano": str(start), "endTimeUnixNano": str(end)}
+        assert receiver.send(made).json() == {}
+    rows = receiver.store.traces.traces(receiver.project, TraceFilter()).traces
+    assert len(rows) == 3
+    assert {row.started for row in rows} == {0, 2**63 - 1, receiver.project + 10**18}
+    assert all(abs(row.at / 1e9 - row.received) < 2 for row in rows if row.started in {0, 2**63 - 1})
+
+
+def test_two_senders_of_one_trace_at_once(receiver: Receiver) -> None:
+    """Batches of one trace that arrive together are all counted in its row."""
+
+    def send(start: int) -> None:
+        receiver.send(*(span(start + at) for at in range(20)))
+
+    threads = [threading.Thread(target=send, args=(1 + 20 * at,)) for at in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 120
+
+
+def log_record(**attributes: Any) -> dict[str, Any]:
+    """Return a request with one log record as OTLP's JSON."""
+    fields: dict[str, Any] = {
+        name: attributes.pop(name) for name in ("traceId", "spanId", "eventName") if name in attributes
+    }
+    record: dict[str, Any] = {"timeUnixNano": "5", "attributes": pairs(attributes), **fields}
+    scopes = [{"logRecords": [record]}]
+    return {"resourceLogs": [{"scopeLogs": scopes}]}
+
+
+def test_results_of_evaluations(receiver: Receiver) -> None:
+    """`gen_ai.evaluation.result` is stored once, on its span or its response; other log records are rejected."""
+    receiver.send(span(1, attributes={"gen_ai.response.id": "r-1"}))
+    event: dict[str, Any] = {"eventName": "gen_ai.evaluation.result", "gen_ai.evaluation.name": "faithful"}
+    place = {"traceId": TRACE, "spanId": f"{1:016x}"}
+    on_span = log_record(**(event | place | {"gen_ai.evaluation.score.value": 0.5}))
+    on_response = log_record(**(event | {"gen_ai.response.id": "r-1", "gen_ai.evaluation.score.label": "yes"}))
+    other = log_record(traceId=TRACE, spanId=f"{1:016x}", message="hello")
+    with receiver.client as client:
+        for body in (on_span, on_span, on_response):
+            assert client.post("/v1/logs", content=json.dumps(body), headers=JSON).json() == {}
+        partial = client.post("/v1/logs", content=json.dumps(other), headers=JSON).json()["partialSuccess"]
+    assert partial["rejectedLogRecords"] == "1"
+    scores = receiver.store.traces.scores(receiver.project, bytes.fromhex(TRACE))
+    assert {(score.name, score.value, score.label) for score in scores} == {
+        ("faithful", 0.5, None),
+        ("faithful", None, "yes"),
+    }
+    assert len(scores) == 2
+
+
+def test_the_official_exporter_delivers(receiver: Receiver) -> None:
+    """OpenTelemetry's own SDK and exporter send spans that arrive whole."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    headers = {"authorization": f"Bearer {receiver.token}"}
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{receiver.url}/v1/traces", headers=headers)))
+    tracer = provider.get_tracer("tests")
+    with tracer.start_as_current_span("outer") as outer, tracer.start_as_current_span("inner"):
+        trace_id = outer.get_span_context().trace_id
+    provider.force_flush()
+    provider.shutdown()
+    assert [row.name for row in stored(receiver, f"{trace_id:032x}")] == ["outer", "inner"]
+
+
+def test_the_official_exporter_tries_again(receiver: Receiver, tmp_path: Path) -> None:
+    """While the store is busy OpenTelemetry's exporter waits as it is told, and then delivers one copy."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    headers = {"authorization": f"Bearer {receiver.token}"}
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{receiver.url}/v1/traces", headers=headers)))
+    with provider.get_tracer("tests").start_as_current_span("patient") as patient:
+        trace_id = patient.get_span_context().trace_id
+    other = sqlite3.connect(tmp_path / "traces.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(3, lambda: other.execute("ROLLBACK"))  # longer than the receiver waits
+    release.start()
+    try:
+        provider.force_flush()
+        assert release.finished.is_set()
+    finally:
+        release.join()
+        provider.shutdown()
+        other.close()
+    assert [(row.name, row.n_conflicts) for row in stored(receiver, f"{trace_id:032x}")] == [("patient", 0)]
+
+
+def test_a_flipped_byte_of_a_span_is_found(receiver: Receiver, tmp_path: Path) -> None:
+    """`verify` reports a span whose bytes changed, and its page says so instead of showing them."""
+    receiver.send(span(1, attributes={"input.value": "plain"}))
+    assert receiver.store.verify() == []
+    with sqlite3.connect(tmp_path / "traces.sqlite") as connection:
+        ((body,),) = connection.execute("SELECT body FROM spans").fetchall()
+        connection.execute("UPDATE spans SET body = ?", (body[:-1] + bytes([body[-1] ^ 1]),))
+    connection.close()
+    (problem,) = receiver.store.verify()
+    assert f"{1:016x}" in str(problem)
+    with receiver.client as client:
+        assert client.get(f"/trace/{TRACE}.json").status_code == 503
+
+
+def test_a_protobuf_of_nothing_known(receiver: Receiver) -> None:
+    """Fields of a later version are ignored in protobuf too."""
+    body = ExportTraceServiceRequest().SerializeToString() + b"\xfa\x3f\x03new"  # field 1023
+    with receiver.client as client:
+        assert client.post("/v1/traces", content=body, headers=PROTOBUF).status_code == 200

@@ -1,0 +1,162 @@
+"""Live battles in a real browser: the demo's models, by keyboard only, 320 px wide, without JavaScript, in two tabs."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assaymark.store import Store
+from tests.arena.pages.test_arena_browser import is_within
+from tests.arena.pages.test_live_battles import live_arena
+from tests.web.test_browser import AXE, FINDINGS
+
+pytestmark = pytest.mark.slow
+
+NAMED = re.compile(r"\b(small|large)\b")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Run `assaymark arena serve --demo` as a user does; return its address and its store."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("demo")
+    words = ["arena", "serve", "--demo", "--store", str(folder / "s.sqlite"), "--port", "0", "--cooldown", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assaymark", *words, "--cadence", "60"], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "ASSAYMARK_HOME": str(folder / "home"), "ASSAYMARK_THREADS": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    found = re.search(r"http://[\d.:]+/", process.stdout.readline())
+    assert found is not None
+    yield found[0].rstrip("/"), folder / "s.sqlite"
+    process.terminate()
+    assert process.wait(20) == 0
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_battle_of_the_demo_by_keyboard(browser: Any, demo: tuple[str, Path], width: int) -> None:
+    """Begin, ask, ask again, vote and go on with the keyboard alone; names appear after the vote and not before."""
+    url, store = demo
+    context = browser.new_context(viewport={"width": width, "height": 700})
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(url)  # leads to the arena, where the button has the focus
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/arena/battle/*")
+    for question in ("Quinhaven is a town of the east. Quinhaven lies on", "And then?"):
+        page.locator("#text").focus()
+        page.keyboard.type(question)
+        page.keyboard.press("Enter")
+        page.locator("[data-events]").wait_for()
+        assert page.locator(".ballot").count() == 0
+        page.locator(".ballot").wait_for(timeout=30_000)
+        shown = [*page.locator(".duel h2").all_inner_texts(), page.url, page.title()]
+        assert not any(NAMED.search(text) for text in shown)
+        assert is_within(page)
+    page.keyboard.press("2")
+    page.locator(".result").wait_for()
+    with Store.open(str(store)) as opened:
+        vote = list(opened.arena.votes())[-1]
+        assert opened.runs() == []
+    assert (vote.choice, vote.is_counted, {vote.model_a, vote.model_b}) == ("b", True, {"small", "large"})
+    assert f"A was {vote.model_a}, B was {vote.model_b}" in page.locator(".result").inner_text()
+    assert is_within(page)
+    page.keyboard.press("n")
+    page.get_by_role("heading", name="Ask two models").wait_for()
+    assert complaints == []
+    context.close()
+
+
+def test_a_suggested_text_is_continued_in_sentences(browser: Any, demo: tuple[str, Path]) -> None:
+    """Without a script too: one press asks, and both models of the demo write sentences."""
+    url, _ = demo
+    for scripts in (True, False):
+        context = browser.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.goto(f"{url}/arena")
+        page.get_by_role("button", name="Start a battle").click()
+        page.get_by_role("button", name="One evening Berin had to").click()
+        page.locator(".ballot").wait_for(timeout=60_000)
+        answers = page.locator(".duel .rendered").all_inner_texts()
+        assert len(answers) == 2
+        assert all(text.count(". ") >= 2 and len(text.split()) > 15 for text in answers), answers
+        page.get_by_role("button", name="Skip").click()
+        page.get_by_role("heading", name="Ask two models").wait_for()
+        context.close()
+
+
+def test_two_tabs_give_one_vote(browser: Any, demo: tuple[str, Path]) -> None:
+    """Both tabs show the same answers while they are written; the second vote is refused."""
+    url, _ = demo
+    context = browser.new_context()
+    one, other = context.new_page(), context.new_page()
+    one.goto(url)
+    one.get_by_role("button", name="Start a battle").click()
+    one.wait_for_url("**/arena/battle/*")
+    one.fill("#text", "Where is the road?")
+    one.press("#text", "Enter")
+    one.locator("[data-events]").wait_for()
+    other.goto(one.url)
+    for page in (one, other):
+        page.locator(".ballot").wait_for(timeout=30_000)
+    assert one.locator(".said").all_inner_texts() == other.locator(".said").all_inner_texts()
+    one.get_by_role("button", name="A is better").click()
+    one.locator(".result").wait_for()
+    other.get_by_role("button", name="B is better").click()
+    assert "has a vote already" in other.inner_text("main")
+    other.goto(one.url)
+    assert "A is better" in other.locator(".result").inner_text()
+    context.close()
+
+
+def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides grow together, as text; a reloaded page goes on with them; a failure is said without names."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    with live_arena(tmp_path) as (url, _):
+        page = browser.new_page()
+        page.goto(url)
+        page.get_by_role("button", name="Start a battle").click()
+        page.wait_for_url("**/arena/battle/*")
+        page.fill("#text", "Where is the ice?")
+        page.press("#text", "Enter")
+        page.locator("[data-side=a]:has-text('<b>1</b>')").wait_for()  # text of an answer, not markup
+        page.reload()
+        page.locator("[data-side=b]:has-text('<b>1</b>')").wait_for()
+        page.locator(".ballot").wait_for(timeout=20_000)
+        page.fill("#text", "fail at once")
+        page.press("#text", "Enter")
+        page.get_by_role("button", name="Next battle").wait_for()
+        assert "The battle ends without a vote" in page.inner_text("main")
+        assert "walrus" not in page.content()
+        page.close()
+
+
+def test_forms_and_accessibility(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without JavaScript the answers come whole; axe-core has no serious finding on the battle's pages."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    with live_arena(tmp_path) as (url, _):
+        for scripts in (False, True):
+            context = browser.new_context(java_script_enabled=scripts, bypass_csp=True)
+            page = context.new_page()
+            page.goto(url)
+            if scripts and AXE.is_file():
+                page.add_script_tag(path=str(AXE))
+                assert page.evaluate(FINDINGS) == []
+            page.get_by_role("button", name="Start a battle").click()
+            page.fill("#text", "Where is the ice?")
+            page.get_by_role("button", name="Ask both models").click()
+            page.get_by_role("button", name="Both are bad").wait_for()
+            if scripts and AXE.is_file():
+                page.add_script_tag(path=str(AXE))
+                assert page.evaluate(FINDINGS) == []
+            page.get_by_role("button", name="Both are bad").click()
+            assert "Both are bad" in page.locator(".result").inner_text()
+            context.close()

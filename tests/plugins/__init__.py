@@ -1,0 +1,1 @@
+"""Tests of what installed packages add, with the package in this folder."""

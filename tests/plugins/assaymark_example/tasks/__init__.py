@@ -1,0 +1,1 @@
+"""Task files: every YAML file in this folder is a task."""

@@ -1,0 +1,135 @@
+"""An installed package adds one of everything that can be registered, without a change in assaymark."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import ROOT
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Install the package of this folder, and return an environment in which it is installed."""
+    folder = tmp_path_factory.mktemp("plugin")
+    source = folder / "source"
+    copy = ["cp", "-r", str(HERE), str(source)]  # a build leaves files beside what it builds
+    subprocess.run(copy, check=True)
+    install = [
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--target",
+        str(folder / "site"),
+    ]
+    subprocess.run([sys.executable, "-m", "pip", *install, str(source)], check=True)
+    path = os.pathsep.join([str(ROOT / "src"), str(folder / "site"), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "ASSAYMARK_STORE": str(folder / "runs.sqlite"), "COLUMNS": "200"}
+
+
+def assaymark(environment: dict[str, str], *words: str, code: int = 0) -> str:
+    """Run a command and return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "assaymark", *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_nothing_of_a_package_is_imported_before_its_use(installed: dict[str, str]) -> None:
+    """`--help` lists its command without importing it, nor anything heavy."""
+    code = (
+        "import sys; from assaymark.cli.main import main; main(['--help']); "
+        "heavy = {'torch', 'assaymark_example', 'fastapi', 'sqlalchemy'} & set(sys.modules); sys.exit(str(heavy or ''))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=False)
+    assert "count-words" in ended.stdout
+    assert ended.stderr.strip() == ""
+
+
+def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(installed: dict[str, str]) -> None:
+    """The task file names all of them as it would name ours, and the value has an interval."""
+    (listed,) = json.loads(assaymark(installed, "ls", "tasks", "greetings", "--json"))
+    assert listed["name"] == "greetings"
+    run = json.loads(assaymark(installed, "run", "--model", "shortest", "--tasks", "greetings", "--quiet", "--json"))
+    (estimate,) = run["estimates"]
+    assert (estimate["metric"], estimate["filter"], estimate["n"]) == ("words_in_common", "last", 3)
+    assert estimate["value"] == pytest.approx(0.75)  # the mean of the worse half of 1, 1 and 1/2
+    assert estimate["low"] <= 0.75 <= estimate["high"]
+    assert "lower_half" in assaymark(installed, "explain", "words_in_common")
+
+
+def test_unknown_arguments_of_its_model_are_refused(installed: dict[str, str]) -> None:
+    """Options of the run reach its factory too and are no mistake; a misspelt argument is."""
+    words = ("run", "--model", "shortest", "--model_args", "noize=1", "--tasks", "greetings", "--quiet")
+    assert "unknown model argument 'noize'" in assaymark(installed, *words, code=2)
+
+
+def test_its_format_is_written_and_read(installed: dict[str, str], tmp_path: Path) -> None:
+    """`export` finds the writer by the suffix, `import` the reader by the content."""
+    assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
+    file = tmp_path / "out.points"
+    assaymark(installed, "export", "last", "-o", str(file))
+    assert file.read_text().splitlines()[0] == "points of shortest choice"
+    printed = assaymark(installed, "import", str(file))
+    assert "imported from points" in printed
+    assert re.search(r"acc +0 +25\.7%", printed)
+
+
+def test_its_audit_is_stored_and_shown_again(installed: dict[str, str]) -> None:
+    """Its command stores an audit, which `ls audits` lists and `show` shows; without the package both say so."""
+    stored = re.search(r"audit (\w+) in", assaymark(installed, "count-words", "shortest", "demo_facts"))
+    assert stored is not None
+    assert "word counts of demo_facts" in assaymark(installed, "ls", "audits")
+    (count,) = json.loads(assaymark(installed, "show", stored[1], "--json").partition("]")[0] + "]")
+    assert count["n_prompts"] == 200
+    without = {**installed, "PYTHONPATH": str(ROOT / "src")}
+    assert stored[1] in assaymark(without, "ls", "audits")
+    assert "which no installed package has" in assaymark(without, "show", stored[1], code=2)
+
+
+def test_its_page_and_its_section_are_shown(installed: dict[str, str], tmp_path: Path) -> None:
+    """A served board has the page, its JSON twin and its link; a report has the section."""
+    assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
+    assaymark(installed, "report", "last", "-o", str(tmp_path / "report.md"))
+    assert "| demo_facts | 200 | 0 |" in (tmp_path / "report.md").read_text()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "assaymark", "serve", "--port", "0"], env=installed, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        url = re.search(r"http://\S+", server.stdout.readline() if server.stdout else "")
+        assert url is not None
+        page = httpx.get(f"{url[0]}sizes", timeout=20)
+        assert page.status_code == 200
+        assert "<td>shortest choice</td>" in page.text
+        assert '<a href="/sizes"' in httpx.get(f"{url[0]}boards", timeout=20).text
+        runs = httpx.get(f"{url[0]}sizes.json", timeout=20).json()["runs"]
+        assert 200 in {run["samples"] for run in runs}
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def test_the_documentation_shows_this_package() -> None:
+    """Every block of `docs/extending.md` stands in a file of the package."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    files = "\n".join(file.read_text() for file in (HERE / "assaymark_example").rglob("*.py"))
+    blocks = re.findall(r"```(python|toml|jinja|yaml)\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) >= 8
+    texts = {
+        "python": files,
+        "toml": (HERE / "pyproject.toml").read_text(),
+        "jinja": (HERE / "assaymark_example" / "templates" / "sizes.html").read_text(),
+        "yaml": (HERE / "assaymark_example" / "tasks" / "greetings.yaml").read_text(),
+    }
+    for language, text in blocks:
+        assert text in texts[language], text

@@ -1,0 +1,93 @@
+"""Win rates over runs: computed by hand, paired over shared questions, and refused for missing columns."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from assaymark.results.evidence.composites import SuiteRows, composite_estimates, composite_lines
+from assaymark.results.evidence.records import RunView, ScoreRow
+from assaymark.results.evidence.summarise import summarise
+from assaymark.results.evidence.win_rates import (
+    BoardRun,
+    win_rate_lines,
+    win_rates,
+    win_rates_markdown,
+    win_rates_to_json,
+)
+from assaymark.tasks.suites import ChosenSuite, suite_from
+from tests.results.made import plain_rows, task_of
+
+SUITE = suite_from(
+    {"name": "board", "aggregate": "winrate", "members": [{"task": name, "metric": "acc"} for name in ("a", "b", "c")]}
+)
+CHOSEN = ChosenSuite(SUITE, (("a",), ("b",), ("c",)))
+
+
+def run(label: str, values: Mapping[str, Sequence[float]]) -> BoardRun:
+    """Return a run with these scores by task."""
+    rows: list[ScoreRow] = [row for task, scores in values.items() for row in plain_rows(task, list(scores))]
+    estimates = summarise(rows, [task_of(task) for task in values], bootstrap_iters=0)
+    return BoardRun(label, f"id-{label}", (CHOSEN,), tuple(rows), estimates)
+
+
+def share(right: int, n: int = 100) -> list[float]:
+    """Return scores of which the first `right` of `n` are right."""
+    return [1.0] * right + [0.0] * (n - right)
+
+
+def test_win_rates_by_hand() -> None:
+    """The best of three wins everywhere, the second beats the third in two columns of three and ties in none."""
+    runs = [
+        run("low", {"a": share(20), "b": share(30), "c": share(60)}),
+        run("high", {"a": share(80), "b": share(80), "c": share(80)}),
+        run("mid", {"a": share(40), "b": share(50), "c": share(40)}),
+    ]
+    (found,) = win_rates(runs)
+    assert [rate.value for rate in found.rates] == pytest.approx([1 / 6, 1.0, 1 / 3])
+    assert all(rate.low is not None and rate.high is not None for rate in found.rates)
+    lines = win_rate_lines([found])
+    assert lines[0] == "board: mean win rate over 3 columns among 3 runs"
+    assert [line.split()[0] for line in lines[1:]] == ["high", "mid", "low"]
+    table = win_rates_markdown([found]).split("\n")
+    assert table[0] == f"**{lines[0]}**"
+    assert [row.split()[1] for row in table[4:7]] == ["high", "mid", "low"]
+    assert "| high (id-high) | 100.0% | " in table[4]
+    assert json.loads(json.dumps(win_rates_to_json([found])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
+
+
+def test_runs_with_similar_answers_are_distinguished() -> None:
+    """With eight more right answers, all others the same, the paired error is much smaller than the unpaired one."""
+    better = share(50)
+    worse = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *better[8:]]
+    (found,) = win_rates([run("x", dict.fromkeys("abc", better)), run("y", dict.fromkeys("abc", worse))])
+    first = found.rates[0]
+    assert first.value == 1.0
+    assert first.low is not None
+    assert first.low > 0.6
+
+
+def test_a_missing_column_leaves_no_win_rates() -> None:
+    """With a run that lacks a column there are no win rates, and the line names run and column."""
+    whole = run("x", dict.fromkeys("abc", share(50)))
+    (found,) = win_rates([whole, run("y", dict.fromkeys("ab", share(50)))])
+    assert found.rates == ()
+    assert win_rate_lines([found]) == ["board: no win rates, y has no c"]
+    assert win_rates_markdown([found]) == "**board: no win rates, y has no c**\n"
+
+
+def test_one_run_names_the_command_for_win_rates() -> None:
+    """The line under a single run's table names the command instead of a number."""
+    alone = run("x", dict.fromkeys("abc", share(50)))
+    rows = SuiteRows([CHOSEN])
+    list(rows.watch(alone.rows))
+    composites = composite_estimates([CHOSEN], rows, alone.estimates)
+    (line,) = composite_lines([RunView("x", "1", composites)])
+    assert "no composite, a win rate is among several runs: assaymark compare RUN RUN" in line
+
+
+def test_other_suites_have_none() -> None:
+    """A suite with another aggregate has no win rates."""
+    mean = ChosenSuite(suite_from({"name": "m", "members": [{"task": "a", "metric": "acc"}]}), (("a",),))
+    one = run("x", {"a": share(50)})
+    assert win_rates([BoardRun(one.label, one.run_id, (mean,), one.rows, one.estimates)] * 2) == []

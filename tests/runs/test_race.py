@@ -1,0 +1,124 @@
+"""Races of two models over real runs: decided early, resumed after a kill, against stored runs."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import assaymark
+from assaymark.cli.main import main
+from assaymark.errors import PlanError, UsageError
+from assaymark.runs.race import RaceOptions, race_models
+from assaymark.store import Store
+
+A, B = {"accuracy": 0.8}, {"accuracy": 0.5, "seed": 2}
+
+
+def test_a_clear_difference_is_decided_before_the_end(tmp_path: Path) -> None:
+    """Both runs are incomplete and marked; a whole run afterwards asks the rest and has no mark."""
+    store = str(tmp_path / "s.sqlite")
+    found = race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, store=store)
+    assert found.state.verdict == "first"
+    assert found.state.n_seen < found.state.n == 200
+    assert found.state.low > 0
+    with Store.open(store) as opened:
+        rows = opened.runs()
+        assert {row.status for row in rows} == {"incomplete"}
+        assert {row.n_samples for row in rows} == {found.state.n_seen}
+    run = assaymark.evaluate("fake", "demo_facts", model_args=A, store=store)
+    assert run.id == found.run_ids[0]
+    assert (run.row.status, run.row.n_samples) == ("finished", 200)
+
+
+def test_the_same_race_again_asks_nothing_and_a_stricter_one_goes_on(tmp_path: Path) -> None:
+    """State is rebuilt from what is stored: the verdict is the same, and a smaller alpha continues where it stopped."""
+    store = str(tmp_path / "s.sqlite")
+    first = race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, store=store)
+    again = race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, store=store)
+    assert again.state == first.state
+    stricter = race_models(
+        "fake", "fake", "demo_facts", RaceOptions(alpha=0.0001), first_args=A, second_args=B, store=store
+    )
+    assert stricter.state.n_seen > first.state.n_seen
+    with Store.open(store) as opened:
+        assert all(row.n_outputs == 4 * stricter.state.n_seen for row in opened.runs())  # four choices, none twice
+
+
+def test_a_race_is_resumed_after_a_kill(tmp_path: Path) -> None:
+    """Killed in the middle and started again, it ends as one that was never interrupted."""
+    store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")
+    words = ["race", "fake:accuracy=0.6,delay_ms=20", "fake:accuracy=0.55,seed=2", "--tasks", "demo_facts", "--json"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "assaymark", *words, "--store", store], stdout=subprocess.DEVNULL
+    ) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if Store.exists(store):
+                with Store.open_to_read(store) as opened:
+                    if sum(row.n_outputs for row in opened.runs()) > 100:
+                        break
+            time.sleep(0.05)
+        process.kill()
+    ends = []
+    for place in (store, plain):
+        ended = subprocess.run(
+            [sys.executable, "-m", "assaymark", *words, "--store", place], capture_output=True, text=True, check=False
+        )
+        ends.append(json.loads(ended.stdout))
+    assert ends[0] == ends[1]
+
+
+def test_a_stored_run_is_raced_without_asking_its_model(tmp_path: Path) -> None:
+    """Only the new model answers; a run of other questions, or of a part, is refused."""
+    store = str(tmp_path / "s.sqlite")
+    base = assaymark.evaluate("fake", "demo_facts", model_args=B, store=store)
+    found = race_models("fake", base.id, "demo_facts", first_args=A, store=store)
+    assert found.state.verdict == "first"
+    with Store.open(store) as opened:
+        assert len(opened.runs()) == 2
+        assert opened.run(base.id).status == "finished"
+    part = assaymark.evaluate("fake", "demo_facts", model_args={"seed": 5}, limit=20, store=store)
+    with pytest.raises(PlanError, match="has no score of demo_facts"):
+        race_models("fake", part.id, "demo_facts", first_args=A, store=store)
+    with pytest.raises(PlanError, match="has no task demo_letters"):
+        race_models("fake", base.id, "demo_letters", first_args=A, store=store)
+
+
+def test_a_failed_question_stops_the_race(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What follows it in the order is no evidence before it is answered; the exit code says that requests failed."""
+    words = ["race", "fake:accuracy=0.8,fail=0.02", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts", "--quiet"]
+    assert main([*words, "--store", str(tmp_path / "s.sqlite")]) == 5
+    told = capsys.readouterr()
+    assert "Not decided" in told.out
+    assert "could not be answered; the same command asks them again" in told.err
+
+
+def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
+    """The same model twice, a limit, a metric that is no share."""
+    store = str(tmp_path / "s.sqlite")
+    with pytest.raises(UsageError, match="both are the same model"):
+        race_models("fake", "fake", "demo_facts", first_args=A, second_args=A, store=store)
+    with pytest.raises(UsageError, match="omit limit"):
+        race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, limit=5, store=store)
+    with pytest.raises(UsageError, match="scores from 0 to 1"):
+        race_models("fake", "fake", "demo_stories", first_args=A, second_args=B, store=store)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the verdict, the interval, what they are about, and both runs; undecided within a budget is exit 1."""
+    words = ["race", "fake:accuracy=0.8", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts"]
+    store = ["--store", str(tmp_path / "s.sqlite")]
+    assert main([*words, *store]) == 0
+    told = capsys.readouterr()
+    assert "fake-gold-0 is better than fake-gold-2 on this benchmark" in told.out
+    assert "95% interval at any time" in told.out
+    assert "new questions of this kind is another question" in told.out
+    assert "of 200: " in told.err
+    close = ["race", "fake:accuracy=0.6", "fake:accuracy=0.55,seed=2", "--tasks", "demo_facts"]
+    assert main([*close, "--budget", "50", *store]) == 1
+    assert "Not decided" in capsys.readouterr().out
+    assert main(["show", "last", *store]) == 0
+    assert "stopped by rule after 50 of 200 questions" in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,200 @@
+"""Evaluations that stop by rule: goals, budgets, resumption, and intervals that hold however often one looks."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import assaymark
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.runs.until import Budget, evaluate_until, parse_budget, parse_goal
+from assaymark.statistics.sequential import SequentialMean
+from assaymark.store import Store
+
+MODEL = {"accuracy": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "half_width", "bound"),
+    [
+        ("mmlu ± 2", "mmlu", 0.02, None),
+        ("mmlu +- 2", "mmlu", 0.02, None),
+        ("mmlu +/-1.5 points", "mmlu", 0.015, None),
+        ("± 3", "", 0.03, None),
+        ("acc >= .6", "acc", None, 0.6),
+        ("gsm8k<40%", "gsm8k", None, 0.4),
+        ("> 0.5", "", None, 0.5),
+    ],
+)
+def test_goals_are_read(text: str, name: str, half_width: float | None, bound: float | None) -> None:
+    """Widths are in points, bounds are shares."""
+    goal = parse_goal(text)
+    assert (goal.name, goal.half_width, goal.bound) == (name, half_width, pytest.approx(bound) if bound else None)
+
+
+@pytest.mark.parametrize("text", ["mmlu", "mmlu ± 0", "mmlu ± 60", "acc >= 60", "acc >= 0", "acc == .5", "± -2", ""])
+def test_what_is_not_a_goal_is_refused(text: str) -> None:
+    """With an example of what is expected."""
+    with pytest.raises(UsageError, match="--until"):
+        parse_goal(text)
+
+
+def test_budgets_are_read() -> None:
+    """Of each kind once."""
+    assert parse_budget(["500 samples", "$5", "1.5 minutes"]) == Budget(500, 90.0, 5.0)
+    for wrong in (["5"], ["500 samples", "3 questions"], ["0 samples"], ["1.5 samples"], ["-3 minutes"]):
+        with pytest.raises(UsageError, match="--budget"):
+            parse_budget(wrong)
+
+
+def test_a_score_is_known_before_the_end_and_a_stricter_goal_goes_on(tmp_path: Path) -> None:
+    """The interval holds the whole benchmark's score, nothing is asked twice, and a run without goals asks the rest."""
+    store = str(tmp_path / "s.sqlite")
+    wide = evaluate_until("fake", "demo_facts", ["demo_facts ± 8"], model_args=MODEL, store=store)
+    assert wide.is_decided
+    assert wide.n_seen < wide.n == 200
+    again = evaluate_until("fake", "demo_facts", ["demo_facts ± 8"], model_args=MODEL, store=store)
+    assert (again.goals, again.n_seen) == (wide.goals, wide.n_seen)
+    narrow = evaluate_until("fake", "demo_facts", ["demo_facts ± 4"], model_args=MODEL, store=store)
+    assert wide.n_seen < narrow.n_seen <= 200
+    with Store.open(store) as opened:
+        (row,) = opened.runs()
+        assert row.n_outputs == 4 * narrow.n_seen  # four choices, none asked twice
+    whole = assaymark.evaluate("fake", "demo_facts", model_args=MODEL, store=store)
+    assert whole.id == wide.run.id
+    score = next(estimate.value for estimate in whole.estimates if estimate.metric == "acc_norm")
+    assert score is not None
+    for done in (wide, narrow):
+        assert done.goals[0].state.low - 1e-9 <= score <= done.goals[0].state.high + 1e-9
+    certain = evaluate_until("fake", "demo_facts", ["± 0.1"], model_args=MODEL, store=store)
+    assert certain.goals[0].state.half_width < 1e-9
+
+
+def test_bounds_metrics_and_groups(tmp_path: Path) -> None:
+    """A bound is passed or failed; a goal may name a metric that is not the main one; other names are refused."""
+    store = str(tmp_path / "s.sqlite")
+    done = evaluate_until("fake", "demo_facts", ["acc >= .4", "acc_norm >= .99"], model_args=MODEL, store=store)
+    assert [goal.answer for goal in done.goals] == ["above", "below"]
+    assert done.goals[0].metric == "acc"
+    with pytest.raises(UsageError, match="'mmlu' is not a task or group of this run"):
+        evaluate_until("fake", "demo_facts", ["mmlu ± 2"], model_args=MODEL, store=store)
+    with pytest.raises(UsageError, match="omit limit"):
+        evaluate_until("fake", "demo_facts", ["± 2"], model_args=MODEL, store=store, limit=20)
+    with pytest.raises(UsageError, match="nothing says when to stop"):
+        evaluate_until("fake", "demo_facts", model_args=MODEL, store=store)
+
+
+def test_only_questions_of_open_goals_are_asked(tmp_path: Path) -> None:
+    """A task whose goal is reached costs nothing more."""
+    store = str(tmp_path / "s.sqlite")
+    goals = ["demo_facts >= .2", "demo_letters ± 0.5"]
+    done = evaluate_until("fake", "demo_facts,demo_letters", goals, model_args=MODEL, store=store)
+    facts, letters = (goal.state for goal in done.goals)
+    assert facts.n_seen < facts.n
+    assert letters.n_seen == letters.n
+    with Store.open(store) as opened:
+        (row,) = opened.runs()
+        n_scored = len({score.sample_index for score in opened.scores(row.run_id, "demo_facts")})
+    assert facts.n_seen <= n_scored < facts.n
+
+
+def test_budgets_end_a_run(tmp_path: Path) -> None:
+    """Samples, seconds and money, each named; money is a limit of the whole run."""
+    store = str(tmp_path / "s.sqlite")
+    samples = evaluate_until("fake", "demo_facts", budget=Budget(n_samples=60), model_args=MODEL, store=store)
+    assert (samples.n_seen, samples.spent) == (60, "60 samples")
+    clock = evaluate_until("fake", "demo_facts", budget=Budget(seconds=1e-9), model_args=MODEL, store=store)
+    assert clock.n_seen == 0
+    assert clock.spent == "1e-09 seconds"
+    money = evaluate_until(
+        "fake", "demo_facts", budget=Budget(money=0.05), price="10,10", model_args=MODEL, store=store + "2"
+    )
+    assert money.spent == "money"
+    assert 0 < money.n_seen < 200
+
+
+def test_a_killed_run_ends_as_one_that_was_never_interrupted(tmp_path: Path) -> None:
+    """State is rebuilt from what is stored."""
+    store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")
+    words = ["run", "--model", "fake", "--model_args", "accuracy=0.7,delay_ms=20", "--tasks", "demo_facts", "--json"]
+    words += ["--until", "± 6"]
+    command = [sys.executable, "-m", "assaymark", *words]
+    with subprocess.Popen([*command, "--store", store], stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if Store.exists(store):
+                with Store.open_to_read(store) as opened:
+                    if sum(row.n_outputs for row in opened.runs()) > 100:
+                        break
+            time.sleep(0.05)
+        process.kill()
+    ends = []
+    for place in (store, plain):
+        ended = subprocess.run([*command, "--store", place], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        ends.append(json.loads(ended.stdout)["until"])
+    assert ends[0] == ends[1]
+
+
+def test_the_command_says_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0 for goals that are reached, 1 for those that are not, 2 for what cannot be meant."""
+    shared = ["run", "--model", "fake", "--model_args", "accuracy=0.7", "--tasks", "demo_facts", "--store"]
+    store = str(tmp_path / "s.sqlite")
+    assert main([*shared, store, "--until", "demo_facts +- 8"]) == 0
+    printed = capsys.readouterr()
+    assert "by rule after 150 of 200 questions" in printed.out
+    assert "interval at any time" in printed.out
+    assert "more would" in printed.err
+    assert main([*shared, store + "2", "--until", "± 1", "--budget", "80 samples", "-q"]) == 1
+    printed = capsys.readouterr()
+    assert "the budget of 80 samples is spent" in printed.out
+    assert main([*shared, store, "--until", "± 1", "--prompt_style", "letter"]) == 2
+    assert "--until and --budget are for tasks of a model" in capsys.readouterr().err
+
+
+def misses(n: int, mean: float, *, half_width: float | None, n_orders: int, peek: bool) -> float:
+    """Return the share of random orders whose interval ever missed the mean; with `peek` an ordinary interval."""
+    values = np.zeros(n)
+    values[: round(n * mean)] = 1.0
+    truth, rng, n_missed = values.mean(), np.random.default_rng(0), 0
+    for _ in range(n_orders):
+        order = rng.permutation(values)
+        if peek:
+            t = np.arange(20, n)
+            share = order.cumsum()[19 : n - 1] / t
+            error = 1.96 * np.sqrt(share * (1 - share) / t * (n - t) / (n - 1))
+            n_missed += bool((np.abs(share - truth) > error).any())
+            continue
+        sequence = SequentialMean(n, half_width=half_width)
+        ever = False
+        for block in np.array_split(order, n // 10):
+            state = sequence.add(block)
+            ever |= not state.low - 1e-9 <= truth <= state.high + 1e-9
+        n_missed += ever
+    return n_missed / n_orders
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half_width", [None, 0.05])
+@pytest.mark.parametrize("mean", [0.3, 0.7, 0.97])
+def test_intervals_miss_no_more_often_than_stated(mean: float, half_width: float | None) -> None:
+    """Over all times together, within three standard errors; an ordinary interval, looked at as often, fails this."""
+    n_orders = 300
+    most = 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_orders)
+    assert misses(400, mean, half_width=half_width, n_orders=n_orders, peek=False) <= most
+    if mean != 0.97:
+        assert misses(400, mean, half_width=half_width, n_orders=n_orders, peek=True) > most
+
+
+def test_the_values_that_are_left_bound_the_interval() -> None:
+    """Near the end the rest can move the mean by their share alone."""
+    sequence = SequentialMean(100)
+    state = sequence.add(np.ones(99))
+    np.testing.assert_allclose((state.low, state.high), (0.99, 1.0))
+    state = sequence.add(np.zeros(1))
+    np.testing.assert_allclose((state.low, state.high), (0.99, 0.99))
