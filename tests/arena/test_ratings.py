@@ -120,7 +120,7 @@ def test_unconnected_models_have_bounds_instead_of_ratings() -> None:
 
 
 def test_duplicated_votes_change_only_the_count() -> None:
-    """Trap 23: with votes entered twice every rating, interval and rank by prompt is unchanged."""
+    """With votes entered twice every rating, interval and rank by prompt is unchanged."""
     rng = np.random.default_rng(2)
     rows = random_votes(rng, 300, "x", "y", "z", "w")
     once, twice = rate(read(rows), RatingSettings()), rate(read(rows * 2), RatingSettings())

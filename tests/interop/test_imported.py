@@ -21,7 +21,7 @@ from tests.interop.test_read_lm_eval import line_of, written
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", [0, 1])
 def test_the_stored_numbers_are_the_files_own(both: tuple[Path, Path], whose: int, tmp_path: Path) -> None:
-    """Trap 24: every number of lm-eval's results file is reproduced from the imported samples."""
+    """Every number of lm-eval's results file is reproduced from the imported samples."""
     found = import_run(str(tmp_path / "store.sqlite"), both[whose])
     assert found.is_new
     assert found.notes == ()

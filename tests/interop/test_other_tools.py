@@ -95,7 +95,7 @@ SIZES = {
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_recomputed_values_equal_the_tools_own(tool: str, tmp_path: Path) -> None:
-    """Trap 24: every value that a tool's files report about samples is reproduced from those samples."""
+    """Every value that a tool's files report about samples is reproduced from those samples."""
     found = import_run(str(tmp_path / "store.sqlite"), TOOLS[tool])
     expected = NUMBERS[tool](TOOLS[tool])
     assert found.notes == ()

@@ -25,7 +25,7 @@ def recomputed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", [0, 1])
 def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], whose: int) -> None:
-    """Trap 24: every value and error in lm-eval's results file, and in ours, is reproduced from its samples."""
+    """Every value and error in lm-eval's results file, and in ours, is reproduced from its samples."""
     results = results_in(both[whose])["results"]
     found = recomputed(both[whose])
     n_checked = 0
@@ -100,7 +100,7 @@ def test_a_tie_in_lm_evals_file_is_detected(tmp_path: Path) -> None:
 
 
 def test_a_duplicate_sample_is_refused(tmp_path: Path) -> None:
-    """Trap 16: two lines of one doc_id are an error, unless the filter differs."""
+    """Two lines of one doc_id are an error, unless the filter differs."""
     line = line_of(0, (-1.0, -2.0), 1.0)
     assert len(read_lm_eval(written(tmp_path, [line, {**line, "filter": "other"}])).rows) > 1
     with pytest.raises(DataError, match=r"line 3: doc_id 0 \(filter none\) occurs twice"):

@@ -97,7 +97,7 @@ def test_a_small_pool_is_an_error() -> None:
 
 @given(st.integers(0, 4), st.lists(st.integers(0, 5), min_size=6, max_size=20))
 def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
-    """Trap 7: in the per-sample scheme a sample never gets itself or an equal row, and no shot twice."""
+    """In the per-sample scheme a sample never gets itself or an equal row, and no shot twice."""
     pool = [{"n": value} for value in values]
     samples = samples_of(pool)
     rules = DrawRules(n_shots, 1234, scheme="per-sample", forbid_leaks=True)
@@ -112,7 +112,7 @@ def test_our_own_scheme_never_leaks(n_shots: int, values: list[int]) -> None:
 
 @pytest.mark.parametrize("sampler", ["default", "first_n"])
 def test_a_row_with_the_same_question_is_not_a_shot(sampler: Literal["default", "first_n"]) -> None:
-    """Trap 7: if leaks are forbidden near-duplicates are excluded as well; otherwise the draw is unchanged."""
+    """If leaks are forbidden near-duplicates are excluded as well; otherwise the draw is unchanged."""
     samples = samples_of([{"n": i + 1000} for i in range(12)])
     rules = DrawRules(3, 1234, scheme="per-sample", sampler=sampler, forbid_leaks=True)
     for sample, shots in zip(samples, draw_shots(samples, 12, POOL, rules, lambda row: row["n"] % 5), strict=True):

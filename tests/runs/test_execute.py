@@ -125,7 +125,7 @@ def asked_of(folder: Path, store: Store) -> tuple[str, str, int, set[str]]:
 
 
 def test_an_edited_prompt_function_makes_a_new_run(tmp_path: Path) -> None:
-    """Trap 8: the body of a function that makes prompts is in the run key, its results are in the cache keys."""
+    """The body of a function that makes prompts is in the run key, its results are in the cache keys."""
     store = Store.open(str(tmp_path / "store.sqlite"))
     write_task(tmp_path, task_spec(doc_to_text="!function say.text"))
     code = tmp_path / "say.py"
@@ -145,7 +145,7 @@ def test_an_edited_prompt_function_makes_a_new_run(tmp_path: Path) -> None:
 
 
 def test_every_answer_has_an_id_of_its_own(tmp_path: Path) -> None:
-    """Trap 16: repeated rows and rows of other tasks never share an id, and the stored plan names each data set."""
+    """Repeated rows and rows of other tasks never share an id, and the stored plan names each data set."""
     write_rows(tmp_path, [*ROWS, *ROWS])
     paths = [str(write_task(tmp_path, task_spec(name))) for name in ("sums", "more")]
     prepared = prepare(Catalog.open(lm_eval=False).select([*paths, "demo_who"]), FakeModel(), RunOptions())
@@ -216,7 +216,7 @@ def _n_outputs(store: str) -> int:
 
 
 def test_kill_nine_loses_at_most_a_batch(tmp_path: Path) -> None:
-    """Trap 10: a run killed with SIGKILL in the middle and run again equals an uninterrupted one to the bit."""
+    """A run killed with SIGKILL in the middle and run again equals an uninterrupted one to the bit."""
     killed, whole = str(tmp_path / "killed.sqlite"), str(tmp_path / "whole.sqlite")
     model = FakeModel()
     expected = execute(prepared_run(model, limit=100), model, Store.open(whole))

@@ -27,8 +27,8 @@ def test_picks_the_most_probable_choice_by_sum_by_character_and_by_byte() -> Non
 
 
 @pytest.mark.parametrize("gold", range(4))
-def test_trap_15_equal_log_likelihoods_score_exactly_chance_whatever_the_gold_order(gold: int) -> None:
-    """Trap 15: four equal log-likelihoods give 1/4 for every gold index, while lm-eval's value depends on it."""
+def test_equal_log_likelihoods_score_exactly_chance_whatever_the_gold_order(gold: int) -> None:
+    """Four equal log-likelihoods give 1/4 for every gold index, while lm-eval's value depends on it."""
     scores = score_choices([-2.0] * 4, [False] * 4, None, list("ABCD"), gold, ["acc"])
     assert scores["acc_ties"].value == 0.25
     assert scores["acc"].value == float(gold == 0)
@@ -76,8 +76,8 @@ def test_an_empty_choice_is_never_picked_by_the_normalised_accuracies() -> None:
     assert (scores["acc_norm"].value, scores["acc_bytes"].value) == (1.0, 1.0)
 
 
-def test_trap_13_a_log_likelihood_that_is_no_number_is_an_error_and_never_a_score() -> None:
-    """Trap 13: NaN or infinity raises NonFiniteLogits with the remedy, it does not become 0."""
+def test_a_log_likelihood_that_is_no_number_is_an_error_and_never_a_score() -> None:
+    """NaN or infinity raises NonFiniteLogits with the remedy, it does not become 0."""
     for bad in (math.nan, math.inf, -math.inf):
         with pytest.raises(NonFiniteLogits, match="bfloat16"):
             score_choices([-1.0, bad], [False] * 2, None, ["a", "b"], 0)

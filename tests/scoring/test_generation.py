@@ -67,8 +67,8 @@ def test_unknown_metrics_and_options_are_named() -> None:
         ExactMatchOptions.from_mapping({"ignore_cases": True})
 
 
-def test_trap_11_an_empty_or_fallback_answer_is_unparsed() -> None:
-    """Trap 11: an answer from which nothing was extracted is not silently counted as a wrong answer."""
+def test_an_empty_or_fallback_answer_is_unparsed() -> None:
+    """An answer from which nothing was extracted is not silently counted as a wrong answer."""
     assert all(is_unparsed(answer) for answer in ("", " \n", "[invalid]", None, ["[invalid]", ""]))
     assert not is_unparsed("no")
     assert is_unparsed("none", ("none",))

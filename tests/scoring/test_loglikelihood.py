@@ -15,8 +15,8 @@ def test_perplexity_holds_the_log_likelihood_and_acc_the_greedy_flag() -> None:
     assert set(score_loglikelihood(-2.5, greedy=False, metrics=["acc"])) == {"acc"}
 
 
-def test_trap_13_nan_is_an_error() -> None:
-    """Trap 13: a NaN log-likelihood never becomes a score."""
+def test_nan_is_an_error() -> None:
+    """A NaN log-likelihood never becomes a score."""
     with pytest.raises(NonFiniteLogits):
         score_loglikelihood(math.nan, greedy=False)
 

@@ -47,8 +47,8 @@ def test_perfect_agreement_is_1_chance_0_and_no_variation_undefined() -> None:
     assert cohen_kappa([1, 1], [1, 1]).value is None
 
 
-def test_trap_19_the_interval_is_the_same_every_time() -> None:
-    """Trap 19: the bootstrap over units is seeded by name."""
+def test_the_interval_is_the_same_every_time() -> None:
+    """The bootstrap over units is seeded by name."""
     assert krippendorff_alpha(KRIPPENDORFF) == krippendorff_alpha(KRIPPENDORFF)
 
 

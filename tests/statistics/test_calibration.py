@@ -57,8 +57,8 @@ def test_the_order_of_samples_with_equal_confidence_does_not_matter() -> None:
     assert brier_split(p, y).reliability == pytest.approx(brier_split(p[mixed], y[mixed]).reliability, abs=1e-14)
 
 
-def test_trap_22_partial_credit_survives_calibration() -> None:
-    """Trap 22: half credit counts half; nothing is truncated to an integer."""
+def test_partial_credit_survives_calibration() -> None:
+    """Half credit counts half; nothing is truncated to an integer."""
     result = calibration_error([0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5], n_bins=2)
     assert result.value == 0.0
     assert result.bins[0].accuracy == 0.5

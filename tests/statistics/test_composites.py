@@ -30,8 +30,8 @@ def test_win_rates_equal_helms_sorting_formula() -> None:
         assert mean_win_rate(table).mean() == pytest.approx(0.5)
 
 
-def test_trap_21_lower_is_better_columns_count_the_other_way() -> None:
-    """Trap 21: in a column where lower is better the lower value wins, with and without resampling tasks."""
+def test_lower_is_better_columns_count_the_other_way() -> None:
+    """In a column where lower is better the lower value wins, with and without resampling tasks."""
     assert mean_win_rate([[1.0, 1.0], [2.0, 2.0]], [True, False]).tolist() == [0.5, 0.5]
     assert mean_win_rate([[1.0], [2.0]], [False]).tolist() == [1.0, 0.0]
     rng = np.random.default_rng(0)
@@ -47,8 +47,8 @@ def test_a_difference_of_1e_9_is_not_a_full_win_with_a_tolerance() -> None:
     assert mean_win_rate([[0.5], [0.5 + 1e-9]], tolerance=1e-6).tolist() == [0.5, 0.5]
 
 
-def test_trap_12_missing_values_are_refused() -> None:
-    """Trap 12: a missing value is an error, not a comparison over different columns."""
+def test_missing_values_are_refused() -> None:
+    """A missing value is an error, not a comparison over different columns."""
     with pytest.raises(DataError, match="1 missing"):
         mean_win_rate([[1.0, np.nan], [2.0, 1.0]])
     with pytest.raises(DataError, match="1 scores are missing"):
@@ -101,8 +101,8 @@ def test_resampling_tasks_is_much_wider() -> None:
     assert drawn.stderr == pytest.approx(np.std([0.2, 0.5, 0.8, 0.4, 0.9, 0.3]) / np.sqrt(6), rel=0.15)
 
 
-def test_trap_19_the_same_scores_give_the_same_replicates() -> None:
-    """Trap 19: joint resamples are seeded by name."""
+def test_the_same_scores_give_the_same_replicates() -> None:
+    """Joint resamples are seeded by name."""
     tables = [np.random.default_rng(0).random((20, 3))]
     one, two = (estimate_win_rate(tables, draws=100) for _ in range(2))
     assert one.replicates.tobytes() == two.replicates.tobytes()

@@ -28,8 +28,8 @@ def test_right_and_wrong_answers_get_wilsons_interval() -> None:
 
 
 @pytest.mark.parametrize("score", [0.0, 1.0, 0.5])
-def test_trap_5_equal_scores_do_not_make_a_point(score: float) -> None:
-    """Trap 5: all right, all wrong or all half right, alone or in clusters, gives an interval of positive width."""
+def test_equal_scores_do_not_make_a_point(score: float) -> None:
+    """All right, all wrong or all half right, alone or in clusters, gives an interval of positive width."""
     for clusters in (None, [0, 0, 1, 1, 2, 2, 3, 3]):
         estimate = estimate_mean([score] * 8, clusters=clusters)
         assert estimate.low is not None
@@ -45,15 +45,15 @@ def test_equal_scores_without_bounds_have_no_interval() -> None:
     assert estimate_mean([7.0, 7.0], bounds=(0.0, 10.0)).high == pytest.approx(7 + 3 * (1 - math.sqrt(0.025)))
 
 
-def test_trap_22_partial_credit_is_not_rounded_to_0_or_1() -> None:
-    """Trap 22: graded scores keep their value, and binary=True is refused for them."""
+def test_partial_credit_is_not_rounded_to_0_or_1() -> None:
+    """Graded scores keep their value, and binary=True is refused for them."""
     assert estimate_mean([0.5, 1.0, 0.0, 0.25, 0.75, 0.5]).value == 0.5
     with pytest.raises(DataError, match="partial credit"):
         estimate_mean([0.5, 1.0], binary=True)
 
 
-def test_trap_13_nan_and_nothing_are_refused() -> None:
-    """Trap 13: NaN never becomes 0, and no samples have no mean."""
+def test_nan_and_nothing_are_refused() -> None:
+    """NaN never becomes 0, and no samples have no mean."""
     with pytest.raises(DataError, match="1 values that are not finite"):
         estimate_mean([1.0, math.nan])
     with pytest.raises(DataError, match="at least one"):
@@ -94,8 +94,8 @@ def test_intervals_cover_the_truth(kind: str, n: int) -> None:
     assert least <= covered / 300
 
 
-def test_trap_3_singleton_clusters_give_the_ordinary_error_exactly() -> None:
-    """Trap 3: with one sample per cluster the clustered error is the ordinary one."""
+def test_singleton_clusters_give_the_ordinary_error_exactly() -> None:
+    """With one sample per cluster the clustered error is the ordinary one."""
     scores = np.random.default_rng(0).random(25)
     stderr, count = cluster_stderr(scores, range(25))
     assert stderr == pytest.approx(scores.std(ddof=1) / 5, rel=1e-14)

@@ -26,8 +26,8 @@ def test_a_worked_example() -> None:
     assert micro_stderr([3.0, 4.0], [300, 100]) == pytest.approx(math.hypot(900, 400) / 400)
 
 
-def test_trap_2_the_macro_error_is_the_simulated_one() -> None:
-    """Trap 2: over 4,000 simulated runs the macro average has the error of macro_stderr, not of the pooled formula."""
+def test_the_macro_error_is_the_simulated_one() -> None:
+    """Over 4,000 simulated runs the macro average has the error of macro_stderr, not of the pooled formula."""
     rng = np.random.default_rng(0)
     sizes, shares = (10_000, 100), (0.5, 0.6)
     counts = [rng.binomial(n, p, 4000) / n for n, p in zip(sizes, shares, strict=True)]
@@ -75,8 +75,8 @@ def test_group_intervals_cover_the_truth(share: float) -> None:
     assert covered["macro"] >= 0.92 * 300
 
 
-def test_trap_5_a_group_at_100_percent_is_not_a_point() -> None:
-    """Trap 5: if all samples are correct the interval has a width, larger for macro with a tiny task."""
+def test_a_group_at_100_percent_is_not_a_point() -> None:
+    """If all samples are correct the interval has a width, larger for macro with a tiny task."""
     parts = [estimate_mean([1.0] * n) for n in (500, 5)]
     micro, macro = estimate_micro(parts), estimate_macro(parts)
     assert (micro.value, micro.high, macro.high) == (1.0, 1.0, 1.0)
@@ -85,14 +85,14 @@ def test_trap_5_a_group_at_100_percent_is_not_a_point() -> None:
     assert macro.low < micro.low < 1.0
 
 
-def test_trap_12_a_missing_member_refuses() -> None:
-    """Trap 12: the error for an incomplete composite names the position of the missing member."""
+def test_a_missing_member_refuses() -> None:
+    """The error for an incomplete composite names the position of the missing member."""
     with pytest.raises(DataError, match=r"positions \[1\]"):
         estimate_composite([estimate_mean([1, 0]), None], [0.5, 0.5])
 
 
-def test_trap_14_a_score_below_chance_stays_below_zero() -> None:
-    """Trap 14: rescaling for chance is not clipped, and the error grows by 1 / (1 - chance)."""
+def test_a_score_below_chance_stays_below_zero() -> None:
+    """Rescaling for chance is not clipped, and the error grows by 1 / (1 - chance)."""
     scaled = rescale(estimate_mean([0, 0, 0, 1, 0, 0, 0, 0]), chance=0.25)
     assert scaled.value == pytest.approx((0.125 - 0.25) / 0.75)
     assert scaled.stderr == pytest.approx(0.125 / 0.75)

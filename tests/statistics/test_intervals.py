@@ -43,8 +43,8 @@ def test_both_equal_statsmodels() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 1000])
-def test_trap_5_an_interval_at_0_and_at_n_is_not_a_point(n: int) -> None:
-    """Trap 5: at 0/n and n/n the interval has a positive width, which decreases with n."""
+def test_an_interval_at_0_and_at_n_is_not_a_point(n: int) -> None:
+    """At 0/n and n/n the interval has a positive width, which decreases with n."""
     for function in (wilson, clopper_pearson):
         assert function(0, n).low == 0.0
         assert function(0, n).high > 1.9 / (n + 4)
@@ -117,16 +117,16 @@ def test_bca_agrees_with_scipys() -> None:
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
 
 
-def test_trap_19_the_same_seed_gives_the_same_bytes() -> None:
-    """Trap 19: a bootstrap's draws depend on its name alone: equal names equal bytes, other names other bytes."""
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    """A bootstrap's draws depend on its name alone: equal names equal bytes, other names other bytes."""
     values = np.random.default_rng(1).random(30)
     one, two, other = (bootstrap(values, mean_of_rows, draws=500, name=(name,)) for name in ("a", "a", "b"))
     assert one.tobytes() == two.tobytes()
     assert one.tobytes() != other.tobytes()
 
 
-def test_trap_1_the_spread_of_resampled_means_is_the_closed_form() -> None:
-    """Trap 1: the standard deviation of resampled means is sd/√n, not that over the root of the draws."""
+def test_the_spread_of_resampled_means_is_the_closed_form() -> None:
+    """The standard deviation of resampled means is sd/√n, not that over the root of the draws."""
     values = np.random.default_rng(2).random(200)
     assert bootstrap(values, mean_of_rows, draws=20_000).std() == pytest.approx(values.std() / np.sqrt(200), rel=0.02)
 

@@ -62,8 +62,8 @@ def test_several_classes_and_absent_ones() -> None:
         estimate_label_metric("bleu", [(0, 0)])
 
 
-def test_trap_5_a_perfect_table_has_no_interval_rather_than_a_point() -> None:
-    """Trap 5: if all resamples are equal, the interval is undefined, not a point."""
+def test_a_perfect_table_has_no_interval_rather_than_a_point() -> None:
+    """If all resamples are equal, the interval is undefined, not a point."""
     estimate = estimate_label_metric("mcc", [(0, 0), (1, 1)] * 10)
     assert estimate.value == 1.0
     assert (estimate.low, estimate.high, estimate.stderr) == (None, None, None)

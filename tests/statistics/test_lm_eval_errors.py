@@ -44,8 +44,8 @@ def test_a_large_sample_is_resampled_in_pieces_with_the_same_draws() -> None:
     assert first[:700].tolist() == [source.choices(range(n), k=n)[0] for _ in range(700)]
 
 
-def test_trap_1_the_bootstrap_error_of_a_mean_is_its_closed_form() -> None:
-    """Trap 1: the error is the spread of the replicates itself, not that divided by the root of their number."""
+def test_the_bootstrap_error_of_a_mean_is_its_closed_form() -> None:
+    """The error is the spread of the replicates itself, not that divided by the root of their number."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=400)
     boot = stderr("nanmean", values.tolist(), 20_000)

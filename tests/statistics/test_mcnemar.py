@@ -16,8 +16,8 @@ from assaymark.statistics.paired import (
 )
 
 
-def test_trap_4_two_wins_and_no_loss_have_p_one_half() -> None:
-    """Trap 4: 2-0 gives p = 0.5, 5-0 0.0625, 6-1 0.125; no difference at all gives 1."""
+def test_two_wins_and_no_loss_have_p_one_half() -> None:
+    """2-0 gives p = 0.5, 5-0 0.0625, 6-1 0.125; no difference at all gives 1."""
     assert [mcnemar_exact(*pair) for pair in ((2, 0), (5, 0), (6, 1), (0, 0))] == [0.5, 0.0625, 0.125, 1.0]
 
 
@@ -71,8 +71,8 @@ def test_tangos_statistic_equals_brute_force(b: int, c: int, n: int) -> None:
     assert _profile_z(b, c, n, interval.high) == pytest.approx(-1.96, abs=1e-3)
 
 
-def test_trap_5_no_observed_difference_has_an_interval() -> None:
-    """Trap 5: b = c = 0, all b or all c give an interval of positive width, mirrored when models are swapped."""
+def test_no_observed_difference_has_an_interval() -> None:
+    """B = c = 0, all b or all c give an interval of positive width, mirrored when models are swapped."""
     for b, c in ((0, 0), (30, 0), (0, 30), (4, 0)):
         one, other = tango_interval(b, c, 30), tango_interval(c, b, 30)
         assert -1.0 <= one.low < one.high <= 1.0

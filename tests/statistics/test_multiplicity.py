@@ -48,8 +48,8 @@ def test_equal_models_may_have_any_rank() -> None:
     assert {(rank.best, rank.worst) for rank in rank_sets(scores)} == {(1, 4)}
 
 
-def test_trap_21_lower_is_better_ranks_the_other_way() -> None:
-    """Trap 21: with a metric where lower is better the lowest mean comes first."""
+def test_lower_is_better_ranks_the_other_way() -> None:
+    """With a metric where lower is better the lowest mean comes first."""
     rng = np.random.default_rng(0)
     scores = rng.gamma(5, 1, (100, 1)) + np.array([[0.0, 3.0]]) + rng.normal(0, 0.1, (100, 2))
     assert [r.index for r in rank_sets(scores, higher_is_better=False)] == [0, 1]

@@ -49,8 +49,8 @@ def test_swapping_the_models_mirrors_the_result() -> None:
         assert other.p == pytest.approx(one.p, abs=1e-12)
 
 
-def test_trap_22_partial_credit_is_tested_by_permutation() -> None:
-    """Trap 22: one graded score is enough for the permutation test; no score is rounded to right or wrong."""
+def test_partial_credit_is_tested_by_permutation() -> None:
+    """One graded score is enough for the permutation test; no score is rounded to right or wrong."""
     a, b = binary_pair(40, 9, 3)
     b[0] = 0.5
     result = compare_paired(a, b)
@@ -119,8 +119,8 @@ def test_clusters_widen_the_interval_and_keep_the_level() -> None:
     assert rejected["plain"] >= 0.3 * 200
 
 
-def test_trap_3_singleton_clusters_change_nothing() -> None:
-    """Trap 3: with one sample per cluster the standard error is the ordinary one, and the interval Student's."""
+def test_singleton_clusters_change_nothing() -> None:
+    """With one sample per cluster the standard error is the ordinary one, and the interval Student's."""
     rng = np.random.default_rng(0)
     a, b = rng.random(30), rng.random(30)
     plain, clustered = compare_paired(a, b), compare_paired(a, b, range(30))
@@ -152,8 +152,8 @@ def test_non_inferiority_decides_by_the_lower_end() -> None:
         assert (test.low > -test.margin) == test.passed == (test.p < 0.05)
 
 
-def test_trap_21_lower_is_better_reverses_the_gate() -> None:
-    """Trap 21: if lower is better, an increase is a loss and a decrease never fails the gate."""
+def test_lower_is_better_reverses_the_gate() -> None:
+    """If lower is better, an increase is a loss and a decrease never fails the gate."""
     rng = np.random.default_rng(0)
     a = rng.gamma(5, 1, 200)
     worse = a + rng.normal(0.5, 0.1, 200)

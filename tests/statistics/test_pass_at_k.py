@@ -21,8 +21,8 @@ from assaymark.statistics.pass_at_k import (
 CASES = [(n, c, k) for n in range(1, 9) for c in range(n + 1) for k in range(1, n + 1)]
 
 
-def test_trap_6_the_pass_family_equals_enumeration_for_all_n_to_8() -> None:
-    """Trap 6: pass@k, pass^k and G-Pass@k are the shares of all k-subsets that have the property, n <= 8."""
+def test_the_pass_family_equals_enumeration_for_all_n_to_8() -> None:
+    """Pass@k, pass^k and G-Pass@k are the shares of all k-subsets that have the property, n <= 8."""
     for n, c, k in CASES:
         rights = [sum(subset) for subset in combinations([1] * c + [0] * (n - c), k)]
         assert pass_at_k(n, c, k) == pytest.approx(np.mean([r >= 1 for r in rights]), abs=1e-12)

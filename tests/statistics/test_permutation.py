@@ -40,8 +40,8 @@ def test_clusters_flip_together() -> None:
     assert sign_flip_p([1.0] * 30, clusters=np.repeat([0, 1, 2], 10)) == 0.25
 
 
-def test_trap_19_the_same_name_gives_the_same_p() -> None:
-    """Trap 19: sampled signs are seeded by name."""
+def test_the_same_name_gives_the_same_p() -> None:
+    """Sampled signs are seeded by name."""
     d = np.random.default_rng(0).normal(0.1, 1, 50)
     assert sign_flip_p(d) == sign_flip_p(d)
     assert sign_flip_p(d) != sign_flip_p(d, name=("other",))

@@ -59,8 +59,8 @@ def test_errors_equal_a_general_clustered_regression() -> None:
     assert interval.high - interval.low == pytest.approx(2 * 2.00957 * factor * peer.bse[4], rel=1e-4)  # t(49)
 
 
-def test_trap_23_intervals_by_prompt_cover_in_simulation() -> None:
-    """Trap 23: if prompts favour some models, intervals by prompt cover 93 to 97%, those by vote far less."""
+def test_intervals_by_prompt_cover_in_simulation() -> None:
+    """If prompts favour some models, intervals by prompt cover 93 to 97%, those by vote far less."""
     rng = np.random.default_rng(0)
     estimates, widths = [], []
     for _ in range(100):
@@ -77,8 +77,8 @@ def test_trap_23_intervals_by_prompt_cover_in_simulation() -> None:
     assert covered[1] < 0.85
 
 
-def test_trap_23_every_vote_twice_leaves_intervals_by_prompt_unchanged() -> None:
-    """Trap 23: duplicated votes change no interval by prompt, sandwich or bootstrap; by vote it shrinks by √2."""
+def test_every_vote_twice_leaves_intervals_by_prompt_unchanged() -> None:
+    """Duplicated votes change no interval by prompt, sandwich or bootstrap; by vote it shrinks by √2."""
     rng = np.random.default_rng(1)
     votes, prompts = simulated(rng, n_models=5, n_prompts=40, per_prompt=10, spread=0.5)
     fit, again = fit_bradley_terry(votes), fit_bradley_terry(twice(votes))
@@ -124,7 +124,7 @@ def test_one_prompt_per_pair_gives_no_error() -> None:
 
 
 def test_the_bootstrap_agrees_and_is_seeded() -> None:
-    """Trap 19: the same votes give the same draws; their spread is the sandwich's, with and without covariates."""
+    """The same votes give the same draws; their spread is the sandwich's, with and without covariates."""
     rng = np.random.default_rng(3)
     votes, prompts = simulated(rng, n_models=4, n_prompts=80, per_prompt=10, spread=0.5)
     side = np.ones((len(votes), 1))

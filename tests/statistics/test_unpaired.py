@@ -34,8 +34,8 @@ def test_interval_and_p_equal_statsmodels() -> None:
         assert result.p == pytest.approx(proportion.proportions_ztest([a, b], [n, m])[1], rel=1e-9)
 
 
-def test_trap_5_extreme_shares_do_not_make_a_point() -> None:
-    """Trap 5: 0 of 20 against 0 of 20 has an interval, and p = 1."""
+def test_extreme_shares_do_not_make_a_point() -> None:
+    """0 of 20 against 0 of 20 has an interval, and p = 1."""
     result = compare_shares(0, 20, 0, 20)
     assert result.low < -0.1
     assert result.high > 0.1

@@ -83,7 +83,7 @@ def test_chosen_samples(tmp_path: Path) -> None:
 
 
 def test_leaks_are_counted_or_forbidden(tmp_path: Path) -> None:
-    """Trap 7: where shots are drawn from the evaluated rows, lm-eval's profile counts leaks and ours has none."""
+    """Where shots are drawn from the evaluated rows, lm-eval's profile counts leaks and ours has none."""
     options = BindOptions(num_fewshot=4)
     leaky = list(bound(tmp_path, options, training_split=...).requests())
     assert sum(request.n_leaked_shots for request in leaky) > 0
@@ -115,7 +115,7 @@ NEAR = [
     ],
 )
 def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Trap 7: under our profile no shot has the sample's question, however it is written or its options ordered."""
+    """Under our profile no shot has the sample's question, however it is written or its options ordered."""
     (tmp_path / "ends.py").write_text("def text(row): return row['text']\n")
     near = [{"id": 0, **row} for row in NEAR]
     write_rows(tmp_path, [{"id": 0, **row} for row in ROWS], near + [{"id": 0, **row} for row in SHOTS])
@@ -138,7 +138,7 @@ def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dic
 
 
 def test_shots_come_from_the_named_split(tmp_path: Path) -> None:
-    """Trap 7: under each profile, shots are rows of the split that the task names, not of the evaluated one."""
+    """Under each profile, shots are rows of the split that the task names, not of the evaluated one."""
     write_rows(tmp_path)
     (tmp_path / "rows" / "dev.jsonl").write_text("".join(json.dumps({**row, "text": "dev"}) + "\n" for row in SHOTS))
     files = {split: f"rows/{split}.jsonl" for split in ("test", "train", "dev")}

@@ -73,7 +73,7 @@ def _hash_and_prompt(folder: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("beside", ["words.py", "words/__init__.py", "words/deep.py"])
 def test_a_file_that_a_helper_imports_is_part_of_the_hash(tmp_path: Path, beside: str) -> None:
-    """Trap 8: editing a file that a task's function file imports changes the task's hash, and the new one is used."""
+    """Editing a file that a task's function file imports changes the task's hash, and the new one is used."""
     where = {"words.py": "words", "words/__init__.py": "words", "words/deep.py": "words.deep"}[beside]
     (tmp_path / beside).parent.mkdir(exist_ok=True)
     (tmp_path / "say.py").write_text(f"from {where} import WORD\ndef text(row): return WORD\n")

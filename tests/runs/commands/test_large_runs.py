@@ -86,7 +86,7 @@ def look(place: str, *words: str) -> tuple[str, dict[str, Any]]:
     ],
 )
 def test_a_large_run_opens_like_a_small_one(place: str, words: list[str], shown: str, grows_by: int) -> None:
-    """Trap 20: showing 50,000 samples, or the first of them, takes the queries and memory of 400."""
+    """Showing 50,000 samples, or the first of them, takes the queries and memory of 400."""
     cost = {}
     for run, name in (("last~1", "small"), ("last", "large")):
         given = [part for word in words for part in ([word, name] if word == "--samples" else [word])]

@@ -76,8 +76,8 @@ def test_loose_ignores_first_and_last_line_and_asterisks() -> None:
     assert len(loose_versions("a\nb\nc")) == 8
 
 
-def test_trap_11_an_empty_answer_follows_nothing() -> None:
-    """Trap 11: a blank answer has no comma, and still does not follow "no comma"."""
+def test_an_empty_answer_follows_nothing() -> None:
+    """A blank answer has no comma, and still does not follow "no comma"."""
     row = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
     assert {score.value for score in score_ifeval(row, " \n").values()} == {0.0}
 
