@@ -15,7 +15,7 @@ nothing down until it is used. The kinds:
     report_sections  functions of `results.documents.contents.ReportContents` that return blocks, before "Method"
     exporters    by suffix: functions of (run, path) that write a run's file
     baselines    baselines computed with a run: a function of (run, model, prepared, notify)
-    audits       kinds of stored audits (`runs.stored_audits.AuditKind`)
+    audits       kinds of stored audits (`runs.stored.AuditKind`)
     importers    readers of other tools' files (`interop.read_imported.Importer`)
     scorers      classes of `applications.scorer.Scorer`, or functions declared with `assaymark.scorer`
     served       what `assaymark serve` serves besides boards (`cli.extras.ServedPart`)

@@ -96,7 +96,7 @@ def test_a_lost_worker_stores_nothing_more(store: Store) -> None:
     for change in (
         lambda: store.queue.renew(first, 60, Progress()),
         lambda: store.queue.finish(first, "run"),
-        lambda: store.queue.fail(first, "ours", "no"),
+        lambda: store.queue.fail(first, "infrastructure", "no"),
     ):
         with pytest.raises(LeaseLost):
             change()
@@ -110,30 +110,30 @@ def test_what_is_ours_is_tried_again_and_what_is_theirs_is_not(store: Store) -> 
     for attempt in range(1, MOST_ATTEMPTS + 1):
         job = store.queue.claim(OTHER, 60)
         assert job is not None
-        is_retried = store.queue.fail(job, "ours", "disk full", "log").state == "pending"
+        is_retried = store.queue.fail(job, "infrastructure", "disk full", "log").state == "pending"
         assert is_retried is (attempt < MOST_ATTEMPTS)
         assert store.queue.claim(OTHER, 60) is None  # it waits before the next attempt
         make_due(store)
     (ended,) = store.queue.jobs_of(mine)
-    assert (ended.state, ended.fault, ended.reason, ended.log_tail) == ("failed", "ours", "disk full", "log")
+    assert (ended.state, ended.fault, ended.reason, ended.log_tail) == ("failed", "infrastructure", "disk full", "log")
     theirs = store.queue.submit(new("eve", "eve/broken"))
     job = store.queue.claim(OTHER, 60)
     assert job is not None
-    assert store.queue.fail(job, "theirs", "no weights").state == "failed"
+    assert store.queue.fail(job, "submission", "no weights").state == "failed"
     assert store.queue.jobs_of(theirs)[0].state == "failed"
     assert store.queue.relaunch(theirs)
     assert store.queue.claim(OTHER, 60) is not None
 
 
 def test_a_job_whose_workers_die_is_given_up(store: Store) -> None:
-    """After MOST_ATTEMPTS workers that never came back, the job has failed, and it is our fault."""
+    """After MOST_ATTEMPTS workers that never came back, the job has failed, by a fault of the infrastructure."""
     submission = store.queue.submit(new())
     for _ in range(MOST_ATTEMPTS):
         assert store.queue.claim(OTHER, 60) is not None
         lapse(store)
     assert store.queue.claim(OTHER, 60) is None
     (job,) = store.queue.jobs_of(submission)
-    assert (job.state, job.fault) == ("failed", "ours")
+    assert (job.state, job.fault) == ("failed", "infrastructure")
     store.queue.submit(new())  # its content may be submitted again
 
 
@@ -228,13 +228,13 @@ def test_a_job_that_kills_its_process_twice_is_the_submissions_fault(store: Stor
     """It is tried once more, also with a failure of ours between; then it has failed, and may be submitted again."""
     submission = store.queue.submit(new())
     outcomes = []
-    for fault in ("killed", "ours", "killed"):
+    for fault in ("killed", "infrastructure", "killed"):
         make_due(store)
         job = store.queue.claim(OTHER, 60)
         assert job is not None
         ended = store.queue.fail(job, fault, "out of memory", "log")
         assert store.queue.jobs_of(submission) == [ended]
         outcomes.append((ended.state, ended.fault))
-    assert outcomes == [("pending", "killed"), ("pending", "killed"), ("failed", "theirs")]
+    assert outcomes == [("pending", "killed"), ("pending", "killed"), ("failed", "submission")]
     assert "it happened twice" in (ended.reason or "")
     assert store.queue.submit(new()) != submission

@@ -100,14 +100,14 @@ class Entry:
     def explanation(self) -> str:
         """What the state means for the submitter, in one sentence; empty where the state says it."""
         job = self.job
-        if job.state == "failed" and job.fault == "theirs":
+        if job.state == "failed" and job.fault == "submission":
             return "The model could not be evaluated as it was submitted. Correct it and submit the new revision."
         if job.state == "failed":
             return "This was a fault of the evaluation, not of the model; moderators can start it again."
         if job.state == "pending" and job.fault == "killed":
             return "An attempt was ended: it crashed, or used more than a job may. It is tried once more by itself."
         if job.state == "pending" and job.reason:
-            return "An attempt failed through a fault of ours; it is tried again by itself."
+            return "An attempt failed through a fault of the infrastructure; it is tried again by itself."
         if job.state == "cancelled":
             return "It was cancelled or withdrawn; it can be submitted again."
         return ""

@@ -1,4 +1,4 @@
-"""A model to hold in one's hand: load it once, rank answers with it, pass it to `evaluate`."""
+"""Interactive model handle: load once, rank answers, pass it to `evaluate`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

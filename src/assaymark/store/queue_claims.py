@@ -19,7 +19,7 @@ from assaymark.store.queue_schema import jobs, submissions
 
 __all__ = ["MOST_ATTEMPTS", "claim", "fail", "finish", "release", "renew"]
 
-MOST_ATTEMPTS = 4  # of a job that fails for a reason of ours, or whose workers die
+MOST_ATTEMPTS = 4  # of a job that fails by a fault of the infrastructure, or whose workers die
 RETRY_SECONDS = 60.0  # before the second attempt; doubled each time
 
 
@@ -102,7 +102,7 @@ def _give_up(connection: Connection) -> None:
     given_up = connection.execute(
         update(jobs)
         .where(lost)
-        .values(state="failed", fault="ours", reason=reason, owner="", ended=now, stage="")
+        .values(state="failed", fault="infrastructure", reason=reason, owner="", ended=now, stage="")
         .returning(jobs.c.submission)
     ).scalars()
     for submission in list(given_up):
@@ -135,18 +135,19 @@ def finish(database: Database, job: JobRow, run_id: str, verdict: tuple[bool, st
 def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str) -> JobRow:
     """End an attempt that failed; return the job as it is then: `pending` where it will be tried again.
 
-    What is `ours` (a full disk, no network, a worker killed) is tried again, later each time, up to MOST_ATTEMPTS.
+    After a fault of the infrastructure (a full disk, no network, a worker killed) the job is tried again, later each
+    time, up to MOST_ATTEMPTS.
     A job whose process was `killed` (it used up what it may use, crashed, ended without a result, or says itself that
-    the fault is ours) is tried once more: the second time it is the submission's fault.
+    the fault is the infrastructure's) is tried once more: the second time it is the submission's fault.
 
     Raises: LeaseLost if the job was taken over or cancelled; nothing is changed then.
     """
     was_killed = job.fault == "killed"
     if was_killed and fault == "killed":
-        fault, reason = "theirs", f"{reason}; it happened twice, so it is not tried again"
-    is_retried = fault != "theirs" and job.n_attempts < MOST_ATTEMPTS
-    if fault != "theirs":
-        fault = "ours" if not is_retried else "killed" if was_killed else fault
+        fault, reason = "submission", f"{reason}; it happened twice, so it is not tried again"
+    is_retried = fault != "submission" and job.n_attempts < MOST_ATTEMPTS
+    if fault != "submission":
+        fault = "infrastructure" if not is_retried else "killed" if was_killed else fault
     with database.writing() as connection:
         now = clock_of(connection)
         values: dict[str, Any] = {"fault": fault, "reason": reason, "log_tail": log_tail, "owner": "", "stage": ""}

@@ -63,7 +63,7 @@ class JobRow:
     started: float | None
     first_started: float | None
     ended: float | None
-    fault: str | None  # ours | theirs | killed, while it waits for another attempt
+    fault: str | None  # infrastructure | submission | killed, while it waits for another attempt
     reason: str | None
     log_tail: str | None
     run_id: str | None

@@ -7,6 +7,7 @@ since 1970. Rows change, so they have no checksum; the log of moderation, which 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Dialect,
     Double,
     ForeignKey,
     Index,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 
@@ -32,6 +34,26 @@ __all__ = [
     "revoked_tokens",
     "submissions",
 ]
+
+
+class Fault(TypeDecorator[str]):
+    """Who is at fault for a failed attempt: `infrastructure`, `submission`, or `killed` while that is open.
+
+    Stores have short words for the first two, from before they were called so.
+    """
+
+    impl = String(8)
+    cache_ok = True
+    _STORED = {"infrastructure": "ours", "submission": "theirs"}  # noqa: RUF012 - a constant
+    _READ = {word: fault for fault, word in _STORED.items()}  # noqa: RUF012
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the stored word."""
+        return value if value is None else self._STORED.get(value, value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the fault of a stored word."""
+        return value if value is None else self._READ.get(value, value)
 
 
 def _id() -> Column[str]:
@@ -89,7 +111,7 @@ jobs = Table(
     Column("started", Double),  # the last attempt
     Column("first_started", Double),
     Column("ended", Double),
-    Column("fault", String(8)),  # ours | theirs | killed
+    Column("fault", Fault),
     Column("reason", Text),
     Column("log_tail", Text),
     Column("run_id", String(64)),

@@ -116,7 +116,7 @@ def test_a_failure_shows_reason_fault_and_log(queue: Queue) -> None:
     url = queue.submit(queue.token()).json()["url"]
     job = queue.store.queue.claim("", 60)
     assert job is not None
-    queue.store.queue.fail(job, "theirs", "<script>alert(1)</script> /home/me/secret/x.json", "log <img src=x>")
+    queue.store.queue.fail(job, "submission", "<script>alert(1)</script> /home/me/secret/x.json", "log <img src=x>")
     with queue.client() as reader:
         page = reader.get(url).text
         assert "&lt;script&gt;" in page
@@ -124,7 +124,7 @@ def test_a_failure_shows_reason_fault_and_log(queue: Queue) -> None:
         assert "/home/me" not in page
         assert "log &lt;img" in page
         twin = reader.get(url + ".json").json()
-        assert (twin["state"], twin["fault"]) == ("failed", "theirs")
+        assert (twin["state"], twin["fault"]) == ("failed", "submission")
         assert "/home/me" not in json.dumps(twin)
         assert reader.get("/queue.json").json()["failed"]
         assert "Report this failure" in page

@@ -123,7 +123,7 @@ def test_results_that_are_not_the_jobs_are_refused(
     secret = host.work.parent / "server.secret"
     secret.write_text("the-secret-that-signs")
     job = worked(attack.replace("SECRET", str(secret)))
-    assert (job.state, job.fault) == ("failed", "theirs"), job
+    assert (job.state, job.fault) == ("failed", "submission"), job
     assert reason in (job.reason or "")
     assert "the-secret" not in f"{job.reason}{job.log_tail}"
     assert store.runs() == []
@@ -207,7 +207,7 @@ def test_a_tokenizer_that_multiplies_texts_is_the_submissions_fault(
     submission = submit("demo/bomb")
     Worker(store, host, lambda _: None).work(once=True)
     job = store.queue.jobs_of(submission)[-1]
-    assert (job.state, job.fault, job.n_attempts) == ("failed", "theirs", 1), job
+    assert (job.state, job.fault, job.n_attempts) == ("failed", "submission", 1), job
     assert "expected at most 64 times" in (job.reason or "")
 
 
@@ -225,19 +225,19 @@ while True:
     for _ in range(2):
         job = worked(exhaust, limited)
         states.append((job.state, job.fault, job.n_attempts))
-    assert states == [("pending", "killed", 1), ("failed", "theirs", 2)], job
+    assert states == [("pending", "killed", 1), ("failed", "submission", 2)], job
     assert "it happened twice" in (job.reason or "")
 
 
 @pytest.mark.parametrize(
     "message",
-    [r'{"kind": "stage", "text": "\ud800"}', r'{"kind": "failed", "fault": "theirs", "reason": "\ud800"}'],
+    [r'{"kind": "stage", "text": "\ud800"}', r'{"kind": "failed", "fault": "submission", "reason": "\ud800"}'],
     ids=["stage", "reason"],
 )
 def test_half_a_character_ends_the_job_and_not_the_worker(worked: Callable[..., JobRow], message: str) -> None:
     """A text that no database takes is no message: the job has failed by the submission's fault, at once."""
     job = worked(f"import time\nos.write(channel._pipe, {message.encode()!r} + b'\\n')\ntime.sleep(4)\nos._exit(0)")
-    assert (job.state, job.fault, job.n_attempts) == ("failed", "theirs", 1)
+    assert (job.state, job.fault, job.n_attempts) == ("failed", "submission", 1)
     assert "is no Unicode text" in (job.reason or "")
 
 
@@ -246,7 +246,7 @@ def test_a_process_cannot_have_four_attempts_by_blaming_the_host(worked: Callabl
     attack = """raise __import__("assaymark.errors").errors.DataError("the disk is full")"""
     assert [(job.state, job.fault) for job in (worked(attack), worked(attack))] == [
         ("pending", "killed"),
-        ("failed", "theirs"),
+        ("failed", "submission"),
     ]
 
 
@@ -267,8 +267,8 @@ def test_an_unexpected_error_of_one_job_leaves_the_worker(
     said: list[str] = []
     Worker(store, host, said.append).work(stopped=lambda: any(line.endswith("finished") for line in said))
     failed = store.queue.jobs_of(first)[-1]
-    assert (failed.state, failed.fault, failed.reason) == ("pending", "ours", "RuntimeError: unexpected")
-    assert any("failed (ours): RuntimeError: unexpected; it will be tried again" in line for line in said)
+    assert (failed.state, failed.fault, failed.reason) == ("pending", "infrastructure", "RuntimeError: unexpected")
+    assert any("failed (infrastructure): RuntimeError: unexpected; it will be tried again" in line for line in said)
     assert store.queue.counts().by_state["finished"] == 1
 
 
@@ -284,9 +284,9 @@ def test_the_worker_says_whose_fault_a_second_crash_is(
             connection.execute(update(jobs).values(not_before=0.0))
         Worker(store, host, said.append).work(once=True)
     failures = [line.partition(": ")[2] for line in said if "failed" in line]
-    assert failures[0].startswith("failed (the submission's or ours): the process was ended by SIGSEGV")
+    assert failures[0].startswith("failed (infrastructure or submission): the process was ended by SIGSEGV")
     assert failures[0].endswith("it will be tried again")
-    assert failures[1].startswith("failed (the submission's): the process was ended by SIGSEGV")
+    assert failures[1].startswith("failed (submission): the process was ended by SIGSEGV")
     assert failures[1].endswith("it happened twice, so it is not tried again")
 
 

@@ -70,7 +70,8 @@ def test_messages_become_typed_records() -> None:
     assert read_message(b'{"kind": "started"}', "evaluate") == Started()
     assert read_message(b'{"kind": "stage", "text": "loading"}', "evaluate") == Stage("loading")
     assert read_message(b'{"kind": "stage", "text": "x", "done": 5, "total": 2}', "check") == Stage("x", 5, 5)
-    assert read_message(b'{"kind": "failed", "fault": "theirs", "reason": "no"}', "fetch") == Failed("theirs", "no")
+    failed = b'{"kind": "failed", "fault": "submission", "reason": "no"}'
+    assert read_message(failed, "fetch") == Failed("submission", "no")
     assert read_message(b'{"kind": "fetched", "model": "/m", "base": null}', "fetch") == Fetched(Path("/m"), None)
     assert read_message(b'{"kind": "evaluated"}', "evaluate") == Evaluated()
     assert read_message(b'{"kind": "checked", "runs": ["ab12"]}', "check") == Checked(("ab12",))
@@ -83,10 +84,12 @@ BAD = [
     b'{"kind": "stage", "text": "x", "done": -1}', b'{"kind": "stage", "text": "x", "done": true}',
     b'{"kind": "stage", "text": "x", "done": 1e400}', b'{"kind": "stage", "text": "x", "total": NaN}',
     b'{"kind": "stage", "text": "x", "done": ' + b"9" * 5000 + b"}", b'{"kind": "stage", "text": "x", "done": null}',
-    b'{"kind": "failed", "fault": "nobody", "reason": "x"}', b'{"kind": "failed", "fault": "ours", "reason": {}}',
-    b'{"kind": "failed", "fault": ["ours"], "reason": "x"}', b'{"kind": "fetched", "model": "/etc", "base": null}',
+    b'{"kind": "failed", "fault": "nobody", "reason": "x"}',
+    b'{"kind": "failed", "fault": "infrastructure", "reason": {}}',
+    b'{"kind": "failed", "fault": ["infrastructure"], "reason": "x"}',
+    b'{"kind": "fetched", "model": "/etc", "base": null}',
     rb'{"kind": "stage", "text": "\ud800"}', rb'{"kind": "stage", "text": "a\u0000"}',
-    rb'{"kind": "failed", "fault": "theirs", "reason": "\udfff\ud800"}',
+    rb'{"kind": "failed", "fault": "submission", "reason": "\udfff\ud800"}',
     b'{"kind": "checked", "runs": ["ab12"]}', b"[" * 3000, b'{"a":' * 60, b'{"kind": "evaluated"}' + b" " * (1 << 16),
 ]  # fmt: skip
 
@@ -117,7 +120,7 @@ def test_a_bad_message_ends_the_job_and_not_the_worker(attack: Attack, program: 
     """It is the submission's fault, and the process is ended at once."""
     started = time.monotonic()
     ended = attack(program)
-    assert (ended.made, ended.fault) == (None, "theirs")
+    assert (ended.made, ended.fault) == (None, "submission")
     assert reason in ended.reason
     assert time.monotonic() - started < 20
 
@@ -128,7 +131,7 @@ def test_a_bad_message_ends_the_job_and_not_the_worker(attack: Attack, program: 
         ("sys.exit(1)", "ended with status 1 and without a result"),
         ("sys.exit(0)", "ended with status 0 and without a result"),
         (
-            """os.write(1, b'{"kind": "failed", "fault": "ours", "reason": "the disk is full"}\\n')""",
+            """os.write(1, b'{"kind": "failed", "fault": "infrastructure", "reason": "the disk is full"}\\n')""",
             "the disk is full",
         ),
     ],
@@ -143,14 +146,14 @@ def test_a_sandbox_that_does_not_start_is_our_fault(tmp_path: Path) -> None:
     """Where bubblewrap or Python fails before our code runs, the submission has done nothing."""
     (tmp_path / "cwd").mkdir()
     place = Place(tmp_path, {}, Resources(1 << 30), 60.0, Sandbox("/usr/bin/false", ()))
-    assert run_step({"step": "evaluate"}, place, lambda _: None).fault == "ours"
+    assert run_step({"step": "evaluate"}, place, lambda _: None).fault == "infrastructure"
 
 
 def test_gigabytes_without_a_newline_are_not_read(attack: Attack) -> None:
     """1.5 GB in one line ends the job after 64 KiB of it; the worker's memory does not grow by 100 MB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     ended = attack("piece = b'x' * (1 << 20)\nfor _ in range(1500):\n    os.write(1, piece)")
-    assert (ended.fault, ended.made) == ("theirs", None)
+    assert (ended.fault, ended.made) == ("submission", None)
     assert "a message of more than 65,536 bytes" in ended.reason
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
@@ -244,7 +247,7 @@ def test_its_modules_are_ours_whatever_lies_in_its_folders(tmp_path: Path, monke
     spec: dict[str, object] = {"step": "fetch", "source": "folder", "folders": [], "into": "/nowhere", "model": "x"}
     spec |= {"revision": "", "base": None, "parts": [], "options": {}}
     ended = run_step(spec, Place(folder, environment, Resources(4 << 30), 60.0), lambda _: None)
-    assert ended.fault == "theirs"
+    assert ended.fault == "submission"
     assert "there is no model 'x'" in ended.reason
     assert "ATTACKED" not in ended.log
 

@@ -49,7 +49,7 @@ def test_a_damaged_model_fails_with_a_reason_and_without_secrets(
     submission = submit("demo/damaged")
     assert Worker(store, host, lambda _: None).work(once=True) == 1
     job = job_of(store, submission)
-    assert (job.state, job.fault) == ("failed", "theirs")
+    assert (job.state, job.fault) == ("failed", "submission")
     assert "a weights file is truncated or damaged" in (job.reason or "")
     shown = f"{job.reason} {job.log_tail}"
     assert str(host.work.parent) not in shown
@@ -61,7 +61,7 @@ def test_a_board_that_the_worker_does_not_know_is_our_fault(store: Store, host: 
     submission = submit("demo/small")
     Worker(store, replace(host, boards={"other": next(iter(host.boards.values()))}), lambda _: None).work(once=True)
     job = job_of(store, submission)
-    assert (job.state, job.fault) == ("pending", "ours")
+    assert (job.state, job.fault) == ("pending", "infrastructure")
     assert "this worker has no board 'demo'" in (job.reason or "")
 
 
@@ -72,7 +72,7 @@ def test_a_changed_model_is_not_evaluated(store: Store, host: Host, submit: Call
     config.write_text(config.read_text().replace("1024", "512"))
     Worker(store, host, lambda _: None).work(once=True)
     job = job_of(store, submission)
-    assert (job.state, job.fault) == ("failed", "theirs")
+    assert (job.state, job.fault) == ("failed", "submission")
     assert "it was changed" in (job.reason or "")
 
 

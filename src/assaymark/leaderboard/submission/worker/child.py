@@ -81,16 +81,16 @@ def _end_with_parent() -> None:
 
 
 def _fault(error: BaseException, step: str) -> str:
-    """Return whose fault an error is: of data sets, the store and the network it is ours."""
+    """Return what is at fault for an error; data sets, the store and the network are infrastructure."""
     if isinstance(error, MemoryError) or any(words in str(error).lower() for words in _NO_MEMORY):
         return "killed"
     if step == "check":
-        return "theirs" if isinstance(error, _Refused) else "ours"
+        return "submission" if isinstance(error, _Refused) else "infrastructure"
     if isinstance(error, Retryable | DataError) or (step == "fetch" and isinstance(error, UsageError)):
-        return "ours"
+        return "infrastructure"
     if not isinstance(error, Exception):  # a panic of native code, which reads only what was submitted
-        return "theirs"
-    return "theirs" if isinstance(error, _THEIRS) else "ours"
+        return "submission"
+    return "submission" if isinstance(error, _THEIRS) else "infrastructure"
 
 
 class _Refused(AssaymarkError):
@@ -141,10 +141,10 @@ def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
         stop_reason, is_empty = run.result and run.result.stop_reason, run.nothing_answered
         run.store.close()
         if stop_reason:
-            return {"kind": "failed", "fault": "ours", "reason": stop_reason}
+            return {"kind": "failed", "fault": "infrastructure", "reason": stop_reason}
         if is_empty:
             reason = "every request failed: the model gives no finite numbers, or no text"
-            return {"kind": "failed", "fault": "theirs", "reason": reason}
+            return {"kind": "failed", "fault": "submission", "reason": reason}
     return {"kind": "evaluated"}
 
 

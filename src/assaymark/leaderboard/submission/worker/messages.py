@@ -31,7 +31,7 @@ LONGEST_STAGE = 32
 LONGEST_REASON = 2000  # characters
 LONGEST_PATH = 4096
 MOST_STEPS = 1 << 40
-FAULTS = ("ours", "theirs", "killed")
+FAULTS = ("infrastructure", "submission", "killed")
 
 
 class BadMessage(ValueError):
@@ -54,7 +54,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a step failed, and whose fault it is: `ours`, `theirs`, or `killed` where it used up what it may use."""
+    """Why a step failed, and what is at fault.
+
+    fault: `infrastructure`, `submission`, or `killed` where it used up what it may use.
+    """
 
     fault: str
     reason: str

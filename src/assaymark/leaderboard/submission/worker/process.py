@@ -63,12 +63,13 @@ class Ended:
     """How a step ended.
 
     made: its last message, None where it failed.
-    fault: ours | theirs | killed: it was ended from outside, or by itself, for the memory, processes or disk it used;
-        or it ended without a result, or says itself that it is not the submission's fault, which proves nothing.
+    fault: infrastructure | submission | killed: it was ended from outside, or by itself, for the memory, processes or
+        disk it used; or it ended without a result, or says itself that it is not the submission's fault,
+        which proves nothing.
     """
 
     made: Message | None
-    fault: str = "ours"
+    fault: str = "infrastructure"
     reason: str = ""
     log: str = ""
 
@@ -151,7 +152,7 @@ class _Listening:
                 self._stage = None
                 if time.monotonic() > deadline:
                     hours = self._place.seconds / 3600
-                    self._broken = ("theirs", f"it took longer than the {hours:.1f} h that a job may take")
+                    self._broken = ("submission", f"it took longer than the {hours:.1f} h that a job may take")
                 elif (limit := watch.broken()) is not None:
                     self._broken = ("killed", limit)
 
@@ -174,7 +175,7 @@ class _Listening:
                 else:
                     self._made = message
         except BadMessage as error:
-            fault = "theirs" if self._step == "evaluate" else "ours"  # else only our own code runs
+            fault = "submission" if self._step == "evaluate" else "infrastructure"  # else only our own code runs
             self._broken = (fault, f"the process of the step '{self._step}' sent {error}")
 
     def outcome(self) -> Ended:
@@ -183,7 +184,7 @@ class _Listening:
         if self._broken is not None:
             return Ended(None, *self._broken, log)
         if isinstance(made, Failed):
-            is_believed = self._step != "evaluate" or made.fault != "ours"
+            is_believed = self._step != "evaluate" or made.fault != "infrastructure"
             return Ended(None, made.fault if is_believed else "killed", made.reason, log)
         if status == 0 and made is not None:
             return Ended(made, log=log)
@@ -192,7 +193,7 @@ class _Listening:
             name = signal.Signals(number).name
             return Ended(None, "killed", f"the process was ended by {name} (out of memory, or a crash)", log)
         # Before it has started, the sandbox or Python has failed; later it may have ended itself.
-        fault = "killed" if self._has_started else "ours"
+        fault = "killed" if self._has_started else "infrastructure"
         return Ended(None, fault, f"the process ended with status {status} and without a result", log)
 
 

@@ -228,10 +228,10 @@ class Worker:
             self._say(f"job {job.id}: put back")
             raise
         except (AssaymarkError, OSError) as error:
-            self._fail(job, Ended(None, "ours", str(error)))
+            self._fail(job, Ended(None, "infrastructure", str(error)))
         except Exception as error:  # noqa: BLE001 - see `do`
             self._say(f"job {job.id}: an error of the worker itself; please report it\n{traceback.format_exc()}")
-            self._fail(job, Ended(None, "ours", f"{type(error).__name__}: {error}"))
+            self._fail(job, Ended(None, "infrastructure", f"{type(error).__name__}: {error}"))
         else:
             self._say(f"job {job.id}: finished{verdict}")
         if all(job_row.state not in {"pending", "running"} for job_row in self._queue.jobs_of(job.submission)):
@@ -245,7 +245,7 @@ class Worker:
         except LeaseLost as error:
             self._say(f"job {job.id}: {error}")
             return
-        whose = {"theirs": "the submission's", "killed": "the submission's or ours"}.get(failed.fault or "", "ours")
+        whose = {"killed": "infrastructure or submission"}.get(failed.fault or "", failed.fault or "infrastructure")
         again = "; it will be tried again" if failed.state == "pending" else ""
         self._say(f"job {job.id}: failed ({whose}): {failed.reason}{again}")
 
@@ -346,7 +346,7 @@ class Worker:
         try:
             take_results(here, copied, self._host.most_results)
         except DataError as error:
-            raise _Failed(Ended(None, "theirs", str(error))) from error
+            raise _Failed(Ended(None, "submission", str(error))) from error
         place = self._place(folder, readable=[*readable, copied])
         checked = self._step(job, check_step(evaluate, copied, folder / STORE), place, Checked)
         with Store.open(str(folder / STORE)) as source:
