@@ -46,14 +46,16 @@ def assaymark(environment: dict[str, str], *words: str, code: int = 0) -> str:
 
 
 def test_nothing_of_a_package_is_imported_before_its_use(installed: dict[str, str]) -> None:
-    """`--help` lists its command without importing it, nor anything heavy."""
-    code = (
-        "import sys; from assaymark.cli.main import main; main(['--help']); "
-        "heavy = {'torch', 'assaymark_example', 'fastapi', 'sqlalchemy'} & set(sys.modules); sys.exit(str(heavy or ''))"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=False)
-    assert "count-words" in ended.stdout
-    assert ended.stderr.strip() == ""
+    """`--help` lists its command, and `ls tasks` its tasks, without importing it, nor anything heavy."""
+    heavy = {"torch", "assaymark_example", "fastapi", "sqlalchemy"}
+    for words, listed in ((["--help"], "count-words"), (["ls", "tasks"], "greetings")):
+        code = (
+            f"import sys; from assaymark.cli.main import main; main({words}); "
+            f"sys.exit(str({heavy} & set(sys.modules) or ''))"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=False)
+        assert listed in ended.stdout
+        assert ended.returncode == 0, ended.stderr
 
 
 def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(installed: dict[str, str]) -> None:
@@ -66,6 +68,16 @@ def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(installed
     assert estimate["value"] == pytest.approx(0.75)  # the mean of the worse half of 1, 1 and 1/2
     assert estimate["low"] <= 0.75 <= estimate["high"]
     assert "lower_half" in assaymark(installed, "explain", "words_in_common")
+
+
+def test_its_metric_of_choices_is_computed_from_their_probabilities(installed: dict[str, str]) -> None:
+    """Each choice's log-likelihood is minus its length, so the three right ones share the softmax of 3, 5 and 4."""
+    run = json.loads(assaymark(installed, "run", "--model", "shortest", "--tasks", "colours", "--quiet", "--json"))
+    estimates = {each["metric"]: each for each in run["estimates"]}
+    assert estimates["acc"]["value"] == pytest.approx(1 / 3)
+    assert estimates["gold_probability"]["value"] == pytest.approx(1 / 3)
+    assert estimates["gold_probability"]["low"] < 1 / 3 < estimates["gold_probability"]["high"]
+    assert "on the right ones" in assaymark(installed, "explain", "gold_probability")
 
 
 def test_unknown_arguments_of_its_model_are_refused(installed: dict[str, str]) -> None:

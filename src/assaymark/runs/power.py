@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from assaymark.errors import UsageError
 from assaymark.records import LoglikelihoodQuery
 from assaymark.runs.plan import PreparedRun
+from assaymark.statistics.aggregate import traits_of
 from assaymark.statistics.power import WORST_SHARE, WeightedTask, detectable_z, mde_of_weighted, samples_paired_binary
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.suites import ChosenSuite, Member, Suite
@@ -96,7 +97,7 @@ def _is_share(bound: BoundTask) -> bool:
     """Return whether a metric of the task is a mean of scores in [0, 1], judging by its aggregation."""
     if bound.task.output_type == "loglikelihood_rolling":
         return False
-    return any(metric.aggregation in {"mean", "nanmean"} for metric in bound.metrics)
+    return any(traits_of(metric.aggregation).is_mean for metric in bound.metrics)
 
 
 def _of_group(

@@ -10,7 +10,7 @@ The original rule stops at the first wrong rotation; here all of them are asked,
 known as well.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.records import Score
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import BRIER, CONFIDENCE, MULTIPLE_CHOICE, TIES, defaults_for, find_metric, names_for
+from assaymark.scoring.metrics import BRIER, CONFIDENCE, MULTIPLE_CHOICE, TIES, defaults_for
 from assaymark.scoring.values import ScoreValue
 
 Gold = int | str | Sequence[int]
@@ -31,20 +31,33 @@ OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the cho
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """One sample's validated inputs."""
+class ChoiceAnswer:
+    """How probable a model finds the choices of one sample, and which are right.
 
-    nats: NDArray[np.float64]
-    greedy: tuple[bool, ...]
-    unconditional: NDArray[np.float64] | None
+    Units: nats. Shapes: nats, greedy, unconditional and n_tokens have one value for each choice.
+    """
+
+    nats: NDArray[np.float64]  # log-likelihood of each choice, summed over its tokens
+    greedy: tuple[bool, ...]  # whether greedy decoding would generate it
+    unconditional: NDArray[np.float64] | None  # log-likelihood after an empty context; None: not requested
     choices: tuple[str, ...]
-    gold: int | tuple[int, ...]
+    gold: int | tuple[int, ...]  # the right choice, or those any of which is right; -100 for none
     n_tokens: tuple[int, ...] | None = None
 
     @property
     def gold_set(self) -> frozenset[int]:
         """All gold indices."""
         return frozenset(self.gold) if isinstance(self.gold, tuple) else frozenset((self.gold,))
+
+    @property
+    def gold_label(self) -> int | list[int]:
+        """The gold index, or the list of them, as corpus metrics take it."""
+        return list(self.gold) if isinstance(self.gold, tuple) else self.gold
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """The choices' probabilities, which sum to 1."""
+        return softmax(self.nats)
 
 
 def score_choices(
@@ -55,6 +68,7 @@ def score_choices(
     gold: Gold,
     metrics: Iterable[str] = defaults_for(MULTIPLE_CHOICE),
     n_tokens: Sequence[int] | None = None,
+    functions: Mapping[str, Callable[[ChoiceAnswer], ScoreValue]] | None = None,
 ) -> dict[str, ScoreValue]:
     """Score one multiple-choice sample.
 
@@ -71,19 +85,22 @@ def score_choices(
         gold: index, text, or a list of indices any of which is correct.
         metrics: those of `metrics.METRICS` for multiple choice.
         n_tokens: of each choice, as the model counts them; needed for acc_tokens only.
+        functions: other metrics, by name.
 
-    Units: nats. Raises: NonFiniteLogits for a log-likelihood that is not finite; MalformedSample where counts differ.
+    Units: nats. Raises: NonFiniteLogits for a log-likelihood that is not finite; MalformedSample where counts differ;
+        UnknownName for a metric that is neither of this package nor in `functions`.
     Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`; ties after HELM (1/#tied).
     """
     answer = replace(
         _checked(nats, greedy, unconditional, choices, gold), n_tokens=None if n_tokens is None else tuple(n_tokens)
     )
-    probabilities = softmax(answer.nats)
-    plain = _accuracy(answer, answer.nats, np.ones(len(answer.choices)))
+    computations = {**_COMPUTED, **(functions or {})}
     result: dict[str, ScoreValue] = {}
     for metric in metrics:
-        result[metric] = _metric(metric, answer, plain, probabilities)
-    return result | _beside(answer, plain, probabilities)
+        if metric not in computations:
+            raise UnknownName("multiple-choice metric", metric, nearest(metric, computations))
+        result[metric] = computations[metric](answer)
+    return result | _beside(answer)
 
 
 def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
@@ -103,13 +120,14 @@ def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
     return found
 
 
-def _beside(answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> dict[str, ScoreValue]:
+def _beside(answer: ChoiceAnswer) -> dict[str, ScoreValue]:
     """Return the scores of every multiple-choice sample besides the requested metrics."""
+    plain = _acc(answer)
     credit = float(plain.detail["credit"])
-    best = float(probabilities.max())
+    best = float(answer.probabilities.max())
     return {
         TIES: ScoreValue(credit, detail=plain.detail),
-        BRIER: ScoreValue(_brier(probabilities, answer.gold_set)),
+        BRIER: ScoreValue(_brier(answer)),
         CONFIDENCE: ScoreValue(best, parts=(best, credit)),
         "n_tied": ScoreValue(float(plain.detail["n_tied"])),
     }
@@ -165,7 +183,7 @@ def _checked(
     unconditional: Sequence[float] | None,
     choices: Sequence[str],
     gold: Gold,
-) -> _Answer:
+) -> ChoiceAnswer:
     if not choices or len(nats) != len(choices) or len(greedy) != len(choices):
         raise MalformedSample(
             f"{len(nats)} log-likelihoods and {len(greedy)} greedy flags for {len(choices)} choices; "
@@ -175,7 +193,7 @@ def _checked(
         raise MalformedSample(
             f"{len(unconditional)} unconditional log-likelihoods for {len(choices)} choices; expected one per choice"
         )
-    return _Answer(
+    return ChoiceAnswer(
         nats=_finite(nats, "choice"),
         greedy=tuple(bool(flag) for flag in greedy),
         unconditional=None if unconditional is None else _finite(unconditional, "unconditional choice"),
@@ -195,7 +213,7 @@ def _finite(nats: Sequence[float], what: str) -> NDArray[np.float64]:
     return values
 
 
-def _accuracy(answer: _Answer, scores: NDArray[np.float64], lengths: NDArray[np.float64]) -> ScoreValue:
+def _accuracy(answer: ChoiceAnswer, scores: NDArray[np.float64], lengths: NDArray[np.float64]) -> ScoreValue:
     """Return the accuracy of the argmax of `scores` (nats over lengths); both tie rules' results are in the detail."""
     picked = int(np.argmax(scores))  # first of equals; NaN (an empty choice of probability one) wins, as in lm-eval
     best = scores[picked]
@@ -222,22 +240,53 @@ def _near_ties(
     return int(near.sum())
 
 
-def _normalised(answer: _Answer, lengths: Iterable[int]) -> ScoreValue:
+_Computation = Callable[[ChoiceAnswer], ScoreValue]
+_COMPUTED: dict[str, _Computation] = {}
+
+
+def _computes(*names: str) -> Callable[[_Computation], _Computation]:
+    """Register what computes the metrics of these names; `metric_table` has their rows."""
+
+    def register(function: _Computation) -> _Computation:
+        _COMPUTED.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+@_computes("acc")
+def _acc(answer: ChoiceAnswer) -> ScoreValue:
+    return _accuracy(answer, answer.nats, np.ones(len(answer.choices)))
+
+
+def _acc_per_length(answer: ChoiceAnswer, lengths: Iterable[int]) -> ScoreValue:
     divisors = np.array([float(length) for length in lengths])
     with np.errstate(divide="ignore", invalid="ignore"):  # an empty choice: -inf, never picked, as in lm-eval
         return _accuracy(answer, answer.nats / divisors, divisors)
 
 
-def _token_counts(answer: _Answer) -> tuple[int, ...]:
+@_computes("acc_norm")
+def _acc_per_character(answer: ChoiceAnswer) -> ScoreValue:
+    return _acc_per_length(answer, map(len, answer.choices))
+
+
+@_computes("acc_bytes")
+def _acc_per_byte(answer: ChoiceAnswer) -> ScoreValue:
+    return _acc_per_length(answer, (len(choice.encode()) for choice in answer.choices))
+
+
+@_computes("acc_tokens")
+def _acc_per_token(answer: ChoiceAnswer) -> ScoreValue:
     if answer.n_tokens is None or len(answer.n_tokens) != len(answer.choices) or min(answer.n_tokens) < 1:
         raise MalformedSample(
             f"acc_tokens divides by the number of tokens of each choice; the model reported {answer.n_tokens} "
             f"for {len(answer.choices)} choices"
         )
-    return answer.n_tokens
+    return _acc_per_length(answer, answer.n_tokens)
 
 
-def _mutual_information(answer: _Answer) -> ScoreValue:
+@_computes("acc_mutual_info")
+def _acc_mutual_information(answer: ChoiceAnswer) -> ScoreValue:
     if answer.unconditional is None:
         raise MalformedSample(
             "acc_mutual_info needs each choice's log-likelihood after an empty context; none was requested"
@@ -245,44 +294,35 @@ def _mutual_information(answer: _Answer) -> ScoreValue:
     return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
 
 
-def _lengths(answer: _Answer, unit: str) -> Iterable[int]:
-    """Return the length of each choice in characters, UTF-8 bytes or tokens."""
-    if unit == "tokens":
-        return _token_counts(answer)
-    return (len(choice.encode()) if unit == "bytes" else len(choice) for choice in answer.choices)
+@_computes("f1", "mcc")
+def _label_pair(answer: ChoiceAnswer) -> ScoreValue:
+    return ScoreValue(None, parts=(answer.gold_label, int(np.argmax(answer.nats))))
 
 
-def _metric(metric: str, answer: _Answer, plain: ScoreValue, probabilities: NDArray[np.float64]) -> ScoreValue:
-    row = find_metric(metric)
-    if row is None or MULTIPLE_CHOICE not in row.output_types:
-        raise UnknownName("multiple-choice metric", metric, nearest(metric, names_for(MULTIPLE_CHOICE)))
-    if row.length is not None:
-        return _normalised(answer, _lengths(answer, row.length))
-    gold = list(answer.gold) if isinstance(answer.gold, tuple) else answer.gold
-    match metric:
-        case "acc":
-            return plain
-        case "acc_mutual_info":
-            return _mutual_information(answer)
-        case "f1" | "mcc":
-            return ScoreValue(None, parts=(gold, plain.detail["picked"]))
-        case "brier_score":
-            return ScoreValue(_brier(probabilities, answer.gold_set), parts=(gold, tuple(probabilities.tolist())))
-        case _:
-            return _without_accuracy(metric, answer, gold)
+@_computes("brier_score")
+def _brier_score(answer: ChoiceAnswer) -> ScoreValue:
+    return ScoreValue(_brier(answer), parts=(answer.gold_label, tuple(answer.probabilities.tolist())))
 
 
-def _without_accuracy(metric: str, answer: _Answer, gold: int | list[int]) -> ScoreValue:
-    if metric == "exact_match":
-        n = len(answer.greedy)  # as in lm-eval, -1 (the label of rows without an answer) is the last choice
-        return ScoreValue(float(any(answer.greedy[i] for i in answer.gold_set if -n <= i < n)))
-    if metric == "likelihood":
-        return ScoreValue(None, parts=(gold, tuple(answer.nats.tolist())))
-    return ScoreValue(None)  # bypass
+@_computes("exact_match")
+def _greedy_match(answer: ChoiceAnswer) -> ScoreValue:
+    n = len(answer.greedy)  # as in lm-eval, -1 (the label of rows without an answer) is the last choice
+    return ScoreValue(float(any(answer.greedy[index] for index in answer.gold_set if -n <= index < n)))
 
 
-def _brier(probabilities: NDArray[np.float64], gold: frozenset[int]) -> float | None:
+@_computes("likelihood")
+def _likelihood(answer: ChoiceAnswer) -> ScoreValue:
+    return ScoreValue(None, parts=(answer.gold_label, tuple(answer.nats.tolist())))
+
+
+@_computes("bypass")
+def _bypass(_answer: ChoiceAnswer) -> ScoreValue:
+    return ScoreValue(None)
+
+
+def _brier(answer: ChoiceAnswer) -> float | None:
     """Return the sum of squared differences from the truth (Brier 1950); gold answers share the truth equally."""
+    probabilities, gold = answer.probabilities, answer.gold_set
     valid = [index for index in gold if 0 <= index < len(probabilities)]
     if not valid or len(valid) != len(gold):
         return None

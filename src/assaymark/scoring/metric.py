@@ -89,33 +89,48 @@ def metric(
     *,
     formula: str,
     name: str | None = None,
+    of: Literal["generate_until", "multiple_choice"] = "generate_until",
     higher_is_better: bool = True,
     scale: Scale = "share",
+    bounds: tuple[float, float] | None = None,
     aggregation: str = "mean",
+    needs: tuple[Literal["unconditional", "token counts"], ...] = (),
     packages: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
-    """Declare a function as a metric of generated answers, with all that is known of it.
+    """Declare a function as a metric, with all that is known of it.
 
-    The function is called as lm-eval calls its own: `function(references=[reference], predictions=[answer], **options)`
-    with the options of the task file, and returns a number, None for an answer without a score, or a tuple that the
-    aggregation takes.
+    A metric of generated answers is called as lm-eval calls its own: `function(references=[reference],
+    predictions=[answer], **options)` with the options of the task file. A metric of multiple choice is called with a
+    `scoring.choices.ChoiceAnswer` and those options. Both return a number, None for an answer without a score, or a
+    tuple that the aggregation takes.
 
     Args:
         formula: of one answer's score, in words; shown by `explain` and on pages.
         name: in task files; default: the function's.
+        of: the output type of the tasks that can have it.
         higher_is_better: the direction.
         scale: "right or wrong" for 0 and 1, "share" for values in [0, 1], "number" for any others.
+        bounds: the least and the largest value of the aggregate, where they are not those of the scale.
         aggregation: the name of an aggregation, of this package or a registered one.
+        needs: of multiple choice, besides the choices' log-likelihoods: "unconditional" (those after an empty
+            context), "token counts".
         packages: packages without which it cannot be computed.
+
+    Raises: TypeError for needs of a metric that is not of multiple choice.
     """
+    if needs and of != MULTIPLE_CHOICE:
+        raise TypeError(f"needs={needs!r} are of choices; expected of='{MULTIPLE_CHOICE}'")
 
     def declare(function: F) -> F:
         facts = Metric(
             name=name or function.__name__,
             formula=formula,
+            output_types=(of,),
             aggregation=aggregation,
             higher_is_better=higher_is_better,
             scale=scale,
+            bounds=bounds,
+            needs=needs,
             packages=packages,
             in_lm_eval=False,
         )

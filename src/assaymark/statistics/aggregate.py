@@ -244,15 +244,16 @@ class Aggregation:
     is_bootstrapped: bool = False  # in lm-eval, for its standard error
     most_draws: int | None = None  # of that bootstrap, where lm-eval takes fewer than it is told to
     is_share: bool = False  # whether values are in [0, 1] and shown as per cent, for one that is no mean
-    interval: Literal["fitted", "mean of values", "bootstrap", "none"] = "none"
-    """How its interval is computed: by its own method, as of a mean of the samples' values, or by resampling."""
+    interval: Literal["fitted", "mean of values", "bootstrap", "none"] = "bootstrap"
+    """How its interval is computed, unless it is a mean, a ratio or of labels: by its own method, as of a mean of the
+    samples' values, or by resampling. none: there is none."""
 
 
-_UNKNOWN = Aggregation(bypass)
+_UNKNOWN = Aggregation(bypass, interval="none")
 AGGREGATIONS: dict[str, Aggregation] = {
     "mean": Aggregation(mean, is_mean=True, is_per_sample=True),
     "nanmean": Aggregation(nanmean, is_mean=True, is_per_sample=True, is_bootstrapped=True),
-    "median": Aggregation(median, is_bootstrapped=True),
+    "median": Aggregation(median, is_bootstrapped=True, interval="none"),
     "perplexity": Aggregation(
         perplexity, is_log_scale=True, is_per_sample=True, is_bootstrapped=True, interval="fitted"
     ),
@@ -262,12 +263,12 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "f1": Aggregation(f1, is_of_labels=True, is_bootstrapped=True, is_share=True),
     "matthews_corrcoef": Aggregation(matthews_corrcoef, is_of_labels=True, is_bootstrapped=True),
     "mcc": Aggregation(matthews_corrcoef, is_of_labels=True, is_bootstrapped=True),
-    "bypass": Aggregation(bypass),
-    "bleu": Aggregation(bleu, is_bootstrapped=True, most_draws=100),
-    "chrf": Aggregation(chrf, is_bootstrapped=True, most_draws=100),
-    "chrf++": Aggregation(chrf_plus_plus, is_bootstrapped=True, most_draws=100),
-    "ter": Aggregation(ter, is_bootstrapped=True, most_draws=100),
-    "acc_all": Aggregation(acc_all),
+    "bypass": Aggregation(bypass, interval="none"),
+    "bleu": Aggregation(bleu, is_bootstrapped=True, most_draws=100, interval="none"),
+    "chrf": Aggregation(chrf, is_bootstrapped=True, most_draws=100, interval="none"),
+    "chrf++": Aggregation(chrf_plus_plus, is_bootstrapped=True, most_draws=100, interval="none"),
+    "ter": Aggregation(ter, is_bootstrapped=True, most_draws=100, interval="none"),
+    "acc_all": Aggregation(acc_all, interval="none"),
 }
 """Every aggregation that is known by name. Which metric has which is in `scoring.metrics`."""
 

@@ -7,6 +7,7 @@ The task's own metrics stay those of the row's order, so they are comparable wit
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
@@ -31,6 +32,7 @@ from assaymark.scoring.call_match import score_calls
 from assaymark.scoring.choices import (
     CIRCULAR,
     OVER_ROTATIONS,
+    ChoiceAnswer,
     gold_is_absent,
     of_first_tokens,
     score_choices,
@@ -253,7 +255,7 @@ class SampleScorer:
         metrics = [metric.name for metric in self.task.metrics]
         match self.task.output_type:
             case "multiple_choice":
-                return self._choices(request, sample, results, metrics, lengths)
+                return self._choices(request, sample, results, functions, lengths)
             case "loglikelihood":
                 return score_loglikelihood(results[0][0], results[0][1], _known(metrics, defaults_for(LOGLIKELIHOOD)))
             case "loglikelihood_rolling":
@@ -273,9 +275,10 @@ class SampleScorer:
         request: Request,
         sample: Sample,
         results: Sequence[Any],
-        metrics: Sequence[str],
+        functions: Mapping[str, Callable[..., Any]],
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
+        options = {metric.name: metric.kwargs for metric in self.task.metrics}
         queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery)]
         conditional = [result for query, result in zip(queries, results, strict=True) if query.role == "choice"]
         free = [result[0] for query, result in zip(queries, results, strict=True) if query.role == "unconditional"]
@@ -286,8 +289,9 @@ class SampleScorer:
             free or None,
             choices,
             gold,
-            metrics,
+            list(options),
             [lengths[query.index] for query in queries if query.role == "choice"],
+            {name: partial(_value_of, function, options[name]) for name, function in functions.items()},
         )
         rotations = rotations_of(request)
         if not rotations:
@@ -353,6 +357,19 @@ def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]
         else:
             answers[output.ask_index].append(output.text if output.text is not None else output.total_nats)
     return answers
+
+
+def _value_of(function: Callable[..., Any], options: Mapping[str, Any], answer: ChoiceAnswer) -> ScoreValue:
+    """Return the score by a metric of choices that another package, or the task itself, has.
+
+    Raises: MalformedSample with what the function raised.
+    """
+    try:
+        return as_value(function(answer, **options))
+    except AssaymarkError:
+        raise
+    except Exception as error:
+        raise MalformedSample(f"its metric failed: {type(error).__name__}: {error}") from error
 
 
 def as_value(value: Any) -> ScoreValue:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import assaymark
+from assaymark.scoring.choices import ChoiceAnswer
 
 
 @assaymark.metric(formula="words that answer and reference share, of all their words", aggregation="lower_half")
@@ -11,6 +12,12 @@ def words_in_common(references: Sequence[str], predictions: Sequence[str], **_: 
     """Return the Jaccard index of the words of one answer and its reference."""
     reference, answer = set(references[0].split()), set(predictions[0].split())
     return len(reference & answer) / len(reference | answer) if reference | answer else 1.0
+
+
+@assaymark.metric(of="multiple_choice", formula="share of the choices' probability that is on the right ones")
+def gold_probability(answer: ChoiceAnswer, **_: Any) -> float:
+    """Return the share of the choices' probability that is on the right ones."""
+    return float(answer.probabilities[sorted(answer.gold_set)].sum())
 
 
 @assaymark.aggregation(is_share=True)

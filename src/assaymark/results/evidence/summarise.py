@@ -215,7 +215,7 @@ def _interval(
         return estimate_ratio(amounts, weights, family=traits.ratio, confidence=confidence)
     if traits.interval == "mean of values" and all(row.value is not None for row in rows):
         return estimate_mean([row.value for row in rows if row.value is not None], confidence=confidence)
-    if traits.interval == "bootstrap":
+    if traits.interval == "bootstrap" and not traits.is_of_labels:
         return estimate_by_resampling(traits.function, items, confidence=confidence)
     value = _lm_eval_value(metric, items)
     if value is None:
