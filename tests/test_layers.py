@@ -66,7 +66,7 @@ MAY_IMPORT["arena"] = BELOW | {"web", "runs", "hosting"}
 MAY_IMPORT["judges"] = BELOW | {"runs", "arena"}
 MAY_IMPORT["audit"] = BELOW | {"runs"}
 MAY_IMPORT["applications"] = BELOW | {"web", "runs", "hosting", "arena", "judges", "audit"}
-MAY_IMPORT["leaderboard"] = BELOW | {"web", "interop", "runs", "hosting", "arena"}
+MAY_IMPORT["leaderboard"] = BELOW | {"web", "interop", "runs", "arena"}
 
 
 # Inside the parts with packages: what each package may import of its own part. Modules beside the packages (protocols,

@@ -20,8 +20,8 @@ WEB = ("fastapi", "uvicorn", "nh3", "markdown_it", "prometheus_client")  # what 
 class ServedPart:
     """What a feature adds to `assaymark serve` where its options ask for it.
 
-    options: decorators that add them; features: a function of the command's options and the store's location that
-    returns `web.app.Feature`s, none where nothing is asked for.
+    options: decorators that add them; features: a function of the command's options (among them `boards`, the files
+    that are served) and the store's location that returns `web.app.Feature`s, none where nothing is asked for.
     """
 
     options: tuple[Callable[[Any], Any], ...]

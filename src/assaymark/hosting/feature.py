@@ -1,4 +1,4 @@
-"""What hosting registers: the commands that answer with a model."""
+"""What hosting registers: the commands that answer with a model, and the chat in the browser."""
 
 from assaymark.registry import Place
 
@@ -6,5 +6,6 @@ PLACES = {
     "commands": {
         "chat": Place("assaymark.hosting.commands.chat:chat", "Talk with a model, or with two side by side."),
         "host": Place("assaymark.hosting.commands.host:host", "Answer an OpenAI-compatible API with a local model."),
-    }
+    },
+    "served": {"chat": "assaymark.hosting.serving:served_chat"},
 }

@@ -1,4 +1,4 @@
-"""What leaderboards register: their commands."""
+"""What leaderboards register: their commands, and the pages of the queue."""
 
 from assaymark.registry import Place
 
@@ -15,5 +15,6 @@ PLACES = {
             f"{_COMMANDS}recommend:recommend", "Rank models by the benchmarks that measure what is needed."
         ),
         "guide": Place(f"{_COMMANDS}guide:guide", "Say which benchmarks measure what, and what to look out for."),
-    }
+    },
+    "served": {"submissions": "assaymark.leaderboard.submission.serving:served_submissions"},
 }

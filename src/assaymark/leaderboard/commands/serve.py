@@ -1,80 +1,15 @@
 """`assaymark serve [BOARD.yaml ...]`: show leaderboards of stored runs in the browser.
 
-The options of `assaymark serve` that make it take submissions.
+Submissions, chats, traces and pages of installed packages are registered by the features that have them.
 """
 
 import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from assaymark.cli.extras import need_web, served_features, served_options, serving_options
 from assaymark.cli.output import echo, store_option
-from assaymark.errors import UsageError
-
-__all__ = ["queue_features", "queue_options"]
-
-_OPTIONS = (
-    click.option("--submissions", is_flag=True, help="Take submissions: pages for submitting, queue and reports."),
-    click.option(
-        "--allow_folder",
-        multiple=True,
-        metavar="DIR",
-        help="Folder whose models may be submitted by name; give it to the workers too. Repeatable.",
-    ),
-    click.option("--no_hub", is_flag=True, help="Take no models of the Hub."),
-    click.option("--user_header", default="", metavar="NAME", help="Header in which that proxy tells who signed in."),
-    click.option(
-        "--moderator", multiple=True, metavar="NAME", help="One of those signed in, who moderates. Repeatable."
-    ),
-)
-
-
-def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command; they arrive as keywords."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def queue_features(boards: Sequence[str], store: str | None, given: dict[str, Any]) -> list[Any]:
-    """Return the parts of the application that the options ask for.
-
-    Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
-    """
-    if not given["submissions"]:
-        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if given[name]]
-        if needing:
-            raise UsageError(f"--{needing[0]} is for submissions; add --submissions")
-        return []
-    if given["user_header"] and not given["proxy"]:
-        raise UsageError("--user_header is believed from a reverse proxy only; name its address with --proxy")
-    from assaymark.leaderboard.routes.queue import queue_feature
-    from assaymark.leaderboard.submission.checks import Policy
-    from assaymark.leaderboard.submission.host import boards_of, folders_of
-    from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
-    from assaymark.store import Store
-
-    folders = folders_of(given["allow_folder"])
-    sources: list[ModelSource] = [FolderModels(folders)] if folders else []
-    if not given["no_hub"]:
-        from assaymark.leaderboard.submission.hub_models import HubModels
-
-        sources.append(HubModels())
-    if not sources:
-        raise UsageError("there is no place that models may come from; name one with --allow_folder, or omit --no_hub")
-    part = queue_feature(
-        Store.open(store),
-        boards_of(boards),
-        sources,
-        Policy(),
-        user_header=given["user_header"],
-        proxies=given["proxy"],
-        moderators=given["moderator"],
-    )
-    return [part]
-
 
 gated_option = click.option(
     "--show_gated", is_flag=True, help="Show questions and answers of gated data sets, such as GPQA, too."
@@ -87,11 +22,8 @@ all_runs_option = click.option(
 @click.command()
 @click.argument("boards", nargs=-1, metavar="[BOARD.yaml ...]")
 @serving_options(port=7500)
-@click.option("--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable.")
-@click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable.")
 @gated_option
 @all_runs_option
-@queue_options
 @served_options
 @store_option
 def serve(boards: tuple[str, ...], store: str | None, **given: Any) -> None:
@@ -107,8 +39,7 @@ def serve(boards: tuple[str, ...], store: str | None, **given: Any) -> None:
     from assaymark.web.serve import Where, serve_features
 
     where = Where.of(given)
-    features = [*queue_features(boards, store, given), *_chat_features(given["endpoint"], given["endpoint_key"])]
-    features += served_features(given, store)
+    features = served_features({**given, "boards": boards}, store)
     site = open_site(boards, store, show_gated=given["show_gated"], all_runs=given["all_runs"])
     serve_features(
         [board_feature(site), *features, *_registered_pages(store)],
@@ -125,15 +56,6 @@ def _registered_pages(store: str | None) -> list[Any]:
 
     pages: Registry[Any] = Registry("pages", "page")
     return [pages.load(name)(Store.open_to_read(store)) for name in pages] if Store.exists(store) else []
-
-
-def _chat_features(endpoint: tuple[str, ...], endpoint_key: tuple[str, ...]) -> list[Any]:
-    """Return the part that chats with endpoints, if any are given. Raises: UsageError."""
-    from assaymark.hosting.chat_routes import chat_feature
-    from assaymark.hosting.endpoints import read_endpoints
-
-    endpoints = read_endpoints(endpoint, endpoint_key)
-    return [chat_feature(endpoints)] if endpoints else []
 
 
 def fill_facts_beside(store: str | None) -> threading.Thread:

@@ -1,0 +1,29 @@
+"""`assaymark serve --endpoint`: the chat with models, as a part of the server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from assaymark.cli.extras import ServedPart
+
+__all__ = ["served_chat"]
+
+_OPTIONS = (
+    click.option(
+        "--endpoint", multiple=True, metavar="NAME=URL", help="Model that visitors may chat with; repeatable."
+    ),
+    click.option("--endpoint_key", multiple=True, metavar="NAME=@FILE", help="Key of an endpoint; repeatable."),
+)
+
+
+def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:  # noqa: ARG001 - a chat is not stored
+    """Return the chat, where there are endpoints. Raises: UsageError for an endpoint that cannot be read."""
+    from assaymark.hosting.chat_routes import chat_feature
+    from assaymark.hosting.endpoints import read_endpoints
+
+    endpoints = read_endpoints(given["endpoint"], given["endpoint_key"])
+    return [chat_feature(endpoints)] if endpoints else []
+
+
+served_chat = ServedPart(_OPTIONS, _features)

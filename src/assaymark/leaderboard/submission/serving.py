@@ -1,0 +1,67 @@
+"""`assaymark serve --submissions`: the pages of the queue, as a part of the server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from assaymark.cli.extras import ServedPart
+from assaymark.errors import UsageError
+
+__all__ = ["served_submissions"]
+
+_OPTIONS = (
+    click.option("--submissions", is_flag=True, help="Take submissions: pages for submitting, queue and reports."),
+    click.option(
+        "--allow_folder",
+        multiple=True,
+        metavar="DIR",
+        help="Folder whose models may be submitted by name; give it to the workers too. Repeatable.",
+    ),
+    click.option("--no_hub", is_flag=True, help="Take no models of the Hub."),
+    click.option("--user_header", default="", metavar="NAME", help="Header in which that proxy tells who signed in."),
+    click.option(
+        "--moderator", multiple=True, metavar="NAME", help="One of those signed in, who moderates. Repeatable."
+    ),
+)
+
+
+def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
+    """Return the pages of the queue, where they are asked for.
+
+    Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
+    """
+    if not given["submissions"]:
+        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if given[name]]
+        if needing:
+            raise UsageError(f"--{needing[0]} is for submissions; add --submissions")
+        return []
+    if given["user_header"] and not given["proxy"]:
+        raise UsageError("--user_header is believed from a reverse proxy only; name its address with --proxy")
+    from assaymark.leaderboard.routes.queue import queue_feature
+    from assaymark.leaderboard.submission.checks import Policy
+    from assaymark.leaderboard.submission.host import boards_of, folders_of
+    from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
+    from assaymark.store import Store
+
+    folders = folders_of(given["allow_folder"])
+    sources: list[ModelSource] = [FolderModels(folders)] if folders else []
+    if not given["no_hub"]:
+        from assaymark.leaderboard.submission.hub_models import HubModels
+
+        sources.append(HubModels())
+    if not sources:
+        raise UsageError("there is no place that models may come from; name one with --allow_folder, or omit --no_hub")
+    part = queue_feature(
+        Store.open(store),
+        boards_of(given["boards"]),
+        sources,
+        Policy(),
+        user_header=given["user_header"],
+        proxies=given["proxy"],
+        moderators=given["moderator"],
+    )
+    return [part]
+
+
+served_submissions = ServedPart(_OPTIONS, _features)
