@@ -222,23 +222,25 @@ def test_a_user_with_many_requests_does_not_delay_another(url: str) -> None:
     assert done.index("single") < 30
 
 
-@pytest.mark.parametrize(("n_streams", "n", "keys"), [(12, 1, 0), (1, 12, 0), (12, 1, 2)])
-def test_unread_streams_of_one_client_do_not_hold_up_another(n_streams: int, n: int, keys: int) -> None:
+@pytest.mark.parametrize(("n_streams", "n", "names"), [(12, 1, False), (1, 12, False), (12, 1, True)])
+@pytest.mark.parametrize("keys", [0, 1, 2])
+def test_unread_streams_of_one_client_do_not_hold_up_another(n_streams: int, n: int, names: bool, keys: int) -> None:
     """A small request of another is answered at once, while unread streams, or one with many repeats, go on.
 
-    With keys the streams name a user each: a client chooses the names of its users, but not its key.
+    The streams may name a user each: a client chooses the names of its users, but neither its address nor its key.
     """
     settings = HostSettings(keys=tuple(f"secret{number}" for number in range(keys)))
     with hosting(local_model(n_slots=4), settings) as url, ExitStack() as stack:
         body = {"prompt": "One day", "max_tokens": 1000, "n": n}
         for number in range(n_streams):
-            user = f"user {number}" if keys else "busy"
+            user = f"user {number}" if names else "busy"
             stack.enter_context(unread_stream(url, key="secret0", user=user, **body))
         while not load_of(url)["running"]:
             time.sleep(0.01)
         small = {"prompt": "The road", "max_tokens": 3, "temperature": 0, "user": "small"}
-        headers = {"Authorization": "Bearer secret1"}
-        assert httpx.post(url + "/completions", json=small, headers=headers, timeout=60).status_code == 200
+        headers = {"Authorization": f"Bearer secret{keys - 1}"}
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=60) as other:
+            assert other.post(url + "/completions", json=small, headers=headers).status_code == 200
         load = load_of(url)
         assert load["running"] + load["waiting"] - (n > 1) == n_streams  # none of them has ended meanwhile
 

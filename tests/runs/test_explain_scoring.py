@@ -28,6 +28,8 @@ def test_a_tasks_own_scores_are_explained(task: str, metric: str, formula: str) 
     found = explain_task(task)
     (own,) = [each for each in found["metrics"] if each["name"] == metric]
     assert formula in own["formula"]
+    assert "!function" not in own["aggregation"]
+    assert not own["formula"].startswith(("Return", "{"))
 
 
 def test_the_name_of_a_metric_explains_the_metric(capsys: pytest.CaptureFixture[str]) -> None:

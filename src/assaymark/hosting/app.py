@@ -158,7 +158,8 @@ class _Service:
         exchange = await asyncio.to_thread(prepare, kind, content) if takes_long else prepare(kind, content)
         address = request.client.host if request.client else ""
         try:
-            exchange.submit(User(f"{key}/{exchange.user or address}", key if len(self._digests) > 1 else None))
+            client = key if len(self._digests) > 1 else address
+            exchange.submit(User(f"{client}/{exchange.user or address}", client))
         except QueueFull:
             waits = f"{self._settings.most_waiting} requests wait already; send this one again in a few seconds"
             return _error(503, waits, "server_error", code="queue_full", headers={"Retry-After": str(RETRY_SECONDS)})

@@ -2,10 +2,10 @@
 
 `submit` and `cancel` may be called from any thread. Requests wait in a bounded queue that serves users in turn, one
 repeat of a prompt at each turn. No user holds every slot while another waits: the last free slot is kept for a user who
-holds none, and where the host has several keys, one more for a key that holds none (a client chooses the names of its
-users, but not its key). What a request asked for is delivered as events: tokens, log-probabilities of the prompt, and
-one end (a text or a failure) for each repeat. Whatever goes wrong in the engine ends in failures of the requests
-concerned, never in a text.
+holds none, and of three slots or more, another for a client that holds none (a client chooses the names of its users,
+but neither its address nor its key). What a request asked for is delivered as events: tokens, log-probabilities of the
+prompt, and one end (a text or a failure) for each repeat. Whatever goes wrong in the engine ends in failures of the
+requests concerned, never in a text.
 
 A bounded queue that serves its users in turn, so that one user's many requests do not delay another's first.
 """
@@ -116,15 +116,16 @@ class FairQueue(Generic[U, T]):
 Event = NewToken | PromptLogprobs | GeneratedSequence | GenerationFailure
 READ_TOKENS, READ_TOKENS_BETWEEN_STEPS = 16_384, 1_024  # of prompts read at once; the second while others are decoding
 CLOSE_SECONDS = 30.0
-KEPT_OF_QUEUE = 8  # one place in so many is kept for users who have nothing waiting, and one for such keys
+KEPT_OF_QUEUE = 8  # one place in so many is kept for users who have nothing waiting, and one for such clients
+LEAST_FOR_CLIENTS = 3  # slots or places; of fewer one is kept for users, and none for clients
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. `key`: the key that was sent, None where all requests have the same one, or none."""
+    """Who asks. `client`: the key where the host has several, else the address: what a client cannot choose."""
 
     name: str
-    key: str | None = None
+    client: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +210,8 @@ class Scheduler:
             self._n_submitted += 1
             n_open = len(work.prompt.repeats) if isinstance(work, GenerateWork) else 1
             handle = Handle(self._n_submitted, work, user, deliver, n_open)
-            waiting = list(self._queue.users())
-            n_kept = self._queue.most // KEPT_OF_QUEUE * _parties(user, waiting)
+            most = self._queue.most
+            n_kept = max(1, most // KEPT_OF_QUEUE) * _n_parties(user, self._queue.users(), most)
             self._queue.put(user, handle, n_kept=n_kept)
             self._changed.notify()
         return handle
@@ -308,7 +309,7 @@ class Scheduler:
 
             def may_go(handle: Handle) -> bool:
                 if isinstance(handle.work, GenerateWork):
-                    return n_free > _parties(handle.user, +running)
+                    return n_free > _n_parties(handle.user, +running, batch.n_slots)
                 return not reads or handle.work.tokens.size <= n_left
 
             while (first := self._queue.pop(may_go)) is not None:
@@ -366,10 +367,17 @@ class Scheduler:
             self._deliver(events)
 
 
-def _parties(user: User, others: Iterable[User]) -> int:
-    """Return for how many parties a free place is kept from a user: for users, for keys, if this one is among them."""
-    others = set(others)
-    return (user in others) + (user.key is not None and any(other.key == user.key for other in others))
+def _n_parties(user: User, holders: Iterable[User], n_places: int) -> int:
+    """Return for how many parties a place is kept from a user: other users, other clients, where this one has some.
+
+    Args:
+        user: who asks for a place.
+        holders: those who have one.
+        n_places: how many there are; of one alone none can be kept.
+    """
+    holders = set(holders)
+    has_client = any(holder.client == user.client for holder in holders)
+    return (user in holders and n_places > 1) + (has_client and n_places >= LEAST_FOR_CLIENTS)
 
 
 def _joining(handle: Handle, work: GenerateWork, repeats: Sequence[int]) -> JoiningPrompt:

@@ -13,7 +13,7 @@ from typing import Any
 
 from assaymark.errors import LeaseLost, PlanError, RunBusy, UnknownName, UsageError
 from assaymark.records import Estimate, JsonValue, Sample, Score, ScoreStatus, content_hash, rotations_of
-from assaymark.registry import nearest
+from assaymark.registry import meant, nearest
 from assaymark.runs.attempt import SCORING_HASH, SCORING_VERSION, score_request
 from assaymark.runs.prepare import split_names
 from assaymark.runs.run import Run
@@ -332,11 +332,12 @@ def _named_tasks(row: RunRow, options: RescoreOptions) -> list[Task]:
 
 def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task]) -> list[Task]:
     """Return the tasks to score: those named, else those of the files given, else all of the run's."""
-    for name in options.task_names:
+    named = [meant(name, row.tasks) for name in options.task_names]
+    for name in named:
         if name not in row.tasks:
             remedy = f"it has: {', '.join(row.tasks[:10])}"
             raise UnknownName("task in this run", name, nearest(name, row.tasks), remedy)
-    wanted = options.task_names or [task.name for task in _named_tasks(row, options)] or row.tasks
+    wanted = named or [task.name for task in _named_tasks(row, options)] or row.tasks
     for name in wanted:
         if name not in known:
             source = row.extra["tasks"][name].get("source")

@@ -214,10 +214,18 @@ def _own_formula(task: Task, metric: str, function: FunctionRef) -> str:
     if row is not None and not row.output_types:
         return row.formula
     by = f"computed by the task's function {function.path}"
+    summary = _summary(task, function)
+    return f"{summary} ({by})" if summary else by
+
+
+def _summary(task: Task, function: FunctionRef) -> str:
+    """Return what a function of our own library computes, as its docstring says it; empty for other code, unread."""
     if task.origin != "assaymark":
-        return by
-    first = " ".join((getdoc(load_function(function, task.trusted)) or "").partition("\n\n")[0].split())
-    return f"{first.rstrip('.')} ({by})" if first else by
+        return ""
+    paragraph = (getdoc(load_function(function, task.trusted)) or "").partition("\n\n")[0]
+    sentence = " ".join(paragraph.split()).rstrip(".").removeprefix("Return ")
+    entry = re.fullmatch(r"\{\s*['\"]\w+['\"]: (.*)\}", sentence)  # of a function that returns one score by its name
+    return entry[1] if entry else sentence
 
 
 def _metric_texts(task: Task) -> Sequence[MetricText]:
@@ -228,6 +236,8 @@ def _metric_texts(task: Task) -> Sequence[MetricText]:
             formula = _own_formula(task, metric.name, task.process_results)
         elif metric.function is not None:
             formula = f"computed by the task's function {metric.function.path}"
-        how = metric.aggregation if isinstance(metric.aggregation, str) else f"!function {metric.aggregation.path}"
+        how = metric.aggregation
+        if isinstance(how, FunctionRef):
+            how = _summary(task, how) or f"aggregated by the task's function {how.path}"
         texts.append(MetricText(metric.name, formula, how, metric.higher_is_better, metric.kwargs))
     return texts

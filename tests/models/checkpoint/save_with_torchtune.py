@@ -1,13 +1,14 @@
 """Save a small model after a made-up LoRA training with torchtune's own savers; run by `test_torchtune_savers.py`.
 
 Arguments: the folder of a Llama in Hugging Face's layout, and an empty folder. Written are `hf/epoch_0`,
-`tune/epoch_0` and `meta/epoch_0`, each with merged weights and the adapter, as the LoRA recipes of torchtune 0.6.1 save
+`hf_bin/epoch_0`, `tune/epoch_0` and `meta/epoch_0`, each with merged weights and the adapter, as the LoRA recipes of torchtune 0.6.1 save
 them, and `merged`, the same weights as transformers saves them.
 """
 
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -30,7 +31,7 @@ def copy_tokenizer(source: Path, target: Path) -> None:
 
 
 def main(source: Path, target: Path) -> None:
-    """Write the four folders."""
+    """Write the five folders."""
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, tie_word_embeddings=False)
     model.lm_head.weight = torch.nn.Parameter(model.get_input_embeddings().weight.detach().clone())
     untied = target / "untied"  # torchtune's Llama 2 has a head of its own
@@ -55,6 +56,7 @@ def main(source: Path, target: Path) -> None:
     copy_tokenizer(source, target / "merged")
     savers = {
         "hf": FullModelHFCheckpointer,
+        "hf_bin": partial(FullModelHFCheckpointer, safe_serialization=False),
         "tune": FullModelTorchTuneCheckpointer,
         "meta": FullModelMetaCheckpointer,
     }
@@ -62,7 +64,7 @@ def main(source: Path, target: Path) -> None:
         start = target / f"start_{kind}"  # what training began with
         shutil.copytree(untied, start)
         weights = "model.safetensors"
-        if kind != "hf":
+        if kind in {"tune", "meta"}:
             of_meta = convert_weights.tune_to_meta if kind == "meta" else dict
             torch.save(of_meta(convert_weights.hf_to_tune(state, **sizes)), start / "start.pt")
             weights = "start.pt"

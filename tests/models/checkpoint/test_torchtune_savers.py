@@ -56,7 +56,7 @@ def nats(folder: Path) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hf", "tune", "meta"])
+@pytest.mark.parametrize("kind", ["hf", "hf_bin", "tune", "meta"])
 def test_merged_weights_beside_their_adapter_are_scored_as_they_are(saved: Path, kind: str) -> None:
     """A LoRA folder of torchtune scores as the merged model; the adapter beside it is not applied a second time."""
     folder = saved / kind / "epoch_0"

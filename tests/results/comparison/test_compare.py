@@ -22,6 +22,7 @@ from assaymark.results.evidence.records import (
     ScoreRow,
     TaskSummaryInput,
 )
+from assaymark.results.evidence.task_facts import _asks, plain_spec
 from assaymark.results.views.comparison_tables import (
     comparison_markdown,
     comparison_table,
@@ -30,7 +31,7 @@ from assaymark.results.views.comparison_tables import (
 )
 from assaymark.statistics.paired import mcnemar_exact
 from assaymark.store import Store
-from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.catalog import LIBRARY, Catalog
 from tests.results.made import PERPLEXITY, choice_rows, plain_rows, task_of
 
 
@@ -342,7 +343,7 @@ def test_the_units_of_the_overall_line_are_named() -> None:
     assert pair.overall is not None
     assert (pair.overall.units, pair.overall.left_out) == ((("pair", 2),), ("stories",))
     text = " ".join(as_text(comparison_table(compare_runs([first, second], groups)), 100).split())
-    assert "excluded from overall, not a proportion of correct answers: stories" in text
+    assert "excluded from overall, not a proportion for which higher or lower is better: stories" in text
     assert "over 1 part (2 of 3 tasks)" in text
     assert "of 3 tasks tested individually (Holm): demo-large ahead on 2, 1 not significantly different" in text
     assert "not for the group and overall, a single test each" in text
@@ -384,6 +385,31 @@ def test_a_group_of_tiny_tasks_has_a_centred_interval(by_size: bool) -> None:
 def draw(rng: random.Random, n: int, share: float) -> list[float]:
     """Return n answers of which this share is correct."""
     return [float(rng.random() < share) for _ in range(n)]
+
+
+@pytest.mark.parametrize("asks", [("", ""), ("letters", "numbers")])
+def test_a_neutral_share_beside_another_task_is_left_out_of_overall(asks: tuple[str, str]) -> None:
+    """It asks something else, and there is no better value of it: a note says that it does not count."""
+    tasks = [task_of("t", asks=asks[0]), task_of("u", MetricInput("acc", is_neutral=True), asks=asks[1])]
+    runs = [
+        run_of(label, [*plain_rows("t", [1.0, value] * 5), *plain_rows("u", [0.5, value] * 5)], *tasks)
+        for label, value in (("a", 0.0), ("b", 1.0))
+    ]
+    pair = compare_runs(runs).pairs[0]
+    assert pair.overall is not None
+    assert pair.overall.units == (("t", 1),)
+    assert (pair.overall.left_out, pair.overall.repeated) == (("u",), ())
+    assert "excluded from overall, not a proportion for which higher or lower is better: u" in table_notes(pair)
+
+
+def test_the_two_scorings_of_truthfulqa_ask_the_same() -> None:
+    """Their task files differ in names and scoring alone; mc1 has other answers."""
+    catalog = Catalog.open(lm_eval=False)
+    asks = {
+        name: _asks(plain_spec(catalog.select([name]).tasks[0].spec))
+        for name in ("truthfulqa_mc2", "truthfulqa_mc2_2023", "truthfulqa_mc1")
+    }
+    assert asks["truthfulqa_mc2"] == asks["truthfulqa_mc2_2023"] != asks["truthfulqa_mc1"]
 
 
 def test_two_scorings_of_the_same_questions_count_once(tmp_path: Path) -> None:

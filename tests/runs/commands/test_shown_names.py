@@ -36,6 +36,15 @@ def test_samples_and_gates_take_shown_names(capsys: pytest.CaptureFixture[str]) 
     assert main(["compare", "last~1", "last", "--gate", "nobody >= -0.5"]) == 2
 
 
+def test_rescoring_takes_shown_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """`rescore last --task people` scores demo_letters_people; what is no name of the run is refused."""
+    assert main(RUN) == 0
+    assert main(["rescore", "last", "--task", "people"]) == 0
+    capsys.readouterr()
+    assert main(["rescore", "last", "--task", "nobody"]) == 2
+    assert "unknown task in this run 'nobody'" in capsys.readouterr().err
+
+
 def test_a_card_is_written_for_the_last_run(capsys: pytest.CaptureFixture[str]) -> None:
     """`card last` is the card of the last run's model."""
     assert main(RUN) == 0

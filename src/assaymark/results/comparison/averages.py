@@ -75,7 +75,7 @@ def group_line(group: GroupSummaryInput, grouped: GroupedTasks, confidence: floa
 
 def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
     """Return the mean of the units' differences; None if no task's metric is a proportion of correct answers."""
-    units = overall_units(grouped)
+    units, repeated = overall_units(grouped)
     if not units:
         return None
     lines = [_unit_line(unit, confidence) for unit in units]
@@ -93,21 +93,18 @@ def overall_line(grouped: GroupedTasks, confidence: float) -> Difference | None:
         left_out=tuple(
             name
             for name, measured in grouped.measured.items()
-            if name not in used and measured.line.scale != "proportion"
+            if name not in used and (measured.line.scale != "proportion" or measured.line.is_neutral)
         ),
-        repeated=tuple(
-            (name, next(other for other in line.members if grouped.measured[other].task.asks == measured.task.asks))
-            for name, measured in grouped.measured.items()
-            if name not in used and measured.line.scale == "proportion"
-        ),
+        repeated=repeated,
     )
 
 
-def overall_units(grouped: GroupedTasks) -> list[Unit]:
-    """Return the units that the overall line averages; every task is in one unit only.
+def overall_units(grouped: GroupedTasks) -> tuple[list[Unit], tuple[tuple[str, str], ...]]:
+    """Return the units that the overall line averages, and the tasks that it leaves out for others that ask the same.
 
-    Of several tasks outside of groups that ask the same and score it differently (TruthfulQA's mc2 and that of 2023),
-    the one with the shortest name counts; none counts beside a group that contains one.
+    Every task is in one unit only. Of several tasks outside of groups that ask the same and score it differently
+    (TruthfulQA's mc2 and that of 2023), the one with the shortest name counts; none counts beside a group that contains
+    one. Tasks of one group all count, as the group says. The pairs are (task left out, task that counts).
     """
     groups, measured = grouped.groups, grouped.measured
     by_name = {group.name: group for group in groups}
@@ -126,15 +123,24 @@ def overall_units(grouped: GroupedTasks) -> list[Unit]:
         if name not in covered and one.line.scale == "proportion" and not one.line.is_neutral
     ]
     units += [Unit(name, ((one, 1.0),)) for name, one in alone]
-    counted: dict[str, str] = {}  # what is asked -> the unit that counts it
+    counting: dict[str, tuple[str, str]] = {}  # what is asked -> the unit and the task that count it
     for unit in sorted(units, key=lambda unit: (len(unit.parts) == 1, len(unit.name), unit.name)):
-        for one, _ in unit.parts:
-            counted.setdefault(one.task.asks or one.line.name, unit.name)
-    return [
-        unit
-        for unit in units
-        if len(unit.parts) > 1 or counted[unit.parts[0][0].task.asks or unit.parts[0][0].line.name] == unit.name
-    ]
+        for part, _ in unit.parts:
+            counting.setdefault(_asked(part), (unit.name, part.line.name))
+    kept: list[Unit] = []
+    repeated: list[tuple[str, str]] = []
+    for unit in units:
+        unit_name, task = counting[_asked(unit.parts[0][0])]
+        if len(unit.parts) > 1 or unit_name == unit.name:
+            kept.append(unit)
+        else:
+            repeated.append((unit.name, task))
+    return kept, tuple(repeated)
+
+
+def _asked(measured: Measured) -> str:
+    """Return what identifies a task's questions: themselves, or the task's name where they are not known."""
+    return measured.task.asks or measured.line.name
 
 
 def _group_unit(group: GroupSummaryInput, grouped: GroupedTasks) -> Unit | None:

@@ -385,7 +385,7 @@ def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> 
     measured = {task.task: _measure(task, (), 0.95) for task in paired}
     columns: list[list[float]] = [[] for _ in runs]
     grouped = grouped_tasks(runs[0], runs[1], groups, measured, partial(_measured, confidence=0.95))
-    units = overall_units(grouped)
+    units, _ = overall_units(grouped)
     for one, weight in [(one, weight / len(units)) for unit in units for one, weight in unit.parts]:
         table = common_values(runs, one.task)
         for column, values in zip(columns, table, strict=True):

@@ -54,7 +54,7 @@ def table_notes(pair: PairComparison) -> list[str]:
         notes.append(f"overall: the mean of {shown}, each with weight 1/{len(names)}")
         if overall.left_out:
             excluded = ", ".join(overall.left_out)
-            notes.append(f"excluded from overall, not a proportion of correct answers: {excluded}")
+            notes.append(f"excluded from overall, not a proportion for which higher or lower is better: {excluded}")
         notes += [
             f"overall: {name} asks what {other} asks and scores it differently; only {other} counts"
             for name, other in overall.repeated
