@@ -3,12 +3,12 @@
 from assaymark.registry import Place
 
 _CREATE = "assaymark.models.create:"
-_LOCAL = Place(f"{_CREATE}local", "a folder, checkpoint or Hub id, run by this package's engine or transformers")
+_LOCAL = Place(f"{_CREATE}local", "a folder, checkpoint or Hub id, on this machine")
 _GGUF = Place(f"{_CREATE}gguf", "a GGUF file, run by llama.cpp in this process")
 _FAKE = Place(f"{_CREATE}fake", "made-up answers, to try a task without a model")
 _SERVERS = {
-    "local-completions": "a server with /v1/completions: texts, and log-probabilities of prompts",
-    "local-chat-completions": "a server with /v1/chat/completions: generated answers",
+    "local-completions": "a server's /v1/completions: texts, log-probabilities",
+    "local-chat-completions": "a server's /v1/chat/completions: generated answers",
     "openai-completions": "OpenAI's completions (needs OPENAI_API_KEY)",
     "openai-chat-completions": "OpenAI's chat models (needs OPENAI_API_KEY)",
 }

@@ -1,7 +1,8 @@
 """Save a small model after a made-up LoRA training with torchtune's own savers; run by `test_torchtune_savers.py`.
 
 Arguments: the folder of a Llama in Hugging Face's layout, and an empty folder. Written are `hf/epoch_0`,
-`hf_bin/epoch_0`, `tune/epoch_0` and `meta/epoch_0`, each with merged weights and the adapter, as the LoRA recipes of torchtune 0.6.1 save
+`hf_bin/epoch_0`, `tune/epoch_0` and `meta/epoch_0`, each with merged weights and the adapter, as the LoRA recipes of
+torchtune 0.6.1 save
 them, and `merged`, the same weights as transformers saves them.
 """
 

@@ -96,6 +96,24 @@ def test_no_table_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
         assert all(any(LONG.format(epoch) in line for line in whole) for epoch in (1, 2)), whole
 
 
+def test_comparisons_and_lists_fit_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of two models whose long names differ in one place tell them apart at 80 columns, and cut no number."""
+    seeds = ("1234567890123456789012345678901", "1234567890123456789012345678902")
+    for seed in seeds:
+        assert main([*RUN, "--model_args", f"seed={seed}"]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in (["compare", "last~1", "last"], ["recommend", "--for", "letters"], ["ls", "runs"], ["ls", "models"]):
+        assert main(command) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 80, [line for line in lines if len(line) > 80]
+        if command[1] != "models":
+            text = "\n".join(lines)
+            assert all(seed[-2:] in text for seed in seeds), text
+
+
 def test_recommend_and_arena_take_shown_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`letters` is the benchmark demo_letters, and the end of a model's name the model whose rating is fixed."""
     long_named(tmp_path)
