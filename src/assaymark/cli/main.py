@@ -1,17 +1,14 @@
-"""The entry point of the command line: the list of commands, and how errors are reported.
+"""The entry point of the command line: the group of commands, lm-eval's spellings, and how errors are reported.
 
 Commands are imported when they are called, so that `assaymark --help` is fast. An AssaymarkError is printed as one
 line and ends with its exit code; Ctrl-C with 130, SIGTERM with 143. Any other exception is a bug: it is printed as one
 line too, with exit code 1, and `--debug` adds the traceback.
 
-One-line messages for a command line that cannot be parsed: removed flags, misspelt flags, values of a wrong type.
+So is a command line that cannot be parsed (removed or misspelt flags, values of a wrong type), and standard streams may
+be closed, full, or in an encoding that lacks characters.
 
-Standard streams that are closed, full, or in an encoding that lacks characters.
-
-Convert lm-eval's spellings of a command line into the one that our parser accepts.
-
-Its users type `--tasks a b c`, `--model_args a=1 b=2`, `--apply_chat_template` without a value, and no sub-command at
-all. These are converted on the list of words, so that the commands need not know about them.
+lm-eval's users type `--tasks a b c`, `--model_args a=1 b=2`, `--apply_chat_template` without a value, and no
+sub-command at all. These are converted on the list of words, so that the commands need not know about them.
 """
 
 import gc

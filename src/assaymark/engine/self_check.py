@@ -4,9 +4,8 @@ A branching probe is computed by the trie path and by the model's own plain path
 between attention kernels and batch sizes, in this dtype, measures which differences are meaningless; three times that
 is allowed. Otherwise the plain path is used, and the reason is stored with every result.
 
-The slow plain reference: one sequence, one forward pass, full logits, log-softmax in float32.
-
-Every fast path is tested against this file, so it shares nothing with them: no cache, no batch, no trie.
+The plain reference is one sequence, one forward pass, full logits, log-softmax in float32. Every fast path is tested
+against it, so it shares nothing with them: no cache, no batch, no trie.
 """
 
 from collections.abc import Iterator, Sequence

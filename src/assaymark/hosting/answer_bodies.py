@@ -1,11 +1,8 @@
 """Write answers in OpenAI's format: whole bodies, chunks of a stream, errors, log-probabilities.
 
-The text of a sequence while it grows: pieces that later tokens cannot change, and the texts of single tokens.
-
-Tools of a chat: what a request declares, and the calls in the text that the model wrote.
-
-A call of a function that the request did not declare, and a text that begins as a call does but cannot be read, stay
-texts: the client sees what the model wrote, and nothing is repaired.
+While a text grows, only pieces that later tokens cannot change are sent. A call of a function that the request did not
+declare, and a text that begins as a call does but cannot be read, stay texts: the client sees what the model wrote, and
+nothing is repaired.
 
 Source: OpenAI's API reference (`tools`, `tool_choice`, `tool_calls`).
 """

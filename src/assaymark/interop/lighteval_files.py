@@ -3,13 +3,11 @@
 `results/ORG/MODEL/results_<time>.json` has values and errors by task (`harness|arc:challenge|25`);
 `details/details_ORG__MODEL/<time>/details_<task>_<time>.parquet` has a row for each sample, and the results file lies
 there again, as on the Hub. The time is the run's own, so that a second export writes the same files.
-Source: https://huggingface.co/open-llm-leaderboard-old, lighteval 0.4 (`GeneralConfigLogger`, `DetailsLogger`)
-
-Rows of lighteval's details and the summary of a task's rows, from stored samples.
 
 Tokens are not stored with a run, so their columns are empty and their hashes null. The hashes of prompts are the first
 Open LLM Leaderboard's: two results files whose `hash_full_prompts` are equal have asked the same prompts.
-Source: lighteval 0.4, `DetailsLogger`
+
+Source: https://huggingface.co/open-llm-leaderboard-old, lighteval 0.4 (`GeneralConfigLogger`, `DetailsLogger`)
 """
 
 import json

@@ -3,14 +3,12 @@
 The files are `<output_path>/<model>/results_<time>.json` and, with `log_samples`, `samples_<task>_<time>.jsonl` next to
 it. As in lm-eval, a path that ends in `.json` is the results file itself.
 
-Lines of lm-eval's samples files: one per sample and filter, with numbers inside answers as texts.
+A samples file has one line per sample and filter, with numbers inside answers as texts.
 
-The results table of lm-evaluation-harness, in its own layout, from results in its own format.
-
-Scripts split this table at its bars, so the layout is reproduced to the character: the order of rows, four decimals,
-and how its table library then shortens them (a column of numbers shows as many decimals as its longest value needs
-without trailing zeros; whether a number in a column with text is treated as one depends on the cells above it).
-tests/interop compares it with lm-eval's own printer on random results.
+Scripts split lm-eval's printed table of results at its bars, so its layout is reproduced to the character: the order of
+rows, four decimals, and how its table library then shortens them (a column of numbers shows as many decimals as its
+longest value needs without trailing zeros; whether a number in a column with text is treated as one depends on the
+cells above it). tests/interop compares it with lm-eval's own printer on random results.
 """
 
 import json

@@ -2,14 +2,10 @@
 
 A sample's epochs become repeats of one request, and its score is Inspect's reduction over them. Letter grades become
 numbers as in Inspect's `value_to_float`.
-Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
 
-Inspect's log files of any version: detection, reading, and the choice among several logs of one task.
-
-A log is an `.eval` archive or JSON; either may have no samples (`inspect log dump --header-only`, or a run that ended
-before its header was written). Version 1 has its one scorer elsewhere; it is converted here, so that readers handle one
-layout only.
-Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
+A log of any version is an `.eval` archive or JSON; either may have no samples (`inspect log dump --header-only`, or a
+run that ended before its header was written). Version 1 has its one scorer elsewhere; it is converted here, so that
+readers handle one layout only. Source: inspect_ai 0.3, https://inspect.aisi.org.uk/eval-logs.html
 """
 
 import json

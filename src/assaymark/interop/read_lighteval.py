@@ -1,15 +1,13 @@
 """Reader of lighteval's results JSON with its details (`lighteval_details`), and of the first Open LLM Leaderboard's.
 
-A corpus metric cannot be recomputed from samples; its value is that of the results file.
-Source: lighteval 0.13, https://huggingface.co/docs/lighteval/saving-and-reading-results
-
-Details of lighteval and of the first Open LLM Leaderboard: one Parquet file per task, one row per sample.
+Details are one Parquet file per task with one row per sample. A corpus metric cannot be recomputed from samples; its
+value is that of the results file.
 
 From lighteval 0.10 on a row has `doc`, `metric` and `model_response`. Before, each fact was a column (`example`,
 `full_prompt`, `choices`, `gold_index`, `predictions`, `metrics`), in some versions as the text of a Python value. The
 leaderboard's first files (2023) have a column for each metric and the index of the correct choice in `gold`. There the
-task is named by the file only.
-Source: https://huggingface.co/docs/lighteval/saving-and-reading-results, https://huggingface.co/open-llm-leaderboard-old
+task is named by the file only. Source: https://huggingface.co/docs/lighteval/saving-and-reading-results,
+https://huggingface.co/open-llm-leaderboard-old
 """
 
 import ast

@@ -4,12 +4,9 @@ So a run of lm-eval can be summarised again (and must then give its own values),
 and checked. A samples file has the score of each sample; if it has the choices' log-likelihoods too, ties, chance and
 calibration can be computed. Samples are paired with ours by the hash of their row.
 
-A run of lm-eval as our records, with the prompts, answers and scores of its samples files.
-
-Reader of lm-eval's samples files: from 0.4.3 on one line per sample, before that one JSON list.
-
-The early files are named after the model's arguments instead of the time, and have a request's arguments as a list.
-Source: lm-evaluation-harness 0.4.0 to 0.4.2, __main__.py; from 0.4.3 on loggers/evaluation_tracker.py
+Samples files have one line per sample from 0.4.3 on, before that one JSON list. The early files are named after the
+model's arguments instead of the time, and have a request's arguments as a list. Source: lm-evaluation-harness 0.4.0 to
+0.4.2, __main__.py; from 0.4.3 on loggers/evaluation_tracker.py
 """
 
 import math

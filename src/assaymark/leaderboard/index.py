@@ -2,11 +2,10 @@
 
 Texts and choices are held as codes into their distinct values: a term is tried on each distinct value once.
 
-Which ranks a row may have, from intervals that hold together, in O(n log n).
-
-Each interval is stretched to the confidence that makes all of them hold at once (Bonferroni: 1 - alpha / n for each,
-whatever they have in common). A row is then significantly below those whose low end lies above its high end. These rank
-sets hold together with that confidence; a paired test of two rows (the compare page) detects smaller differences.
+Which ranks a row may have follows from intervals that hold together, in O(n log n). Each interval is stretched to the
+confidence that makes all of them hold at once (Bonferroni: 1 - alpha / n for each, whatever they have in common). A row
+is then significantly below those whose low end lies above its high end. These rank sets hold together with that
+confidence; a paired test of two rows (the compare page) detects smaller differences.
 
 Source: rank confidence sets after Mogstad, Romano, Shaikh and Wilhelm 2024, from simultaneous marginal intervals as in
 Klein, Wright and Wieczorek 2020.

@@ -12,9 +12,7 @@ Two older notations mean what they meant: a segment that holds nothing but `lice
 names, wherever it stands (Open LLM Leaderboard v1); `@key:value` belongs to its own segment only, also where it
 stands alone in it (v2). An unknown key is an error that names the nearest key and all that there are.
 
-What a search means, as frozen data: any of several groups of terms, each of which must hold.
-
-Made by `query` from text and carried out by `index` on a table; the same condition can be turned into SQL.
+A search is frozen data, any of several groups of terms of which each must hold; `index` carries it out on a table.
 """
 
 import re

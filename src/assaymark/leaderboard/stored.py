@@ -4,12 +4,9 @@ What pages list is read from columns: which runs there are and whether they chan
 Plans and whole estimates (their details have groups, composites and baselines) are read once for each state of a run
 and cached; a single sample is read when its page is shown. No audits.
 
-A model among its relatives: the paired difference to the model it was made from, and its place within its type.
-
-Tasks whose questions and answers are not shown: those of gated data sets, unless the host allows them.
-
-Gated data sets are given out under terms; GPQA's authors ask that its questions are not published in plain text. Scores
-are shown, texts are not: no question, no answer, and no search in them.
+Questions and answers of gated data sets are not shown unless the host allows it: they are given out under terms, and
+GPQA's authors ask that its questions are not published in plain text. Scores are shown, texts are not: no question, no
+answer, and no search in them.
 """
 
 import re

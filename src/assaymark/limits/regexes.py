@@ -4,12 +4,10 @@
 the worst case of the pattern on this text is short (`regex_cost`), else in a separate process, which is started once
 and killed by its limit of processor time. See docs/decisions/0011-regular-expressions-with-a-time-limit.md.
 
-Estimate the worst-case time of `re` for a pattern and a text, from the pattern alone.
-
-`re` tries one path through a pattern after another. The number of paths is at most the product over its choices: n for
-a repeat that may match anything from nothing to the whole text, the number of branches of an alternative, n for the
-position where a match may begin. A repeat whose body has choices of its own has n ** n paths, or infinitely many: such
-patterns are "unbounded", as is anything not recognised here.
+The worst case is estimated from the pattern alone. `re` tries one path through a pattern after another. The number of
+paths is at most the product over its choices: n for a repeat that may match anything from nothing to the whole text,
+the number of branches of an alternative, n for the position where a match may begin. A repeat whose body has choices of
+its own has n ** n paths, or infinitely many: such patterns are "unbounded", as is anything not recognised here.
 """
 
 import marshal

@@ -5,13 +5,10 @@ large results (products, sums, formats, `center`, `replace`) are measured before
 thread is needed, so the limits hold on any thread; the clock is the thread's processor time. They work for any
 environment of Jinja's sandbox: that of task files, and that of transformers, in which chat templates run.
 
-Compute the size of the result of single calls in a template before they are made.
-
 One call in C cannot be interrupted, and some create far more than their arguments: `"".center(4000000000)`, `replace`,
 `join`, formats with a width. Each of these is listed here with the size of its result. All others create about as much
 as they are given, so counting their results is enough.
 
-The remaining budget of the template that this thread is rendering: loop rounds, processor time, characters.
 """
 
 import re

@@ -5,7 +5,7 @@ Options are the annotated keys of a TypedDict, so that type checkers know the ke
     class Options(TypedDict, total=False):
         too_long: Annotated[str, Option(help="Long prompts.", flags=("--too_long",), default="cut")]
 
-Validate options before use: an unknown option is an error, never ignored silently.
+Options are checked before use: an unknown one is an error, never ignored silently.
 """
 
 import math

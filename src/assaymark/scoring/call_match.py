@@ -1,4 +1,4 @@
-"""Compare function calls with those expected, by the rules of the Berkeley Function Calling Leaderboard (BFCL).
+"""Score answers with function calls, by the rules of the Berkeley Function Calling Leaderboard (BFCL).
 
 An expected call lists the acceptable values of each parameter; the empty text among them means that the parameter may
 be left out. Texts are compared without case, spaces and the signs , . / - _ * ^, with equal quotes. An integer is
@@ -7,16 +7,12 @@ accepted for a float, not the reverse. Several calls may come in any order. Ever
 Our own tool schemas have JSON Schema's types too: `number` accepts integers at any depth, and a parameter without a
 type is only compared by value.
 
-Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker/ast_eval/ast_checker.py; Patil et al. 2025, The
-    Berkeley Function Calling Leaderboard, ICML 2025).
-
-Score an answer with function calls: read them, compare them, and state the reason where they are wrong.
-
 `call_match` expects certain calls, or none at all (irrelevance: no function fits the question). `any_call` is right
-for an answer with any call (BFCL's relevance).
+for an answer with any call (BFCL's relevance). An answer that cannot be read is wrong where calls are expected, and has
+no call where none is.
 
-Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker/eval_runner.py): an answer that cannot be read
-    is wrong where calls are expected, and has no call where none is.
+Source: BFCL v4 (ShishirPatil/gorilla 6ea57973, bfcl_eval/eval_checker: ast_eval/ast_checker.py, eval_runner.py; Patil
+    et al. 2025, The Berkeley Function Calling Leaderboard, ICML 2025).
 """
 
 import re

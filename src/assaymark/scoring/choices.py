@@ -4,9 +4,8 @@ There are two tie rules. lm-eval takes the first of equally probable choices, wh
 expected credit of a fair draw: 1 over the number of tied best choices if one of them is gold. So a model that finds all
 choices equally probable scores exactly chance, whatever the order of the gold answers.
 
-CircularEval: a question counts as right only if it is answered correctly in every rotation of its options.
-
-The original rule stops at the first wrong rotation; here all of them are asked, so that the accuracy over rotations is
+In CircularEval a question counts as right only if it is answered correctly in every rotation of its options. The
+original rule stops at the first wrong rotation; here all of them are asked, so that the accuracy over rotations is
 known as well.
 """
 

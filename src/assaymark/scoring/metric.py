@@ -1,6 +1,4 @@
-"""What is known of a metric, and the names that other code mentions.
-
-Decorators by which code outside the package adds metrics and steps of filters; entry points name their places.
+"""What is known of a metric, the decorators by which other packages add metrics and steps of filters, and names.
 
     [project.entry-points."assaymark.metrics"]
     first_word_match = "my_package.metrics:first_word_match"

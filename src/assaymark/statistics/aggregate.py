@@ -2,10 +2,9 @@
 
 An item is the contribution of one sample: a number, or a tuple such as (gold, predicted) or (nats, weight).
 
-F1 and Matthews' correlation with intervals, computed from the confusion table of (gold, predicted) pairs.
-
-A resample of the pairs is a multinomial draw of the table's cells, and omitting one pair changes one cell, so the cost
-of the bootstrap does not depend on the number of samples.
+The intervals of F1 and Matthews' correlation are computed from the confusion table of (gold, predicted) pairs. A
+resample of the pairs is a multinomial draw of the table's cells, and omitting one pair changes one cell, so the cost of
+the bootstrap does not depend on the number of samples.
 """
 
 import math

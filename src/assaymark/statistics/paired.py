@@ -4,17 +4,13 @@ Binary scores are compared by the exact McNemar test and Tango's interval; grade
 an interval of the mean difference; clustered scores by flips and errors of whole clusters. The functions return
 numbers, not verdicts; the difference is always B minus A.
 
-Sign-flip permutation test: if A and B are equivalent, each difference is equally likely to have either sign.
-
-The test assumes nothing else about the scores. With few differences every assignment of signs is counted, with many a
+The sign-flip permutation test assumes only that, if A and B are equivalent, each difference is equally likely to have
+either sign. With few differences every assignment of signs is counted, with many a
 seeded sample of them. All differences of a cluster flip together.
 
-One-sided tests of whether the mean of differences is above zero: Student's t test and the sign test.
-
-Paired binary scores of two models: McNemar's tests and intervals of the difference.
-
-Of n questions, b are answered correctly by B only and c by A only. The test conditions on b + c (McNemar 1947); the
-interval of the difference (b - c)/n inverts a score test, so that it has positive width if b = c = 0.
+Of n questions with binary scores, b are answered correctly by B only and c by A only. McNemar's test conditions on b +
+c (McNemar 1947); the interval of the difference (b - c)/n inverts a score test, so that it has positive width if b = c
+= 0.
 """
 
 import math

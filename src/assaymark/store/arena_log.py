@@ -4,13 +4,10 @@ An append locks the one row of `vote_head`, so that votes have one order and no 
 A battle has at most one vote: the database's unique key decides between two tabs. Repeating a vote with its idempotency
 key returns the stored one, so a client may send it again after a broken connection.
 
-The arena's statements, made once: building a join of six tables takes longer than executing it.
-
-The chain over votes: each vote's hash covers its record and the hash before it.
-
-A record holds no text: prompt and answers are salted commitments, SHA-256 over a random salt and the text. Whoever has
-salt and text can check a commitment; once both are erased, nothing can be derived from it and no hash changes. The last
-hash, the head, vouches for every vote before it: published with an export, it shows later whether any was changed.
+Votes are a chain: each vote's hash covers its record and the hash before it. A record holds no text: prompt and answers
+are salted commitments, SHA-256 over a random salt and the text. Whoever has salt and text can check a commitment; once
+both are erased, nothing can be derived from it and no hash changes. The last hash, the head, vouches for every vote
+before it: published with an export, it shows later whether any was changed.
 """
 
 import hashlib

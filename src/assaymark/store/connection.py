@@ -1,21 +1,16 @@
-"""One database: how it is opened, and its two kinds of transaction.
+"""One database: how it is opened and checked, its two kinds of transaction, and its errors as StoreErrors.
 
 SQLite is used in WAL mode, so that readers never wait for the writer; writing begins with BEGIN IMMEDIATE, so that two
 writers wait for each other instead of failing half-way. WAL needs memory shared by all users of the file, which a
 network file system does not provide: there the older journal is used, with a notice to the user.
 
-Detection of a store's file that is removed while it is open, and rescue of its content.
-
 An open file that was deleted can still be written, without an error, until the process ends and all of it is lost. So
-each write checks that the path still leads to the same file.
+each write checks that the path still leads to the same file, and the content is saved beside it if not.
 
-Check of a database file's schema before anything in the file is queried.
-
-A store from elsewhere is untrusted input: a view instead of a table can make a SELECT run for ever, and a trigger or a
-generated column runs its author's code. Our own schema has tables, plain indexes, and two full-text indexes with
-exactly our statements; anything else is refused. Reading `sqlite_master` evaluates nothing that it describes.
-
-Translation of errors of the database and the file system into StoreErrors with a remedy.
+A store from elsewhere is untrusted input, and its schema is checked before anything in it is queried: a view instead of
+a table can make a SELECT run for ever, and a trigger or a generated column runs its author's code. Our own schema has
+tables, plain indexes, and two full-text indexes with exactly our statements; anything else is refused. Reading
+`sqlite_master` evaluates nothing that it describes.
 """
 
 import errno

@@ -4,10 +4,9 @@ Each text is stored once, under its SHA-256; a prompt is a list of texts. Output
 request, and each row of every table has a CRC-32 over its columns, so that a flipped byte is detected. Only parents
 that are removed by an indexed look-up have a foreign key; `verify` checks the other references.
 
-The tables of the arena and of studies are in `arena_schema`, those of traces in `trace_schema`.
-
-Columns for leaderboards and pages are derived from these rows: `run_facts` from the plans, `sample_facts` from
-requests, outputs and scores. `fact_sets` records the tasks whose sample facts are current.
+Other tables are in `arena_schema` (arena, studies), `queue_schema` and `trace_schema`. Columns for leaderboards and
+pages are derived from these rows: `run_facts` from the plans, `sample_facts` from requests, outputs and scores.
+`fact_sets` records the tasks whose sample facts are current.
 
 The CRC covers the columns that are not NULL, by name, so a new column that starts as NULL changes no old row.
 """

@@ -3,11 +3,9 @@
 The names are data (`library/aliases.yaml`). A key may be a pattern whose `*` is used in its value too.
 `harness|hellaswag|10`, as in published results files, is a task with its number of shots.
 
-Names in the files of the first Open LLM Leaderboard, and what tasks and metrics are called here.
-
-There a task's name ends in its number of shots and a metric has no filter: `harness|truthfulqa:mc|0` with `mc2`. Two
-tasks that lm-eval has changed since are asked here in the leaderboard's own way, under names of their own.
-Source: https://huggingface.co/datasets/open-llm-leaderboard-old/results (2023 and 2024)
+In the files of the first Open LLM Leaderboard a task's name ends in its number of shots and a metric has no filter:
+`harness|truthfulqa:mc|0` with `mc2`. Two tasks that lm-eval has changed since are asked here in the leaderboard's own
+way, under names of their own. Source: https://huggingface.co/datasets/open-llm-leaderboard-old/results (2023 and 2024)
 """
 
 import re

@@ -3,12 +3,8 @@
 Every key that 0.4.13's task files use is known here; any other is an error that names file, key, value and the
 nearest known key, because a misspelt key that is silently ignored gives wrong scores.
 
-Metrics and steps of filters that installed packages register, as the functions of a task file's mapping.
-
-A name that this package does not have, and another one registers, is replaced by a reference to that package's
+A metric or step of a filter that another package registers is replaced by a reference to that package's
 function: from there on it is treated as a `!function` of the task file, its module's bytes being part of the hash.
-
-The keys of a task file and the types of their values; every other key is an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence

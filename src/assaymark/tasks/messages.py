@@ -3,10 +3,8 @@
 A message has a `role` and a `content`, or ShareGPT's `from` and `value`. Rows come from files of users and from the
 Hub, so every message is read into a role and a text here, or its row is at fault.
 
-Tasks of several turns: the user's next message, once the model has answered.
-
-Every turn is a request of its own, so a run that is killed between turns continues there. The model sees its own
-earlier answers without their reasoning, as chat templates expect.
+In tasks of several turns every turn is a request of its own, so a run that is killed between turns continues there. The
+model sees its own earlier answers without their reasoning, as chat templates expect.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

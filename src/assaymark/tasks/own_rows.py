@@ -1,4 +1,4 @@
-"""Make a task of a CSV or JSONL file: its columns determine the task, and what was guessed is reported.
+"""Make a task of a file, a folder or a Hub data set: its columns determine the task, and what was guessed is reported.
 
 Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a choice by letter),
 `question,choices,answer`, `question,answer` and `prompt,reference` (a generated answer, compared exactly),
@@ -6,10 +6,8 @@ Known columns: `question,A,B,C,D,answer` and `prompt,option_a,option_b,gold` (a 
 `question,tools,calls` (calls of functions), `text` (its perplexity). Names may be upper or lower case, with spaces
 (`row_columns`); CSV may be separated by `,` `;` tab or `|`.
 
-Make a task of a data set that is named by its Hub id or folder.
-
-Its name is `org/name`, `org/name:config` or `org/name:config:split`. Configuration, split and columns are guessed, and
-one line says what was guessed and how to change it.
+A data set's name is `org/name`, `org/name:config` or `org/name:config:split`. Configuration, split and columns are
+guessed, and one line says what was guessed and how to change it.
 """
 
 import os

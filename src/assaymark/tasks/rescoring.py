@@ -1,12 +1,11 @@
-"""Derive a task with other filters or metrics, and score stored rows with it; no data set is read, no model loaded.
+"""Derive a task with other filters or metrics, or in another prompt style, from one that exists.
 
-Only how an answer is extracted and compared can change. The prompts stay, since the stored outputs answer them.
+To score stored rows again, without data set and model, only how an answer is extracted and compared can change: the
+stored outputs answer the prompts as they were. The gold choices of a sample come from the task's own scoring, which
+always knows them.
 
-Find the gold choices of a sample through the task's own scoring, which always knows them.
-
-Derive a multiple-choice task in another prompt style: letter, text, or cot (reasoning before the letter).
-
-A derived task keeps its name, so that its runs are paired sample by sample; its hash includes the prompt style.
+In another prompt style (letter, text, or cot: reasoning before the letter) a multiple-choice task keeps its name, so
+that its runs are paired sample by sample; its hash includes the prompt style.
 """
 
 from collections.abc import Mapping, Sequence

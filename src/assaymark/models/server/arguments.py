@@ -4,16 +4,14 @@ Every argument is known by name: those without an effect here are accepted and i
 the nearest names. An API key is never an argument: arguments are stored with the run, so the key comes from
 OPENAI_API_KEY.
 
-Source: lm-evaluation-harness 0.4.13, models/api_models.py (TemplateAPI), models/openai_completions.py.
+Services with an OpenAI-compatible interface expect fields of their own in a request. A service is recognised by its
+host, or named with `provider=`. Fields that a service refuses or ignores are not sent; a setting that the user gave for
+a run always is, so that a refusal is seen.
 
-What the services that offer an OpenAI-compatible interface expect in a request beside OpenAI's own.
-
-A service is recognised by its host, or named with `provider=`. Fields that a service refuses or ignores are not sent;
-a setting that the user gave for a run always is, so that a refusal is seen.
-
-Source: Azure OpenAI REST API reference (api-key, api-version); Anthropic, OpenAI SDK compatibility (seed and logprobs
-    are ignored, stop texts must not be white space only); Gemini API, OpenAI compatibility (an unknown field, seed
-    among them, is refused with 400).
+Source: lm-evaluation-harness 0.4.13, models/api_models.py (TemplateAPI), models/openai_completions.py; Azure OpenAI
+    REST API reference (api-key, api-version); Anthropic, OpenAI SDK compatibility (seed and logprobs are ignored, stop
+    texts must not be white space only); Gemini API, OpenAI compatibility (an unknown field, seed among them, is refused
+    with 400).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Classify the failures of requests to a server.
+"""Failures of requests to a server: their classes, and their texts without API keys.
 
 Two questions decide: did the server accept the request (then an attempt is spent; otherwise only time passes), and
 could a retry succeed (otherwise the request fails, or the whole run ends with one error).
@@ -16,11 +16,10 @@ could a retry succeed (otherwise the request fails, or the whole run ends with o
 If no request has succeeded yet, a failure may show more: a first 403, or a first answer without the requested values,
 also ends the run (`shows_all`).
 
-Remove API keys from everything that a server sends, before any of it is truncated, stored or shown.
-
-Servers repeat keys: in errors ("Incorrect API key provided: ..."), in headers, in generated text. A key is replaced
-wherever it occurs in full. A beginning of it, left when the server or a limit truncated the text, is replaced from 6
-characters on. Keys must be removed before our own truncation: a search for the full key cannot find a truncated one.
+API keys are removed from everything that a server sends, before any of it is truncated, stored or shown. Servers repeat
+keys: in errors ("Incorrect API key provided: ..."), in headers, in generated text. A key is replaced wherever it occurs
+in full. A beginning of it, left when the server or a limit truncated the text, is replaced from 6 characters on. Keys
+must be removed before our own truncation: a search for the full key cannot find a truncated one.
 """
 
 import json

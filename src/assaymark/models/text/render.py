@@ -2,14 +2,11 @@
 
 One rule of lm-eval is applied with a warning: if a template refuses a system message, that message is left out.
 
-Render chat templates with transformers, within the limits that apply to all templates.
-
-transformers compiles a template and calls its `render`. During a call it receives another object instead: the same
-template, compiled in an environment like its own but with limits on loops and text sizes (`limits.templates`).
-Everything else that transformers does, and what templates find in their environment, is unchanged. transformers never
-compiles the template itself, because compiling evaluates constants, and `"x" * 10**10` is one.
-
-Messages as the JSON that chat templates and servers take.
+The limits of all templates apply to those of chats. transformers compiles a template and calls its `render`. During a
+call it receives another object instead: the same template, compiled in an environment like its own but with limits on
+loops and text sizes (`limits.templates`). Everything else that transformers does, and what templates find in their
+environment, is unchanged. transformers never compiles the template itself, because compiling evaluates constants, and
+`"x" * 10**10` is one.
 """
 
 import json

@@ -2,13 +2,12 @@
 
 Files, identity, tokens, chat templates, the cache and the extraction of answers are those of `local`, so a run with
 vLLM sends exactly the queries of a run with our own engine. Its numbers are vLLM's own, so outputs are never shared
-with runs of another engine. See `vllm.engine` for what has been tested.
+with runs of another engine.
 
-vLLM with the interface of our own engine: spans scored, prompts continued, token ids in and out.
-
-It handles no text: tokens come from the same encoder as for every local model, so a choice has the same tokens on every
-engine. Log-probabilities are vLLM's own (`prompt_logprobs`); vLLM must generate one token per prompt, so the longest
-sequence is one shorter than its positions. Results come in batches, so that a kill loses one batch.
+vLLM has the interface of our own engine here: spans scored, prompts continued, token ids in and out. It handles no
+text: tokens come from the same encoder as for every local model, so a choice has the same tokens on every engine.
+Log-probabilities are vLLM's own (`prompt_logprobs`); vLLM must generate one token per prompt, so the longest sequence
+is one shorter than its positions. Results come in batches, so that a kill loses one batch.
 
 Written against vLLM's documented interface (LLM.generate, SamplingParams, RequestOutput of 0.8 and later) and tested
 against a stand-in of it; it has not been run on a real vLLM yet.

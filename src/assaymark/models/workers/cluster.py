@@ -1,18 +1,15 @@
-"""Join a Ray cluster that computes one run, and assign its machines to workers.
+"""Workers on the machines of a Ray cluster: joining it, the driver's side, and the actor.
 
 Ray only places workers and transports messages; what they compute is decided by `workers`, so a run on a cluster equals
 the run of one process. We join clusters and never start one: on one machine plain processes do the same at lower cost.
 
-The driver's side of workers on the machines of a Ray cluster: `WorkerLinks`' interface over calls of actors.
+The driver's side has `WorkerLinks`' interface over calls of actors. Ray ends the actors of a driver that has ended in
+any way. When a worker's process ends, Ray fails the pending call within seconds. It never reports a process that exists
+but does not run (stopped, hung), and reports a machine without network only after about a minute. So replies are timed
+here: the pending call returns every second.
 
-Ray ends the actors of a driver that has ended in any way. When a worker's process ends, Ray fails the pending call
-within seconds. It never reports a process that exists but does not run (stopped, hung), and reports a machine without
-network only after about a minute. So replies are timed here: the pending call returns every second.
-
-A worker on a machine of a cluster: it finds the model there and then works as on a single machine.
-
-Ray runs it as an actor. The driver sends it orders and fetches its messages; both calls return at once or within a
-moment, while the work runs in a thread.
+An actor finds the model on its machine and then works as a worker of a single machine does. The driver sends it orders
+and fetches its messages; both calls return at once or within a moment, while the work runs in a thread.
 """
 
 import socket

@@ -10,10 +10,9 @@ also brier, calibration_error, calibration_error_null, n_gold_absent and first_g
 none of their choices); first_error where requests failed; n_skipped and
 first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks.
 
-Calibration: Brier score and calibration error of every multiple-choice task.
-
-The confidence of an answer is the share of the choices' probability on the best one. With few samples even a perfectly
-calibrated model has a calibration error above zero, so its expected value is reported too.
+Of every multiple-choice task the Brier score and the calibration error are computed. The confidence of an answer is the
+share of the choices' probability on the best one. With few samples even a perfectly calibrated model has a calibration
+error above zero, so its expected value is reported too.
 """
 
 import math

@@ -10,9 +10,8 @@ So no step needs the address of the shared store, and no file that a submission 
 more. The folder is kept until the job has ended: a worker that takes over a killed one's job on this machine (or with
 the same --work_dir) resumes there, and no stored response is computed again.
 
-What a log may show others: no tokens, no passwords, no folders of this machine, and only its end.
-
-The steps of a job for the processes that do them: typed values of the submission and of the host, nothing else.
+A step's process gets typed values of the submission and of the host, nothing else. A log that others see has no tokens,
+no passwords and no folders of this machine, and is only the end of it.
 """
 
 import re
