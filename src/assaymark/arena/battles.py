@@ -159,7 +159,9 @@ class Arena:
         waiting = self.store.arena.open_battle_of(voter.voter, self.clock() - DAY)
         if waiting is not None and waiting.token != token:  # skipped before, in another window
             return shown_battle(waiting, None)
-        return self._begun(voter)
+        begun = self._begun(voter)
+        self.store.arena.skip_battle(token, self.clock())
+        return begun
 
     def _drawn(self, voter: Voter, now: float) -> NewBattle:
         with self._lock:

@@ -109,7 +109,6 @@ class LiveArena:
     base_models: frozenset[str] = frozenset()  # those that are asked by a plain transcript
     seed: int | None = None  # of pairs and sides; None: not predictable
     clock: Callable[[], float] = time.time
-    n_skipped: int = field(default=0, init=False)  # battles since the server began
 
     def __post_init__(self) -> None:
         """Register the models and count the votes there are."""
@@ -260,8 +259,7 @@ class LiveArena:
         with battle.lock:
             self._check_open(battle)
             battle.state = "skipped"
-        with self._lock:
-            self.n_skipped += 1
+        self.store.arena.skip_battle(token, self.clock())
         return self.begin(voter)
 
     def finish(self, battle: LiveBattle) -> None:

@@ -26,6 +26,7 @@ from assaymark.store.arena_schema import (
     ARENA_TABLES,
     arena_models,
     arena_texts,
+    battle_skips,
     battles,
     rating_batches,
     vote_head,
@@ -133,11 +134,7 @@ _is_left = (  # the voter went on to another battle
     .where(_later.c.voter == battles.c.voter, _later.c.mode == "anonymous", _later.c.id > battles.c.id)
     .exists()
 )
-N_SKIPPED = (
-    select(func.count())
-    .select_from(battles.outerjoin(votes, votes.c.battle == battles.c.id))
-    .where(votes.c.sequence.is_(None), battles.c.mode == "anonymous", _is_left)
-)
+N_SKIPPED = select(func.count()).select_from(battle_skips)
 OPEN_BATTLE = (
     _with_texts(_joined().outerjoin(votes, votes.c.battle == battles.c.id))
     .where(
@@ -250,8 +247,19 @@ class ArenaLog:
             row = connection.execute(BATTLE_BY_TOKEN, {"token": token}).one_or_none()
         return None if row is None else _battle_row(row)
 
+    def skip_battle(self, token: str, at: float) -> None:
+        """Record that a battle's voter left it for another one; recording it again changes nothing.
+
+        Args:
+            token: of the battle, which need not be stored.
+            at: seconds since 1970.
+        """
+        with self._database.writing() as connection:
+            if connection.execute(select(battle_skips.c.token).where(battle_skips.c.token == token)).first() is None:
+                _insert(connection, battle_skips, {"token": token, "skipped_at": at})
+
     def n_skipped(self) -> int:
-        """Return the number of battles without a vote whose voter went on to another one."""
+        """Return the number of battles that their voters left for another one."""
         with self._database.reading() as connection:
             return int(connection.execute(N_SKIPPED).scalar_one())
 

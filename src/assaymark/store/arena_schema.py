@@ -14,6 +14,7 @@ __all__ = [
     "arena_models",
     "arena_texts",
     "assignments",
+    "battle_skips",
     "battles",
     "rating_batches",
     "studies",
@@ -67,6 +68,14 @@ battles = Table(
 )
 Index("battles_of_voter", battles.c.voter, battles.c.opened_at)
 Index("battles_of_origin", battles.c.origin, battles.c.opened_at)
+
+battle_skips = Table(  # battles that their voters left for another one; live ones have no row in `battles`
+    "battle_skips",
+    metadata,
+    Column("token", String(64), primary_key=True),
+    Column("skipped_at", Double, nullable=False),  # seconds since 1970
+    checksum_column(),
+)
 
 votes = Table(
     "votes",
@@ -158,6 +167,6 @@ study_answers = Table(
 )
 
 ARENA_TABLES = (
-    *(arena_models, arena_texts, battles, votes, vote_head, rating_batches),
+    *(arena_models, arena_texts, battles, battle_skips, votes, vote_head, rating_batches),
     *(studies, study_raters, study_demographics, assignments, study_answers),
 )

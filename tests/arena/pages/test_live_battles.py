@@ -245,7 +245,7 @@ def test_a_battle_is_skipped_without_names(served: tuple[str, LiveArena]) -> Non
         assert not any(name in page for name in arena.models)
         assert voter.vote(battle, "a").status_code == 400
         assert voter.post(f"/arena/battle/{battle}/skip").status_code == 400
-    assert arena.n_skipped == 1
+    assert arena.store.arena.n_skipped() == 1
     assert arena.store.arena.head().sequence == 0
 
 
