@@ -154,7 +154,7 @@ def test_a_batch_ends_at_a_stored_vote(store: Store) -> None:
 
 
 def test_the_voters_open_battle_is_found_again(store: Store) -> None:
-    """A voter who comes back gets his latest battle while it has no vote; skips are counted once, whether stored or not."""
+    """A voter who comes back gets his latest battle while it has no vote; a skip is counted once, stored or not."""
     first, other = opened(store, 2)
     found = store.arena.open_battle_of("v", 0.0)
     assert found is not None
