@@ -57,6 +57,49 @@ def test_openai(openai: Any) -> None:
     assert refused.value.code == "context_length_exceeded"
 
 
+def test_openai_streams_calls_and_biases_tokens(openai: Any) -> None:
+    """The arguments of a streamed call join to JSON; a token with a bias of -100 is never generated."""
+    asked: dict[str, Any] = {"model": "small", "messages": MESSAGES, "seed": 1, "max_tokens": 80}
+    called = openai.chat.completions.create(**asked, tools=[WEATHER], tool_choice="required", stream=True)
+    deltas = [call for chunk in called for call in chunk.choices[0].delta.tool_calls or ()]
+    assert [call.function.name for call in deltas if call.function.name] == ["weather"]
+    assert set(json.loads("".join(call.function.arguments or "" for call in deltas))) == {"city"}
+    first: dict[str, Any] = {"model": "small", "prompt": "One day", "max_tokens": 1, "temperature": 0, "logprobs": 1}
+    plain = openai.completions.create(**first)
+    tokens = {str(number): -100 for number in range(1000)}
+    biased = openai.completions.create(**first, logit_bias=tokens)
+    assert biased.choices[0].logprobs.tokens != plain.choices[0].logprobs.tokens
+
+
+def test_openais_responses(openai: Any) -> None:
+    """Its client creates, streams and parses responses, and calls functions with their results sent back."""
+    pydantic = pytest.importorskip("pydantic")
+    answer = pydantic.create_model(
+        "Answer", town=(str, pydantic.Field(max_length=10)), n=(pydantic.conint(ge=0, le=9), ...)
+    )
+    asked: dict[str, Any] = {"model": "small", "input": MESSAGES, "max_output_tokens": 80}
+    longer: dict[str, Any] = {"temperature": 0, "extra_body": {"ignore_eos": True}}
+    whole = openai.responses.create(**asked, instructions="Be brief.", **longer)
+    assert whole.output_text
+    assert whole.usage.output_tokens <= 80
+    with openai.responses.stream(**asked, instructions="Be brief.", **longer) as events:
+        arrived = list(events)
+    pieces = [event.delta for event in arrived if event.type == "response.output_text.delta"]
+    assert arrived[-1].type == "response.incomplete"  # it reached max_output_tokens
+    assert "".join(pieces) == arrived[-1].response.output_text == whole.output_text
+    parsed = openai.responses.parse(
+        model="small", input=MESSAGES, text_format=answer, max_output_tokens=400, temperature=0.0,
+        extra_body={"frequency_penalty": 1.0},
+    )  # fmt: skip
+    assert isinstance(parsed.output_parsed, answer)
+    tool = {"type": "function", **WEATHER["function"]}
+    (call,) = openai.responses.create(**asked, tools=[tool], tool_choice="required").output
+    assert set(json.loads(call.arguments)) == {"city"}
+    package = pytest.importorskip("openai")
+    with pytest.raises(package.BadRequestError, match="This model's maximum context length"):
+        openai.responses.create(model="small", input="word " * 3000)
+
+
 def test_openais_client_parses_a_model_of_pydantic(openai: Any) -> None:
     """`parse` sends the schema of a class, strictly, and gets an object of it."""
     pydantic = pytest.importorskip("pydantic")
@@ -87,6 +130,9 @@ def test_litellm(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert called.choices[0].message.tool_calls[0].function.name == "weather"
     streamed = litellm.completion(**asked, response_format=FORM, max_tokens=80, stream=True)
     assert fulfils("".join(one.choices[0].delta.content or "" for one in streamed))
+    pieces = litellm.completion(**asked, tools=[WEATHER], tool_choice="required", max_tokens=80, stream=True)
+    arguments = [call.function.arguments for one in pieces for call in one.choices[0].delta.tool_calls or ()]
+    assert set(json.loads("".join(text or "" for text in arguments))) == {"city"}
     with pytest.raises(litellm.ContextWindowExceededError):
         litellm.completion(**{**asked, "messages": [{"role": "user", "content": "word " * 3000}]})
 
@@ -106,3 +152,21 @@ def test_langchain(url: str) -> None:
         assert isinstance(chat.with_structured_output(answer, method=method).invoke("Where is it?"), answer), method
     called = chat.bind_tools([WEATHER], tool_choice="weather").invoke("Weather?")
     assert called.tool_calls[0]["name"] == "weather"
+    chunks = list(chat.bind_tools([WEATHER], tool_choice="weather").stream("Weather?"))
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole += chunk
+    assert set(whole.tool_calls[0]["args"]) == {"city"}
+    responding = package.ChatOpenAI(
+        base_url=url,
+        api_key="none",
+        model="small",
+        max_tokens=80,
+        max_retries=0,
+        use_responses_api=True,
+        temperature=0,
+        extra_body={"ignore_eos": True},
+    )
+    assert responding.invoke("One evening Berin had to").text
+    assert "".join(part["text"] for one in responding.stream("One evening Berin had to") for part in one.content
+                   if isinstance(part, dict) and part.get("type") == "text")  # fmt: skip

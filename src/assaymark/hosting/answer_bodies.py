@@ -33,6 +33,7 @@ __all__ = [
     "TokenTexts",
     "Tools",
     "chat_logprobs",
+    "comment",
     "completion_logprobs",
     "error_body",
     "event",
@@ -289,6 +290,11 @@ def event(body: Any) -> bytes:
     """Return a body as one server-sent event."""
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return b"data: " + text.encode("utf-8", "replace") + b"\n\n"
+
+
+def comment(text: str) -> bytes:
+    """Return a comment in a stream of server-sent events, which clients skip."""
+    return f": {text}\n\n".encode()
 
 
 def from_prompt(found: PromptLogprobs, tokens: IntArray, n_top: int) -> list[NewToken]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +26,7 @@ from assaymark.hosting.bad_request import BadRequest
 from assaymark.hosting.exchange import Exchange, RequestFailed
 from assaymark.hosting.hosted_model import HostedModel
 from assaymark.hosting.request_bodies import Kind, parse_body, read_ask
+from assaymark.hosting.responses import ResponseExchange, chat_body_of, chat_error
 from assaymark.hosting.scheduler import Event, Handle, QueueFull, Scheduler, User
 
 __all__ = ["HostSettings", "create_app"]
@@ -54,6 +55,7 @@ def create_app(model: HostedModel, settings: HostSettings = HostSettings()) -> S
         Route("/v1/models/{name:path}", service.model),
         Route("/v1/completions", service.completions, methods=["POST"]),
         Route("/v1/chat/completions", service.chat, methods=["POST"]),
+        Route("/v1/responses", service.responses, methods=["POST"]),
     ]
     return Starlette(routes=routes, lifespan=service.running, exception_handlers=_HANDLERS)
 
@@ -71,7 +73,7 @@ async def _bad_request(_request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    known = "GET /v1/models, POST /v1/completions and POST /v1/chat/completions"
+    known = "GET /v1/models, POST /v1/completions, POST /v1/chat/completions and POST /v1/responses"
     return _error(status, f"{request.method} {request.url.path[:100]} is not offered; there are {known}")
 
 
@@ -139,6 +141,10 @@ class _Service:
         """Answer a conversation."""
         return await self._answer(request, "chat")
 
+    async def responses(self, request: Request) -> Response:
+        """Answer a conversation in the form of Responses; nothing is stored."""
+        return await self._answer(request, "response")
+
     def _card(self) -> dict[str, Any]:
         model = self._model
         return {
@@ -147,14 +153,14 @@ class _Service:
             "has_chat_template": getattr(model.tokenizer, "chat_template", None) is not None,
         }  # fmt: skip
 
-    async def _answer(self, request: Request, kind: Kind) -> Response:
+    async def _answer(self, request: Request, kind: Kind | Literal["response"]) -> Response:
         key = self._admit(request)
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
             raise BadRequest(f"Content-Type is {media[:60] or 'missing'}; expected application/json", status=415)
         content = await _content(request)
         prepare = self._prepare
-        takes_long = len(content) > LARGE or any(name in content for name in (b"response_format", b"tool_choice"))
+        takes_long = len(content) > LARGE or any(name in content for name in (b"format", b"tool_choice"))
         exchange = await asyncio.to_thread(prepare, kind, content) if takes_long else prepare(kind, content)
         address = request.client.host if request.client else ""
         try:
@@ -168,9 +174,19 @@ class _Service:
         headers = {"X-Queue-Position": str(exchange.position)}
         return _EventStream(exchange, headers) if exchange.is_stream else await _whole(request, exchange, headers)
 
-    def _prepare(self, kind: Kind, content: bytes) -> Exchange:
+    def _prepare(self, kind: Kind | Literal["response"], content: bytes) -> Exchange | ResponseExchange:
         """Return the work of a request. Raises: BadRequest."""
-        ask = read_ask(kind, parse_body(content))
+        body = parse_body(content)
+        if kind != "response":
+            return self._exchange(kind, body)
+        chat = chat_body_of(body)
+        try:
+            return ResponseExchange(self._exchange("chat", chat), body, self._model.name)
+        except BadRequest as error:
+            raise chat_error(error) from error
+
+    def _exchange(self, kind: Kind, body: dict[str, Any]) -> Exchange:
+        ask = read_ask(kind, body)
         self._check_model(ask.model)
         return Exchange(self._model, self._scheduler, ask)
 
@@ -227,14 +243,14 @@ async def _content(request: Request) -> bytes:
     return bytes(found)
 
 
-async def _until_gone(receive: Callable[[], Awaitable[Any]], exchange: Exchange) -> None:
+async def _until_gone(receive: Callable[[], Awaitable[Any]], exchange: Exchange | ResponseExchange) -> None:
     """Wait until the client disconnects, then drop its work."""
     while (await receive())["type"] != "http.disconnect":
         pass
     exchange.cancel()
 
 
-async def _whole(request: Request, exchange: Exchange, headers: dict[str, str]) -> Response:
+async def _whole(request: Request, exchange: Exchange | ResponseExchange, headers: dict[str, str]) -> Response:
     gone = asyncio.create_task(_until_gone(request.receive, exchange))
     try:
         return JSONResponse(await exchange.whole(), headers=headers)
@@ -250,7 +266,7 @@ class _EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, exchange: Exchange, headers: dict[str, str]) -> None:
+    def __init__(self, exchange: Exchange | ResponseExchange, headers: dict[str, str]) -> None:
         super().__init__(headers={**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._exchange = exchange

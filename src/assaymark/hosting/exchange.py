@@ -22,6 +22,7 @@ from assaymark.hosting.answer_bodies import (
     Answer,
     SpokenText,
     TextStream,
+    comment,
     completion_logprobs,
     error_body,
     event,
@@ -246,28 +247,36 @@ class Exchange:
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield the answer as server-sent events; comments tell the position in the queue while it waits."""
-        n = self._ask.settings.n
         try:
-            for choice in self._opening(n):
-                yield self._chunk(choice)
-            shown, spoke_at = 0, time.monotonic()
-            while self._n_open and not self._is_over:
-                await self._wait(NEWS_SECONDS)
-                pieces = b"".join(self._chunk(choice) for choice in self._pieces(self._take(), n))
-                if not pieces:
-                    place = self.position
-                    if place and place != shown:
-                        shown, pieces = place, f": position {place} in the queue\n\n".encode()
-                    elif time.monotonic() - spoke_at > ALIVE_SECONDS:
-                        pieces = b": still working\n\n"
-                if pieces:
-                    spoke_at = time.monotonic()
-                    yield pieces
-            if self._ask.wants_usage:
-                yield event(self._answer.body([], self._usage(), chunk=True))
+            async for chunks in self.chunks():
+                yield comment(chunks) if isinstance(chunks, str) else b"".join(map(event, chunks))
             yield event("[DONE]")
         except RequestFailed as failure:
             yield event(error_body(str(failure), "server_error", code=failure.kind.__name__))
+
+    async def chunks(self) -> AsyncIterator[list[dict[str, Any]] | str]:
+        """Yield the bodies of the chunks that a step brought, or a comment while there are none.
+
+        Raises: RequestFailed.
+        """
+        n = self._ask.settings.n
+        if opening := [self._chunk(choice) for choice in self._opening(n)]:
+            yield opening
+        announced, spoke_at = 0, time.monotonic()
+        while self._n_open and not self._is_over:
+            await self._wait(NEWS_SECONDS)
+            news: list[dict[str, Any]] | str = [self._chunk(choice) for choice in self._pieces(self._take(), n)]
+            if not news:
+                place = self.position
+                if place and place != announced:
+                    announced, news = place, f"position {place} in the queue"
+                elif time.monotonic() - spoke_at > ALIVE_SECONDS:
+                    news = "still working"
+            if news:
+                spoke_at = time.monotonic()
+                yield news
+        if self._ask.wants_usage:
+            yield [self._answer.body([], self._usage(), chunk=True)]
 
     def _opening(self, n: int) -> list[dict[str, Any]]:
         """Return the first choices: the role of each message, or prompts to echo that need no log-probabilities."""
@@ -337,8 +346,8 @@ class Exchange:
         part.n_characters[repeat] = offset + sum(map(len, found["tokens"]))
         return found
 
-    def _chunk(self, choice: dict[str, Any]) -> bytes:
-        return event(self._answer.body([choice], None, chunk=True))
+    def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
+        return self._answer.body([choice], None, chunk=True)
 
 
 def _is_read_off(ask: Ask, prompt: GenerationPrompt) -> bool:
