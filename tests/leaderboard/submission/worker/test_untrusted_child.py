@@ -223,13 +223,15 @@ def test_a_lost_lease_ends_the_process_without_a_traceback(attack: Attack, monke
     """What `heard` raises is raised, and no thread of the worker fails beside it."""
     failures: list[object] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)
+    before = set(threading.enumerate())
 
     def heard(_: Stage | None) -> None:
         raise LeaseLost("taken over")
 
     with pytest.raises(LeaseLost):
         attack("while True:\n    os.write(2, b'x' * 1000)", heard=heard)
-    time.sleep(0.5)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
     assert failures == []
 
 
