@@ -268,7 +268,7 @@ def test_a_stream_that_is_not_read_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_answers_503_with_retry_after() -> None:
-    """Requests beyond slots and a client's part of the queue are refused at once; those that wait learn their position."""
+    """Requests beyond slots and a client's part of the queue are refused; those that wait learn their position."""
     with hosting(local_model(n_slots=1), HostSettings(most_waiting=4)) as url:
         body = {"prompt": "One day", "max_tokens": 1000, "temperature": 0, "ignore_eos": True, "stream": True}
         with httpx.Client(timeout=60) as http, http.stream("POST", url + "/completions", json=body) as first:
