@@ -190,16 +190,16 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
 
 
 def _rows(
-    votes: Sequence[VoteRow], models: Sequence[ModelRow], found: ArenaRatings | None, least: int
+    votes: Sequence[VoteRow], models: Sequence[ModelRow], ratings: ArenaRatings | None, least: int
 ) -> tuple[RatedModel, ...]:
     n_votes = Counter(name for vote in votes for name in (vote.model_a, vote.model_b))
-    rated = list(found.ratings) if found else []
+    rated = list(ratings.ratings) if ratings else []
     ends = tier_ends([(rating.best_rank, rating.worst_rank) for rating in rated])
     rows = [
         RatedModel(rating.model, rating, n_votes[rating.model], n_votes[rating.model] < least, None, end)
         for rating, end in zip(rated, ends, strict=True)
     ]
-    apart = {apart_model.model: apart_model.standing for apart_model in found.apart} if found else {}
+    apart = {apart_model.model: apart_model.standing for apart_model in ratings.apart} if ratings else {}
     words = {"above": "won all battles with rated models", "below": "lost all battles with rated models"}
     rest = [model.name for model in models if model.name not in {row.model for row in rows}]
     for name in sorted(rest, key=lambda name: -n_votes[name]):
@@ -229,9 +229,9 @@ def _matrix(votes: Sequence[VoteRow], models: Sequence[str]) -> Matrix:
     wins = Counter((vote.model_a, vote.model_b) for vote in votes if vote.choice == "a")
     wins += Counter((vote.model_b, vote.model_a) for vote in votes if vote.choice == "b")
 
-    def share(one: str, other: str) -> float | None:
-        n = wins[one, other] + wins[other, one]
-        return wins[one, other] / n if n else None
+    def share(model: str, other: str) -> float | None:
+        n = wins[model, other] + wins[other, model]
+        return wins[model, other] / n if n else None
 
     return Matrix(
         tuple(models),

@@ -99,10 +99,10 @@ def columns_of(texts: Sequence[str]) -> dict[str, str]:
 
     Raises: UsageError for a text that is not such a list.
     """
-    found = {}
+    columns = {}
     for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
         name, equals, column = pair.partition("=")
         if not equals or not column:
             raise UsageError(f"--columns has '{pair}'; expected model_a=COLUMN,model_b=COLUMN,winner=COLUMN")
-        found[name.strip()] = column.strip()
-    return found
+        columns[name.strip()] = column.strip()
+    return columns
