@@ -54,7 +54,7 @@ def column_keys(titles: Iterable[str]) -> dict[str, str]:
     Of several titles with one slug (`C++` and `C#`) the first has it and the others a hash of the title behind it; a
     title without Latin letters and digits always has its hash. So a column added at the end changes no other's key.
     """
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     taken: set[str] = set()
     for title in dict.fromkeys(titles):
         bare = slug(title)
@@ -66,8 +66,8 @@ def column_keys(titles: Iterable[str]) -> dict[str, str]:
             key = f"{first}-{digest[:n_digits]}"
             n_digits += 1
         taken.add(key)
-        found[title] = key
-    return found
+        keys[title] = key
+    return keys
 
 
 def _latin(title: str) -> str:

@@ -69,7 +69,7 @@ class FactColumn:
 
 FACTS: tuple[FactColumn, ...] = (
     FactColumn(
-        "type", "Type", "choice", "how the model was made", choices=tuple(one.key for one in MODEL_TYPES)
+        "type", "Type", "choice", "how the model was made", choices=tuple(kind.key for kind in MODEL_TYPES)
     ),
     FactColumn("params", "Params (B)", "number", "parameters, in billions", shown=True, aliases=("size", "parameters")),
     FactColumn("precision", "Precision", "choice", "type of number the weights were loaded in", aliases=("dtype",)),
@@ -113,13 +113,13 @@ FACTS: tuple[FactColumn, ...] = (
 
 FACTS_BY_KEY: Mapping[str, FactColumn] = {column.key: column for column in FACTS}
 _TYPE_NAMES: Mapping[str, str] = {
-    name: one.key for one in MODEL_TYPES for name in (one.key, one.title, one.symbol, *one.aliases)
+    name: kind.key for kind in MODEL_TYPES for name in (kind.key, kind.title, kind.symbol, *kind.aliases)
 }
 
 
 def model_type(key: str) -> ModelType:
     """Return a type by its key; the unknown one for any other."""
-    return next((one for one in MODEL_TYPES if one.key == key), MODEL_TYPES[-1])
+    return next((kind for kind in MODEL_TYPES if kind.key == key), MODEL_TYPES[-1])
 
 
 def precision_name(text: str) -> str:
@@ -136,10 +136,10 @@ def canonical(column: FactColumn, text: str) -> str:
     if column.key == "precision":
         return precision_name(text)
     if column.key == "type":
-        found = _TYPE_NAMES.get(text.strip().lower())
-        if found is None:
+        type_key = _TYPE_NAMES.get(text.strip().lower())
+        if type_key is None:
             raise UnknownName("type", text, nearest(text, _TYPE_NAMES), f"types: {', '.join(column.choices)}")
-        return found
+        return type_key
     lowered = text.strip().lower()
     if column.choices and lowered not in column.choices:
         raise UnknownName(column.key, text, nearest(text, column.choices), f"known: {', '.join(column.choices)}")

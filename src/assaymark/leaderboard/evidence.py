@@ -78,8 +78,8 @@ def _members(runs: Sequence[StoredRun]) -> Iterator[dict[str, object]]:
         for name, estimate in benchmarks(run):
             n = estimate.details.get("n_shots")
             of_run.setdefault(name, set()).update([n] if isinstance(n, int) else [])
-        for name, found in of_run.items():
-            shots.setdefault(name, set()).add(next(iter(found)) if len(found) == 1 else None)
+        for name, of_task in of_run.items():
+            shots.setdefault(name, set()).add(next(iter(of_task)) if len(of_task) == 1 else None)
     for name, kinds in shots.items():
         for n in sorted(kind for kind in kinds if kind is not None) if len(kinds) > 1 else [None]:
             title = name if n is None else f"{name}, {n}-shot"

@@ -38,17 +38,17 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def queue_features(boards: Sequence[str], store: str | None, given: dict[str, Any]) -> list[Any]:
+def queue_features(boards: Sequence[str], store: str | None, options: dict[str, Any]) -> list[Any]:
     """Return the parts of the application that the options ask for.
 
     Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
     """
-    if not given["submissions"]:
-        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if given[name]]
+    if not options["submissions"]:
+        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if options[name]]
         if needing:
             raise UsageError(f"--{needing[0]} is for submissions; add --submissions")
         return []
-    if given["user_header"] and not given["proxy"]:
+    if options["user_header"] and not options["proxy"]:
         raise UsageError("--user_header is believed from a reverse proxy only; name its address with --proxy")
     from assaymark.leaderboard.routes.queue import queue_feature
     from assaymark.leaderboard.submission.checks import Policy
@@ -56,9 +56,9 @@ def queue_features(boards: Sequence[str], store: str | None, given: dict[str, An
     from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
     from assaymark.store import Store
 
-    folders = folders_of(given["allow_folder"])
+    folders = folders_of(options["allow_folder"])
     sources: list[ModelSource] = [FolderModels(folders)] if folders else []
-    if not given["no_hub"]:
+    if not options["no_hub"]:
         from assaymark.leaderboard.submission.hub_models import HubModels
 
         sources.append(HubModels())
@@ -69,9 +69,9 @@ def queue_features(boards: Sequence[str], store: str | None, given: dict[str, An
         boards_of(boards),
         sources,
         Policy(),
-        user_header=given["user_header"],
-        proxies=given["proxy"],
-        moderators=given["moderator"],
+        user_header=options["user_header"],
+        proxies=options["proxy"],
+        moderators=options["moderator"],
     )
     return [part]
 
@@ -94,7 +94,7 @@ all_runs_option = click.option(
 @queue_options
 @served_options
 @store_option
-def serve(boards: tuple[str, ...], store: str | None, **given: Any) -> None:
+def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
     With BOARD.yaml files, pages of runs, models, comparisons and recommendations show the runs of these boards, as
@@ -106,10 +106,10 @@ def serve(boards: tuple[str, ...], store: str | None, **given: Any) -> None:
     from assaymark.leaderboard.routes.boards import board_feature
     from assaymark.web.serve import Where, serve_features
 
-    where = Where.of(given)
-    features = [*queue_features(boards, store, given), *_chat_features(given["endpoint"], given["endpoint_key"])]
-    features += served_features(given, store)
-    site = open_site(boards, store, show_gated=given["show_gated"], all_runs=given["all_runs"])
+    where = Where.of(options)
+    features = [*queue_features(boards, store, options), *_chat_features(options["endpoint"], options["endpoint_key"])]
+    features += served_features(options, store)
+    site = open_site(boards, store, show_gated=options["show_gated"], all_runs=options["all_runs"])
     serve_features(
         [board_feature(site), *features, *_registered_pages(store)],
         where,

@@ -165,9 +165,9 @@ def _heat_svg(heat: HeatMap) -> Markup:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Return names short enough for an axis, still different where two rows have one model or one beginning."""
-    found: list[str] = []
+    labels: list[str] = []
     for name in names:
         short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-        n_same = sum(one == short or one.startswith(f"{short} (") for one in found)
-        found.append(f"{short} ({n_same + 1})" if n_same else short)
-    return found
+        n_same = sum(label == short or label.startswith(f"{short} (") for label in labels)
+        labels.append(f"{short} ({n_same + 1})" if n_same else short)
+    return labels

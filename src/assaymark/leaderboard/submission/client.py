@@ -62,7 +62,10 @@ def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
-    problems = [Problem(str(one["field"]), str(one["what"]), str(one["remedy"])) for one in answer.get("problems", ())]
+    problems = [
+        Problem(str(problem["field"]), str(problem["what"]), str(problem["remedy"]))
+        for problem in answer.get("problems", ())
+    ]
     url = str(answer.get("url", ""))
     return Sent(root + url if url else "", tuple(problems), tuple(map(str, answer.get("passed", ()))))
 
