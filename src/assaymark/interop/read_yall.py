@@ -88,7 +88,7 @@ def _reported(path: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
     inside = False
     task = ""
     for cells in lines:
-        if tuple(one.lower() for one in cells[:4]) == _RESULT:
+        if tuple(cell.lower() for cell in cells[:4]) == _RESULT:
             inside, task = True, ""
         elif _AVERAGES in [cell.lower() for cell in cells] or len(cells) < len(_RESULT):
             inside = False
