@@ -44,7 +44,7 @@ def open_answers(
         (source for source in sources if not paths and ("/" in source or source.endswith(tuple(READABLE)))), None
     )
     if lost is not None:
-        raise UsageError(f"--answers '{lost}': there is no such file or folder; expected one, or runs of the store")
+        raise UsageError(f"--answers '{lost}': no such file or directory; expected one, or runs of the store")
     return answers_of_files(paths) if paths else answers_of_runs(store, sources, task, tell)
 
 

@@ -65,7 +65,7 @@ def near_duplicates(votes: Iterable[VoteRow], texts: Mapping[str, str]) -> dict[
 
 def _sequences(texts: Sequence[str]) -> list[IntArray]:
     """Return each text's distinct sequences of words as sorted numbers; of a short text the whole as one."""
-    numbers: dict[str, int] = {}  # of words, from 1: 0 is no word, in a text shorter than a sequence
+    numbers: dict[str, int] = {}  # of words, from 1: 0 is not a word, in a text shorter than a sequence
     words = []
     for text in texts:
         of_text = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())

@@ -217,7 +217,7 @@ class LiveArena:
         if not text:
             raise UsageError("the question is empty; write one first")
         if any("\ud800" <= character <= "\udfff" for character in text):  # no model could be sent it
-            raise UsageError("the question has half a surrogate pair, which is no character; expected Unicode text")
+            raise UsageError("the question has half a surrogate pair, which is not a character; expected Unicode text")
         if len(text) > self.limits.characters:
             raise UsageError(
                 f"the question has {len(text):,} characters; at most {self.limits.characters:,} are allowed"

@@ -154,12 +154,12 @@ def publish_ratings(
     grouped = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
     settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
     fitted = _fitted(grouped, settings, texts)
-    rows = _rows(grouped, models, fitted.found, least)
+    rows = _rows(grouped, models, fitted.ratings, least)
     by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in grouped)
     return Published(
         batch=None, settings=settings, category=category,
         categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
-        models=rows, found=fitted.found, why_none=fitted.why_none, n_votes=len(used),
+        models=rows, found=fitted.ratings, why_none=fitted.why_none, n_votes=len(used),
         n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
         n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
         n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
@@ -171,7 +171,7 @@ def publish_ratings(
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    found: ArenaRatings | None
+    ratings: ArenaRatings | None
     why_none: str | None
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -163,7 +163,7 @@ def _value(value: Any, where: str) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise DataError(f"{where} is {value[:60]!r}, which is no Python value: {error}") from error
+        raise DataError(f"{where} is {value[:60]!r}, which is not a Python value: {error}") from error
 
 
 def _gold(value: Any) -> Any:

@@ -545,7 +545,7 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
 
 
 def _gold(line: Mapping[str, Any], texts: Sequence[str]) -> int | list[int] | None:
-    """Return the logged index of the correct choice; None if the target is no choice, or choices have equal texts."""
+    """Return the logged index of the correct choice; None if the target is no choice or choices have equal texts."""
     target = str(line.get("target", "")).strip()
     if len(set(texts)) < len(texts):
         return None

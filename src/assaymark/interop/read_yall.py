@@ -34,7 +34,7 @@ def is_yall(path: Path) -> bool:
 def read_yall(path: Path) -> ForeignRun:
     """Return the run in a summary.
 
-    Raises: DataError if it names no model, or a value is no number.
+    Raises: DataError if it names no model, or a value is not a number.
     """
     lines = list(_lines(path))
     reported = _scaled(list(_reported(path, lines)))

@@ -75,7 +75,7 @@ def _latin(title: str) -> str:
 
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
-SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
+SHOWN = tuple(column.key for column in FACTS if column.is_shown)  # columns that are no scores, unless a board says
 TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
 
 
@@ -134,7 +134,7 @@ class Board:
     task_files: tuple[Path, ...] = ()  # own task sets, as they are given to `assaymark run --tasks`
     table: TableSource | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
-    shown: tuple[str, ...] = SHOWN  # columns that are no scores
+    shown_columns: tuple[str, ...] = SHOWN  # columns that are no scores
     rank_together: bool = False  # across prompt sets
     baselines: tuple[CitedScores, ...] = ()  # rows that are no models; their averages are computed
     claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model

@@ -72,13 +72,13 @@ def _suite_texts() -> Mapping[str, Any]:
 def read_board(path: str | Path) -> Board:
     """Return the board of a file.
 
-    Raises: UsageError where there is no such file; DataError for what the file says, naming file and key.
+    Raises: UsageError where the file does not exist; DataError for what the file says, naming file and key.
     """
     try:
         place = Path(path).expanduser()
         is_file = place.is_file()
     except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"{str(path)!r:.80} is no file name: {_short(error)}") from error
+        raise UsageError(f"{str(path)!r:.80} is not a file name: {_short(error)}") from error
     if not is_file:
         raise UsageError(f"there is no board file {place}; make one with: assaymark board init {place}")
     if place.stat().st_size > LARGEST_FILE:
@@ -126,7 +126,7 @@ class _Reader:
             ),
             table=self.table(),
             categories=self.categories(),
-            shown=self.shown(),
+            shown_columns=self.shown(),
             rank_together=self.boolean("rank_together"),
             baselines=self.cited("baselines", "name"),
             claims=self.cited("claims", "model"),
@@ -179,14 +179,14 @@ class _Reader:
         try:
             place = (self.path.parent / Path(name).expanduser()).resolve()
             is_there, is_known = place.exists(), place.is_file() or (or_folder and place.is_dir())
-        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that is not there
-            raise self.fault(key, f"is {name!r:.80}, which is no file name: {_short(error)}") from error
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that does not exist
+            raise self.fault(key, f"is {name!r:.80}, which is not a file name: {_short(error)}") from error
         text = " ".join(name.split())[:200]
         if not is_there:
-            raise self.fault(key, f"names {text}, which is not there; expected a file beside {self.path.name}")
+            raise self.fault(key, f"names {text}, which does not exist; expected a file beside {self.path.name}")
         if not is_known:
             expected = "a file or a folder" if or_folder else "a file"
-            raise self.fault(key, f"names {text}, which is no regular file; expected {expected}")
+            raise self.fault(key, f"names {text}, which is not a regular file; expected {expected}")
         return place
 
     def folder(self, name: object, key: str) -> Path:

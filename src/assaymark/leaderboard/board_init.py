@@ -54,7 +54,7 @@ def write_board(
     if path.exists():
         raise UsageError(f"{path} is there already; name another file")
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}; make it first")
+        raise UsageError(f"{path.parent} is not a directory; make it first")
     if table is not None:
         text = _table(path, Path(table), form, title)
     elif tasks:
@@ -82,7 +82,7 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
         is_file = place.is_file()
         if not is_file and ("/" in name or place.suffix in _FILES):
             raise UsageError(
-                f"there is no file {name}; expected a file of questions or a task's name (the leaderboard's own file "
+                f"file not found: {name}; expected a file of questions or a task's name (the leaderboard's own file "
                 "is named before --tasks)"
             )
         key = "file" if is_file else "task"
@@ -97,7 +97,7 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
 
 def _table(path: Path, table: Path, form: str, title: str | None) -> str:
     if not table.is_file():
-        raise UsageError(f"there is no file {table}; expected a CSV file")
+        raise UsageError(f"file not found: {table}; expected a CSV file")
     quoted = json.dumps(relpath(table, path.parent))
     lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip
@@ -118,7 +118,7 @@ def number_headings(table: Path) -> list[str]:
             rows = [row for row, _ in zip(reader, range(50), strict=False)]
             headings = list(reader.fieldnames or ())
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{table}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{table}: is not a CSV file in UTF-8: {error}") from error
     if "model" not in headings:
         raise DataError(f"{table}: has no column 'model'; expected one with the models' names")
     skipped = facts | {"model", "average", "rank", "id"}

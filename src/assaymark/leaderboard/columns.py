@@ -56,13 +56,13 @@ ORIGINS = ("measured", "self-reported", "published", "baseline")
 
 @dataclass(frozen=True, slots=True)
 class FactColumn:
-    """One column that is no score."""
+    """One column that is not a score."""
 
     key: str
     title: str
     kind: Kind
     help: str
-    shown: bool = False  # unless the reader or the board chooses otherwise
+    is_shown: bool = False  # unless the reader or the board chooses otherwise
     aliases: tuple[str, ...] = ()  # in the search language
     choices: tuple[str, ...] = ()  # of `choice`: the values there are; empty for any
 
@@ -71,7 +71,9 @@ FACTS: tuple[FactColumn, ...] = (
     FactColumn(
         "type", "Type", "choice", "how the model was made", choices=tuple(kind.key for kind in MODEL_TYPES)
     ),
-    FactColumn("params", "Params (B)", "number", "parameters, in billions", shown=True, aliases=("size", "parameters")),
+    FactColumn(
+        "params", "Params (B)", "number", "parameters, in billions", is_shown=True, aliases=("size", "parameters")
+    ),
     FactColumn("precision", "Precision", "choice", "type of number the weights were loaded in", aliases=("dtype",)),
     FactColumn(
         "weight", "Weights", "choice", "original, adapter or delta", aliases=("weights", "weight_type"),

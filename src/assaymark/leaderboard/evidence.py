@@ -39,7 +39,7 @@ def sources_of(site: Site) -> list[Source]:
     """
     boards = list(site.boards.values())
     published = [Source(board.name, board.title, site.table(board)) for board in boards if board.table is not None]
-    # what visitors report is no evidence, and must not decide which benchmarks and shots are compared
+    # what visitors report is not evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
     runs = [*stored, *read_brought([path for board in boards for path in board.results])]
     board = own_board(runs, boards, [source.table for source in published])

@@ -26,7 +26,7 @@ class PromptSpreads:
 
     def __init__(self) -> None:
         self._state: tuple[tuple[str, str], ...] = ()
-        self._found: dict[ModelKey, dict[str, float]] = {}
+        self._spreads: dict[ModelKey, dict[str, float]] = {}
 
     def read(self, store: Store) -> Mapping[ModelKey, Mapping[str, float]]:
         """Return each audited model's spreads by task, in points; of several audits of a task the latest counts."""
@@ -36,8 +36,8 @@ class PromptSpreads:
             for run_id, _ in state:  # the latest last
                 row = store.run(run_id)
                 spreads.setdefault(model_key(row.plan), {}).update(_spreads(row))
-            self._found, self._state = spreads, state
-        return self._found
+            self._spreads, self._state = spreads, state
+        return self._spreads
 
 
 def _spreads(row: RunRow) -> dict[str, float]:

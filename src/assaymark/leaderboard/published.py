@@ -39,10 +39,10 @@ _KNOWN: dict[TableFormat, frozenset[str]] = {
 def board_of_table(path: Path, form: TableFormat | None = None) -> Board:
     """Return the board of a CSV file, its title the file's name; without `form` the layout is recognised.
 
-    Raises: UsageError where there is no such file; DataError for one that is no table of models.
+    Raises: UsageError where the file does not exist; DataError for one that is not a table of models.
     """
     if not path.is_file():
-        raise UsageError(f"there is no file {path}; expected a CSV file with a row for each model")
+        raise UsageError(f"file not found: {path}; expected a CSV file with a row for each model")
     layout = form or _table_format(path)
     columns = {name: name for name in number_headings(path)} if layout == "csv" else {}
     name = slug(path.stem)
@@ -54,7 +54,7 @@ def _table_format(path: Path) -> TableFormat:
         with path.open(encoding="utf-8-sig", newline="") as file:
             headings = set(next(csv.reader(file), ()))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
     return next((form for form, needed in _KNOWN.items() if needed <= headings), "csv")
 
 
@@ -186,7 +186,7 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
                     raise DataError(f"{path}: has more than {MOST_ROWS:,} rows")
                 yield reader.line_num, {key: value or "" for key, value in record.items() if isinstance(key, str)}
     except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
 
 
 def _row(

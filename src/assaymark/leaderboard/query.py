@@ -164,7 +164,7 @@ def _keyed_term(key: _Key, name: str, text: str, negated: bool) -> Term:
     if key.kind == "date":
         return Term(key.name, *_date(name, sign, value), negated)
     if sign not in {"", "="}:
-        raise UsageError(f"'{name}:{text}': {name} is no number; expected {name}:{_example(key)}")
+        raise UsageError(f"'{name}:{text}': {name} is not a number; expected {name}:{_example(key)}")
     if key.kind == "flag":
         if value.lower() not in _YES:
             raise UsageError(f"'{name}:{text}': expected {name}:true or {name}:false")

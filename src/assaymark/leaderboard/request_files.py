@@ -70,7 +70,7 @@ class RequestFile:
 def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
     """Return the requests below these folders by model, in lower case, the latest first.
 
-    Raises: DataError for a file that is no request; it names the file.
+    Raises: DataError for a file that is not a request; it names the file.
     """
     files = [file for folder in folders for file in sorted(folder.rglob(NAMED)) if file.is_file()]
     if len(files) > MOST_FILES:
@@ -158,7 +158,7 @@ def _read(file: Path) -> RequestFile:
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} is no JSON: {error}; expected a request of the Open LLM Leaderboard") from error
+        raise DataError(f"{file} is not JSON: {error}; expected a request of the Open LLM Leaderboard") from error
     if not isinstance(content, dict) or not isinstance(content.get("model"), str) or not content["model"]:
         raise DataError(f"{file} names no model; expected a request of the Open LLM Leaderboard, with the key 'model'")
     weight = _text(content, "weight_type").lower()

@@ -181,7 +181,7 @@ class Site:
 
     def __init__(self, boards: Sequence[Board], runs: StoredRuns | None = None) -> None:
         """Args: boards: at least one is expected; runs: of the store, None where only published tables are shown."""
-        self._given = tuple(boards)
+        self._own_boards = tuple(boards)
         self.runs = runs
         self._made: dict[str, _Made] = {}
         self._boards: tuple[tuple[tuple[str, str], ...], tuple[Board, ...]] | None = None
@@ -190,7 +190,7 @@ class Site:
     @property
     def boards(self) -> Mapping[str, Board]:
         """The boards by name: those given, else one per suite that has runs in the store."""
-        return {board.name: board for board in self._given or self._boards_of_store()}
+        return {board.name: board for board in self._own_boards or self._boards_of_store()}
 
     def _boards_of_store(self) -> tuple[Board, ...]:
         """Return the boards of the store's runs, made again when runs change."""

@@ -178,7 +178,7 @@ class StoredRuns:
         """
         self._opened = store
         self._shows = shows
-        self._shown: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
+        self._visibility: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
         self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
@@ -245,14 +245,14 @@ class StoredRuns:
         if self._shows is None:
             return marked
         with self._lock:
-            known = self._shown
+            known = self._visibility
         judged = {
             run.run_id: before if (before := known.get(run.run_id, ("", False)))[0] == run.state
             else (run.state, self._shows(run))
             for run in marked
         }  # fmt: skip
         with self._lock:
-            self._shown = {**self._shown, **judged}
+            self._visibility = {**self._visibility, **judged}
         return [run for run in marked if judged[run.run_id][1]]
 
     def _marked(self, runs: Sequence[StoredRun]) -> list[StoredRun]:

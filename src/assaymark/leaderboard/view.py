@@ -150,7 +150,7 @@ def _precisions(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
 def _params(values: Sequence[str], _: Sequence[str]) -> tuple[float | None, float | None]:
     low, dots, high = values[-1].partition("..")
     if not dots:
-        raise UsageError(f"'{values[-1][:40]}' is no range; expected for example 3..13, 3.. or ..13")
+        raise UsageError(f"'{values[-1][:40]}' is not a range; expected for example 3..13, 3.. or ..13")
     return _size(low), _size(high)
 
 
@@ -158,7 +158,7 @@ def _size(text: str) -> float | None:
     if not text.strip():
         return None
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text.strip()):
-        raise UsageError(f"'{text[:40]}' is no number of parameters in billions")
+        raise UsageError(f"'{text[:40]}' is not a number of parameters in billions")
     return float(text)
 
 
@@ -192,7 +192,7 @@ def _pins(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
 
 def _page(values: Sequence[str], _: Sequence[str]) -> int:
     if not re.fullmatch(r"[1-9]\d{0,5}", values[-1]):
-        raise UsageError(f"'{values[-1][:40]}' is no page; expected a number from 1")
+        raise UsageError(f"'{values[-1][:40]}' is not a page; expected a number from 1")
     return int(values[-1])
 
 

@@ -61,9 +61,9 @@ def answer_prompts(
 
 
 def answered_prompts(path: Path, name: str) -> set[str]:
-    """Return the prompts that a file of answers has answers of this model to; none if there is no file.
+    """Return the prompts that a file of answers has answers of this model to; none if the file does not exist.
 
-    Raises: DataError for a file that cannot be read, or a line that is no JSON object.
+    Raises: DataError for a file that cannot be read, or a line that is not a JSON object.
     """
     return {str(row.get("instruction")) for row in _rows(path) if row.get("generator") == name}
 
@@ -110,7 +110,7 @@ def _is_locked(file: IO[bytes]) -> bool:
 
 
 def _end_last_line(file: IO[bytes]) -> None:
-    """End the last line where its end is missing; remove it if it is no JSON, as a killed process may leave it."""
+    """End the last line where its end is missing; remove it if it is not JSON, as a killed process may leave it."""
     file.seek(0)
     before, _, last = file.read().rpartition(b"\n")
     if not last:
@@ -140,7 +140,7 @@ def _rows(path: Path) -> list[Row]:
                 break
             row = None
         if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number} is no JSON object; name a file of answers (JSONL) with -o")
+            raise DataError(f"{path}, line {number} is not a JSON object; name a file of answers (JSONL) with -o")
         rows.append(row)
     return rows
 
@@ -198,7 +198,7 @@ def draft_study(
     if path.exists():
         write_drafts(path, Draft("", "", (), {}, {}, seed))  # refuses, before a model is loaded
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}; create it, or name another file with -o")
+        raise UsageError(f"{path.parent} is not a directory; create it, or name another file with -o")
     quotas = study.quotas or dict.fromkeys(_categories(study), COUNT)
     wanted = {category: count or quota for category, quota in quotas.items()}
     writer = PromptWriter(_open(model, model_args), is_base)

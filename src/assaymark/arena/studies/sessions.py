@@ -139,4 +139,4 @@ class Session:
 def _refuse_unknown(asked: Mapping[str, list[str]], answers: Mapping[str, str]) -> None:
     for name, value in answers.items():
         if value not in asked[name]:
-            raise UsageError(f"'{value[:40]}' is no answer to '{name}'; expected {', '.join(asked[name])}")
+            raise UsageError(f"'{value[:40]}' is not an answer to '{name}'; expected {', '.join(asked[name])}")

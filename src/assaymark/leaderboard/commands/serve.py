@@ -41,7 +41,7 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def queue_features(boards: Sequence[str], store: str | None, options: dict[str, Any]) -> list[Any]:
     """Return the parts of the application that the options ask for.
 
-    Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
+    Raises: UsageError for options that need others, a folder that does not exist, or boards without tasks.
     """
     if not options["submissions"]:
         needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if options[name]]

@@ -87,7 +87,9 @@ def _send(server: str | None, results: str | None, check: bool, values: dict[str
         try:
             values["results"] = json.loads(Path(results).read_bytes())
         except (OSError, ValueError, RecursionError) as error:
-            raise UsageError(f"--results {results} is no JSON file; expected lm-eval's results_<time>.json") from error
+            raise UsageError(
+                f"--results {results} is not a JSON file; expected lm-eval's results_<time>.json"
+            ) from error
     path = "/api/check" if check else "/api/results" if results is not None else "/api/submissions"
     sent = send(server, path, token, values)
     return sent.problems, sent.passed, sent.url

@@ -184,15 +184,15 @@ def _size_of_group(table: Table, places: Sequence[int]) -> tuple[int, bool]:
 def view_of(board: Board, table: Table, pairs: Sequence[tuple[str, str]]) -> View:
     """Return the view of a page's parameters; a choice of columns that is the board's own is none."""
     view = parse_view(pairs, [column.key for column in table.columns])
-    own = {"rank", "average", *board.shown, *(column.key for column in table.columns)}
+    own = {"rank", "average", *board.shown_columns, *(column.key for column in table.columns)}
     return replace(view, cols=None) if view.cols is not None and set(view.cols) == own else view
 
 
 def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> BoardPage:
-    """Return one board's table. Raises: UnknownName for a board that is not there."""
+    """Return one board's table. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
-    visible = show_table(table, view_of(board, table, pairs), board.shown)
+    visible = show_table(table, view_of(board, table, pairs), board.shown_columns)
     facts = {column.key for column in visible.facts}
     scores = {column.key for column in visible.scores}
     return BoardPage(
@@ -227,7 +227,7 @@ def _runs_of(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def about_page(site: Site, name: str) -> AboutPage:
-    """Return what a board says of itself. Raises: UnknownName for a board that is not there."""
+    """Return what a board says of itself. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
     return AboutPage(

@@ -105,11 +105,11 @@ class ChartsPage:
 
 
 def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> ChartsPage:
-    """Return a board's charts under a view. Raises: UnknownName for a board that is not there."""
+    """Return a board's charts under a view. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
     view = view_of(board, table, pairs)
-    rows = selected_rows(table, view, board.shown)
+    rows = selected_rows(table, view, board.shown_columns)
     best, sized = best_over_time(table, rows), score_by_size(table, rows)
     heat = heat_map(rows, table.columns[:MOST_COLUMNS])
     return ChartsPage(

@@ -59,7 +59,7 @@ class ComparePage:
         """Return what the page shows."""
         comparison = plain(self.comparison)
         for pair in (comparison or {}).get("pairs", ()):
-            # flips hold what models answered, in which a slash is no path
+            # flips hold what models answered, in which a slash is not a path
             pair.update({key: without_folders(value) for key, value in pair.items() if key != "flips"})
         if comparison is not None:
             comparison.update({key: without_folders(value) for key, value in comparison.items() if key != "pairs"})

@@ -157,7 +157,7 @@ def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
         return path
     every = set().union(*known)
     wanted = f"/model/{path}"
-    # a name that is no plain path is found by its hash
+    # a name that is not a plain path is found by its hash
     match = next((name for name in every if model_path(name) == wanted), None) if path.startswith("~") else None
     if match is None:
         raise UnknownName("model", path[:100], nearest(path[:100], every))
@@ -165,7 +165,7 @@ def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
 
 
 def _on_board(board: Board, table: Table, ids: Collection[str]) -> OnBoard:
-    rows = tuple(all_rows(table, View(), board.shown, ids))
+    rows = tuple(all_rows(table, View(), board.shown_columns, ids))
     residuals = next((of_row for row in rows if (of_row := tuple(profile(table, row.row)))), ())
     in_type = tuple(rank_in_type(table, row.row) for row in rows)
     points = [

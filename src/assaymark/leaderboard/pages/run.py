@@ -18,7 +18,7 @@ from assaymark.web.render import plain
 __all__ = ["GroupPage", "RunPage", "SamplesPage", "filter_of", "group_page", "run_page", "runs_of", "samples_page"]
 
 PRIVATE = {"host", "hostname", "platform", "process_id", "pid", "user"}  # of an attempt's facts
-TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is no path
+TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is not a path
 PER_PAGE = 50
 LONGEST_SEARCH = 500
 

@@ -245,7 +245,7 @@ class _Export:
         self._page(f"{address}/about", "about.html", about_page(self._site, board.name))
         if board.ratings:
             self._page(f"{address}/correlations", "correlations.html", correlations_page(self._site, board.name))
-        listed = all_rows(table, View(), board.shown)
+        listed = all_rows(table, View(), board.shown_columns)
         self._folder.add(self._paths.add(f"{address}.csv"), rows_csv(listed, table.columns).encode())
         lines = rows_jsonl(listed, table.columns).encode("utf-8", "backslashreplace")
         self._folder.add(self._paths.add(f"{address}.jsonl"), lines)

@@ -113,7 +113,7 @@ def _read(root: Path, name: str) -> dict[str, str]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         files = None
     if not isinstance(files, dict) or not all(isinstance(file, str) and _is_inside(root, file) for file in files):
-        raise UsageError(f"{path} is no manifest of an export of this version; name an empty or a new folder")
+        raise UsageError(f"{path} is not a manifest of an export of this version; name an empty or a new folder")
     return {file: str(digest) for file, digest in files.items()}
 
 

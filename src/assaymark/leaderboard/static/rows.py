@@ -32,14 +32,14 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
         file_of: the file of an address, relative to the site; None where the site has none.
         model_address: the address of a model's page.
     """
-    rows = all_rows(table, View(), board.shown)
+    rows = all_rows(table, View(), board.shown_columns)
     known = table.index.known_facts
     scores = ["average", *(column.key for column in table.columns)]
     document = {
         "columns": [[column.key, printable(column.title), column.is_share, column.higher_is_better]
                     for column in table.columns],
         "keys": [[fact.key, fact.kind, [fact.key, *fact.aliases]] for fact in FACTS],  # of searches
-        "shown": list(board.shown),
+        "shown": list(board.shown_columns),
         "n_averaged": table.n_averaged,
         "types": [[model_type.key, model_type.title, list(model_type.aliases)] for model_type in MODEL_TYPES],
         "id": [row.row.id for row in rows],

@@ -42,7 +42,7 @@ def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
     address = urlsplit(server)
     is_local = address.hostname in {"localhost", "127.0.0.1", "::1"}
     if address.scheme not in {"http", "https"} or not address.hostname:
-        raise UsageError(f"'{server}' is no address of a leaderboard; expected https://HOST")
+        raise UsageError(f"'{server}' is not an address of a leaderboard; expected https://HOST")
     if address.scheme == "http" and not is_local:
         raise UsageError(f"'{server}' is not encrypted, and the token would be readable on the way; use https://")
     root = f"{address.scheme}://{address.netloc}"

@@ -37,7 +37,7 @@ class _NoResults(DataError):
 def take_results(folder: Path, target: Path, most_bytes: int) -> None:
     """Copy the store that an evaluation wrote in its folder.
 
-    Raises: DataError if it is no regular file, or larger than `most_bytes`.
+    Raises: DataError if it is not a regular file, or larger than `most_bytes`.
     """
     with closing(_Opened(folder / STORE)) as source, target.open("xb") as copy:
         n_left = most_bytes
