@@ -73,10 +73,10 @@ def _connects(host: str, port: int) -> bool:
     with ExitStack() as opened, selectors.DefaultSelector() as waiting, suppress(OSError):
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             with suppress(OSError):  # an address family that this machine lacks
-                one = opened.enter_context(socket.socket(family, kind, protocol))
-                one.setblocking(False)
-                one.connect_ex(address)
-                waiting.register(one, selectors.EVENT_WRITE, one)
+                connection = opened.enter_context(socket.socket(family, kind, protocol))
+                connection.setblocking(False)
+                connection.connect_ex(address)
+                waiting.register(connection, selectors.EVENT_WRITE, connection)
         while waiting.get_map():
             ready = waiting.select(CONNECT_SECONDS)
             if not ready:

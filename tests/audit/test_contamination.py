@@ -45,7 +45,7 @@ def test_the_order_tests_p_is_uniform_where_nothing_was_planted() -> None:
     likelihoods = Likelihoods(CountingModel().train(base_text()))
     tests = [order_test(likelihoods, made_items(seed, 24), SETTINGS, f"file {seed}") for seed in range(FILES)]
     limit = 1.63 / FILES**0.5  # Kolmogorov's 1% point
-    assert distance_from_uniform([test.found.p for test in tests]) < limit
+    assert distance_from_uniform([test.of_file.p for test in tests]) < limit
     assert distance_from_uniform([test.control.p for test in tests]) < limit
 
 
@@ -59,10 +59,10 @@ def test_the_order_tests_p_falls_with_the_number_of_copies() -> None:
         for _ in range(copies):
             model.train(file_text(items))
         found[copies] = order_test(Likelihoods(model), items, SETTINGS, "planted")
-    statistics = [test.found.mean for test in found.values()]
-    assert found[0].found.p > 0.01
+    statistics = [test.of_file.mean for test in found.values()]
+    assert found[0].of_file.p > 0.01
     assert statistics == sorted(statistics)
-    assert found[4].found.p < 1e-4
+    assert found[4].of_file.p < 1e-4
     assert found[16].control.p > 0.01
 
 
@@ -133,7 +133,7 @@ def test_overlap_finds_samples_in_a_corpus(tmp_path: Path, name: str) -> None:
     else:
         path.write_text(json.dumps({"text": planted}) + "\n" if name.endswith("jsonl") else planted)
     found = overlap_with(items, Corpus(tmp_path), n_words=13)
-    assert found.found == found.mostly == (3,)
-    assert len(overlap_with(items, Corpus(path), n_words=10).found) == 20
+    assert found.overlapping == found.mostly == (3,)
+    assert len(overlap_with(items, Corpus(path), n_words=10).overlapping) == 20
     with pytest.raises(UsageError):
         overlap_with(items, Corpus(tmp_path / "nothing"))

@@ -53,7 +53,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
         ([*FAKE, "--tasks", "demo_letters", "--profile", "open-llm-v3"], 2, "open-llm-v2"),
         ([*FAKE, "--tasks", "demo_letters", "--seed", "x"], 2, "--seed is 'x'"),
         ([*FAKE, "--tasks", "demo_letters", "--samples", "{demo"], 2, "not JSON"),
-        ([*FAKE, "--tasks", "demo_letters", "--samples", "nowhere.json"], 2, "no file"),
+        ([*FAKE, "--tasks", "demo_letters", "--samples", "nowhere.json"], 2, "not a file"),
         ([*FAKE, "--tasks", "demo_who", "--samples", '{"demo_who": [999999]}'], 2, "999999"),
         ([*FAKE, "--tasks", "demo_who", "--samples", '{"demo_yesno": [1]}'], 2, "demo_yesno"),
         ([*FAKE, "--tasks", "demo_letters", "--fewshot_as_multiturn"], 2, "apply_chat_template"),

@@ -95,10 +95,10 @@ def test_what_is_no_image_is_refused(data: bytes, message: str) -> None:
         ("link.png", "is outside"),
         ("absent.png", "no image .*absent.png: No such file"),
         (".", "no image .*directory"),
-        ("a\0b.png", "is no image"),
-        (17, "17 is no image; expected a file's path, a data URL or the Hub's bytes"),
-        ({"bytes": None, "path": None}, "None is no image"),
-        ("data:image/png;base64,@@@", "a data URL that is no base64"),
+        ("a\0b.png", "is not an image"),
+        (17, "17 is not an image; expected a file's path, a data URL or the Hub's bytes"),
+        ({"bytes": None, "path": None}, "None is not an image"),
+        ("data:image/png;base64,@@@", "a data URL that is not base64"),
     ],
 )
 def test_values_that_are_refused(tmp_path: Path, value: Any, message: str) -> None:

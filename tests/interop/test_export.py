@@ -129,7 +129,7 @@ def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_scale_of_a_number_is_its_metrics(tmp_path: Path) -> None:
-    """A BLEU of 0.5141 is no share of 51.4%, in Markdown and LaTeX as in the terminal; exact matches are."""
+    """A BLEU of 0.5141 is not a share of 51.4%, in Markdown and LaTeX as in the terminal; exact matches are."""
     rows_of_file = [{"q": f"Say {i}", "a": f"the cat sat on {i} mats"} for i in range(8)]
     (tmp_path / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of_file))
     (tmp_path / "said.yaml").write_text(

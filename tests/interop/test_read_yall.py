@@ -67,7 +67,7 @@ def test_shares_and_other_headings_are_read_alike(tmp_path: Path) -> None:
      ("# Notes\n", "in no supported format")],
 )  # fmt: skip
 def test_other_markdown_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
-    """A table without a model, a value that is no number, and a file without tables."""
+    """A table without a model, a value that is not a number, and a file without tables."""
     (tmp_path / "notes.md").write_text(text)
     with pytest.raises(DataError, match=said) as raised:
         read_imported(tmp_path / "notes.md")

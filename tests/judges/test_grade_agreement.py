@@ -180,7 +180,7 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
     human.write_text("question_id,grade\nx,3\n")
     with pytest.raises(DataError, match="have none in common; they are matched by question, turn and model"):
         judge_grade_agreement(str(judge), human)
-    with pytest.raises(UsageError, match=r"there is no file absent\.csv"):
+    with pytest.raises(UsageError, match=r"file not found: absent\.csv"):
         judge_grade_agreement(str(judge), "absent.csv")
 
 

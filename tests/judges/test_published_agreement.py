@@ -82,7 +82,7 @@ def test_krippendorffs_alpha_of_mt_benchs_people(votes: Path) -> None:
 
 @pytest.mark.parametrize(("column", "accuracy"), [("gpt35", 0.698), ("pandalm7b", 0.668)])
 def test_pandalms_accuracies(votes: Path, column: str, accuracy: float) -> None:
-    """Agreement with the majority over all 999 items (no verdict is no agreement), and of two annotators: 0.920."""
+    """Agreement with the majority over all 999 items (no verdict is not agreement), and of two annotators: 0.920."""
     path = votes / "human_pairwise/pandalm_testset_v1_votes.csv"
     options = VoteFileOptions({"winner": column}, missing=("garbage",))
     found = judge_agreement(str(path), path, options)
@@ -145,4 +145,4 @@ def test_the_command_prints_the_report(votes: Path, capsys: pytest.CaptureFixtur
     assert main(["judge", "agreement", *files]) == 0
     assert "Krippendorff's alpha of all people" in capsys.readouterr().out
     assert main(["judge", "agreement", files[0], "--human", "absent.csv"]) == 2
-    assert "there is no file absent.csv" in capsys.readouterr().err
+    assert "file not found: absent.csv" in capsys.readouterr().err

@@ -127,7 +127,7 @@ def by_position(judge: str, seed: int) -> tuple[list[PairVote], list[PairVote]]:
 
 
 def test_a_judge_that_names_a_position_is_not_trusted() -> None:
-    """Where people prefer the first answer in 76%, always naming it is no judgement, whichever model stands there."""
+    """Where people prefer the first answer in 76%, always naming it is not judging, whichever model stands there."""
     for judge in ("first", "second", "follower"):
         for seed in range(20):
             assert sentence(*by_position(judge, seed)).startswith("This judge cannot be trusted here"), (judge, seed)

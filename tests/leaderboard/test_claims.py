@@ -53,6 +53,6 @@ def test_a_claim_stands_beside_the_measured_score(tmp_path: Path) -> None:
      ("  - {model: m, source: s, scores: {Law: high}}\n", "expected a number for each column")],
 )  # fmt: skip
 def test_faults_name_file_and_key(tmp_path: Path, claims: str, said: str) -> None:
-    """A claim without a source, of a column that is not there, or that is no number."""
+    """A claim without a source, of a column that does not exist, or that is not a number."""
     with pytest.raises(DataError, match=said):
         site(tmp_path, claims)

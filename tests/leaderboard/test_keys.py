@@ -55,7 +55,7 @@ def test_exports_hold_every_value(tmp_path: Path, titles: list[str]) -> None:
     board = read_board(tmp_path / "board.yaml")
     table = Site([board]).table(board)
     assert [column.title for column in table.columns] == titles
-    rows = all_rows(table, View(), board.shown)
+    rows = all_rows(table, View(), board.shown_columns)
     as_csv = next(csv.DictReader(io.StringIO(rows_csv(rows, table.columns))))
     as_jsonl = json.loads(rows_jsonl(rows, table.columns))
     as_parquet = pq.read_table(io.BytesIO(rows_parquet(rows, table.columns))).to_pylist()[0]

@@ -151,7 +151,7 @@ def test_a_plain_csv_becomes_a_table_with_intervals(tmp_path: Path) -> None:
         ("model,Law\na,60\nb,1e308\n", "line 3: Law is 1e308; expected a share from 0 to 100"),
         ("model,Law\na,200\n", "line 2: Law is 200; expected a share from 0 to 100"),
         ("model,Law\na,-5%\n", "line 2: Law is -5%; expected a share from 0 to 100"),
-        ("model,Law\na," + "9" * 200_000 + "\n", "is no CSV file"),
+        ("model,Law\na," + "9" * 200_000 + "\n", "is not a CSV file"),
     ],
 )
 def test_a_faulty_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:

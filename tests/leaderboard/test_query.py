@@ -124,7 +124,7 @@ def test_quotes_search_for_a_text_with_a_colon() -> None:
         ("type:robot", "unknown type 'robot'"),
         ("merged:maybe", "expected merged:true or merged:false"),
         ("date:yesterday", "has no date"),
-        ("license:<mit", "is no number"),
+        ("license:<mit", "is not a number"),
         ("@mit", "lacks its value"),
         ("x" * (LONGEST + 1), "at most 1,000"),
         (";".join("ab" for _ in range(60)), "segments"),

@@ -67,7 +67,7 @@ def test_a_file_of_ratings_is_a_column_outside_of_the_average(tmp_path: Path) ->
     by_model = {row.model: row for row in table.rows}
     assert "arena" not in by_model["org/M1"].cells
     number = by_model["org/M3"].cells["arena"].number
-    assert (number.value, number.low, number.high) == (1009.0, None, None)  # one end is no interval
+    assert (number.value, number.low, number.high) == (1009.0, None, None)  # one end is not an interval
     assert table.n_averaged == 2
     average = by_model["org/M3"].average
     assert average is not None
@@ -112,7 +112,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ratings", "text", "said"),
     [
-        ("{file: gone.csv}", "", "is not there"),
+        ("{file: gone.csv}", "", "does not exist"),
         ("arena.csv", RATINGS, "expected file: and column:"),
         ("{file: arena.csv, colum: X}", RATINGS, "unknown key 'colum'; nearest: column"),
         ("[{file: arena.csv}, {file: arena.csv}]", RATINGS, "expected different ones"),
@@ -120,10 +120,10 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
         (
             "{file: arena.csv, column: A}",
             "name,points\nx,1\n",
-            "has no columns model and rating, and is no file of votes",
+            "has no columns model and rating, and is not a file of votes",
         ),
         ("{file: arena.csv, column: A}", "model,rating\norg/M1,high\n", "line 2: rating is 'high'; expected a number"),
-        ("{file: arena.csv, column: A}", "", "is no file of votes"),
+        ("{file: arena.csv, column: A}", "", "is not a file of votes"),
     ],
 )
 def test_each_fault_of_ratings_is_one_line(tmp_path: Path, ratings: str, text: str, said: str) -> None:

@@ -54,10 +54,10 @@ def test_the_default_view_has_no_parameters() -> None:
     [
         ([("colour", "red")], "unknown parameter 'colour'"),
         ([("types", "robot")], "unknown type 'robot'"),
-        ([("params", "7")], "is no range"),
-        ([("params", "1..x")], "is no number"),
+        ([("params", "7")], "is not a range"),
+        ([("params", "1..x")], "is not a number"),
         ([("sort", "'; DROP TABLE runs; --")], "is not known"),
-        ([("page", "-1")], "is no page"),
+        ([("page", "-1")], "is not a page"),
         ([("per", "100000")], "is not known"),
         ([("pin", "<script>")], "expected at most"),
         ([("q", "x" * 5000)], "at most 2,000 are read"),
@@ -98,14 +98,14 @@ def test_averages_of_different_columns_are_never_ordered(tmp_path: Path) -> None
     site = Site([read_board(tmp_path / "board.yaml")])
     board = site.board("board")
     table = site.table(board)
-    rows = all_rows(table, View(), board.shown)
+    rows = all_rows(table, View(), board.shown_columns)
     assert [one.row.model for one in rows] == [
         "three-high", "three-low", "two-ab-best", "two-ab", "two-bc-high", "two-bc-low", "one-c", "All", "Human",
     ]  # fmt: skip
-    worst_first = [one.row.model for one in all_rows(table, View(sort="average"), board.shown)]
+    worst_first = [one.row.model for one in all_rows(table, View(sort="average"), board.shown_columns)]
     assert worst_first[:4] == ["three-low", "three-high", "two-ab", "two-ab-best"]
     assert worst_first[-2:] == ["All", "Human"]
-    starts = [one.row.model for one in show_table(table, View(), board.shown).rows if one.new_tier]
+    starts = [one.row.model for one in show_table(table, View(), board.shown_columns).rows if one.new_tier]
     assert starts == ["two-ab-best", "two-bc-high", "one-c", "All", "Human"]
-    by_column = [one.row.model for one in all_rows(table, View(sort="-a"), board.shown)]
+    by_column = [one.row.model for one in all_rows(table, View(sort="-a"), board.shown_columns)]
     assert by_column[:3] == ["Human", "two-ab-best", "two-ab"]

@@ -37,7 +37,7 @@ from assaymark.limits.addresses import NotPublic, checked_addresses, why_not_pub
         ("64:ff9b::10.0.0.1", "IPv6 form of 10.0.0.1, a private"),
         ("2002:7f00:1::", "IPv6 form of 127.0.0.1"),
         ("2001:0:a00:1:0:0:f5ff:fffe", "IPv6 form of 10.0.0.1"),  # Teredo: server 10.0.0.1, client 10.0.0.1
-        ("nonsense", "no address"),
+        ("nonsense", "not an address"),
     ],
 )
 def test_addresses_that_are_not_public(address: str, why: str) -> None:

@@ -99,7 +99,7 @@ def test_sixty_four_answers_give_every_pass_at_k(shared_dir: Path) -> None:
 
 
 def test_an_instructed_answer_ends_with_its_code_block(shared_dir: Path) -> None:
-    """Text after the closing fence is no part of the program."""
+    """Text after the closing fence is not a part of the program."""
     needs_sandbox()
 
     def chatty(row: Mapping[str, Any]) -> str:

@@ -88,7 +88,7 @@ def test_a_stored_run_is_raced_without_asking_its_model(tmp_path: Path) -> None:
 
 
 def test_a_failed_question_stops_the_race(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What follows it in the order is no evidence before it is answered; the exit code says that requests failed."""
+    """What follows it in the order is not evidence before it is answered; the exit code says that requests failed."""
     words = ["race", "fake:accuracy=0.8,fail=0.02", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts", "--quiet"]
     assert main([*words, "--store", str(tmp_path / "s.sqlite")]) == 5
     told = capsys.readouterr()
@@ -97,7 +97,7 @@ def test_a_failed_question_stops_the_race(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
-    """The same model twice, a limit, a metric that is no share."""
+    """The same model twice, a limit, a metric that is not a share."""
     store = str(tmp_path / "s.sqlite")
     with pytest.raises(UsageError, match="both are the same model"):
         race_models("fake", "fake", "demo_facts", first_args=A, second_args=A, store=store)

@@ -126,6 +126,6 @@ def test_equal_numbers_of_other_types_are_other_calls() -> None:
 
 
 def test_an_expected_call_of_an_undeclared_function_is_a_fault_of_the_row() -> None:
-    """It is no wrong answer."""
+    """It is not a wrong answer."""
     with pytest.raises(MalformedSample, match="a call of sub is expected, which is not among the tools"):
         match_calls([ToolCall("add", {"a": 1})], [ExpectedCall("sub", {})], [DECLARED])

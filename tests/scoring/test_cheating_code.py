@@ -244,5 +244,5 @@ def f(x):
 
 
 def test_honest_programs_pass_unflagged(sandbox: Sandbox) -> None:
-    """Named tuples, enumerations, logging, tracebacks and unittest look at frames themselves, which is no trick."""
+    """Named tuples, enumerations, logging, tracebacks and unittest look at frames themselves, which is not a trick."""
     assert ended(sandbox, HONEST) == Outcome(True)

@@ -55,7 +55,7 @@ def test_random_guesses_meet_the_stated_chance() -> None:
 
 
 def test_several_gold_answers_and_none() -> None:
-    """Any of several golds counts; a gold that is no choice is always wrong."""
+    """Any of several golds counts; a gold that is not a choice is always wrong."""
     scores = score_rotations(rows_of([0, 2, 0], 3), ["A", "B", "C"], [0, 2])
     assert scores[CIRCULAR].value == 1.0
     assert score_rotations(rows_of([0, 0, 0], 3), ["A", "B", "C"], "Z")[OVER_ROTATIONS].value == 0.0

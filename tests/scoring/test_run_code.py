@@ -113,7 +113,7 @@ def test_a_right_program_passes(sandbox: Sandbox) -> None:
     ],
 )
 def test_only_the_end_is_a_pass(sandbox: Sandbox, program: str, reason: str) -> None:
-    """Exiting early is no pass, whatever the status; the reason is the program's own error."""
+    """Exiting early is not a pass, whatever the status; the reason is the program's own error."""
     outcome = sandbox.run(program)
     if reason:
         assert not outcome.passed

@@ -57,10 +57,10 @@ def test_every_templates_calls_are_read(text: str, expected: list[dict[str, Any]
     ("text", "message"),
     [
         ("<tool_call>\n{'name': 'f'}\n</tool_call>", "is not JSON"),
-        ('<tool_call>{"arguments": {}}</tool_call>', "is no call; expected"),
+        ('<tool_call>{"arguments": {}}</tool_call>', "is not a call; expected"),
         ('{"name": "f", "arguments": [1]}', "the arguments of f are '.1.'; expected an object"),
         ('{"name": "f", "arguments": {"a": 1', "is not JSON"),
-        ('[{"name": "f"}, 3]', "'3' is no call"),
+        ('[{"name": "f"}, 3]', "'3' is not a call"),
         ("[f(a=1", "cannot be read as calls"),
         ("f(a=", "cannot be read as calls"),
         ("[TOOL_CALLS]nothing", "is not JSON"),
@@ -95,7 +95,7 @@ def test_a_servers_calls_become_the_list_that_is_read() -> None:
     calls[0]["function"] = {"name": "f", "arguments": "{a: 1}"}
     with pytest.raises(UnreadableAnswer, match=r"'\{a: 1\}' is not JSON"):
         read_calls(text_of_tool_calls(json.dumps(calls)))
-    with pytest.raises(UnreadableAnswer, match="is no call"):
+    with pytest.raises(UnreadableAnswer, match="is not a call"):
         read_calls(text_of_tool_calls('[{"type": "function"}]'))
     assert calls_in(text_of_tool_calls('[{"function": {"name": "f", "arguments": ""}}]'))[0]["arguments"] == {}
 
@@ -144,7 +144,7 @@ def test_javascript_values_are_read_from_their_source(value: Any, kind: str, ite
 
 
 def test_long_arguments_stay_texts() -> None:
-    """A text over the limit is no literal."""
+    """A text over the limit is not a literal."""
     for text in ("new ArrayList<>(Arrays.asList(1" + " " * 100_000 + "))", "{" + "a:" * 50_000 + "}"):
         assert java_value(text, "ArrayList", "String") == text
         assert javascript_value(text, "dict") == text

@@ -112,7 +112,7 @@ def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:
     """A file that is not a database is not changed."""
     path.write_text("These are my notes, and they are longer than a database header: " * 20)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"no SQLite database.*name another"):
+    with pytest.raises(StoreError, match=r"not a SQLite database.*name another"):
         Store.open(str(path))
     assert path.read_bytes() == before
 
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
     """An unreachable server is a StoreError that shows no secret."""
     pytest.importorskip("psycopg")
     url = f"postgresql://user:secret@/runs?host={tmp_path}"
-    for look in (Store.exists, Store.open):  # a server that is away is no server without a store
+    for look in (Store.exists, Store.open):  # a server that is away is not a server without a store
         with pytest.raises(StoreError, match="check that the database is running") as caught:
             look(url)
         assert "secret" not in str(caught.value)

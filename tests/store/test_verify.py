@@ -201,7 +201,7 @@ def test_a_damaged_text_is_named_once_with_its_users(damaged: Path) -> None:
 
 
 def test_one_run_can_be_verified_alone(damaged: Path) -> None:
-    """Damage to one run is no problem of another."""
+    """Damage to one run is not a problem of another."""
     with closing(sqlite3.connect(damaged)) as connection, connection:
         connection.execute("UPDATE outputs SET n_tokens = 99 WHERE attempt = 1 AND request = 1")
     with Store.open(str(damaged)) as store:

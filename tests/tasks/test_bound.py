@@ -134,7 +134,7 @@ def test_near_duplicates_are_no_shots_of_each_other(tmp_path: Path, changes: dic
     assert clean[0].n_shots == 10
     assert 1 <= leaky[0].n_leaked_shots <= len(NEAR)  # counted, though no row is the sample's own
     assert not any(request.n_leaked_shots for request in (*leaky[1:], *clean))
-    assert any("what is 1 plus 1" in shown(request) for request in clean[1:])  # it is no leak for others
+    assert any("what is 1 plus 1" in shown(request) for request in clean[1:])  # it is not a leak for others
 
 
 def test_shots_come_from_the_named_split(tmp_path: Path) -> None:

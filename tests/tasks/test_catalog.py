@@ -135,7 +135,7 @@ def test_short_names_of_lm_evals_benchmarks(name: str, meant: str) -> None:
 
 
 def test_a_name_with_which_several_begin_lists_them() -> None:
-    """`bigbench` is no task; the error lists the groups and the extra that has them, `gpqa_diamond` our own tasks."""
+    """`bigbench` is not a task: its error lists groups and the extra that has them, `gpqa_diamond`'s our own tasks."""
     catalog = Catalog.open(lm_eval=False)
     with pytest.raises(UnknownName, match=r"bigbench_generate_until.*\d+ names begin or end with it: .*lm-eval"):
         catalog.select(["big-bench"])
@@ -202,7 +202,7 @@ def test_faulty_groups_are_named(folder: Path, group: dict[str, Any], message: s
 
 
 def test_a_group_may_define_a_task(folder: Path) -> None:
-    """A member that is no known task but has keys of its own is a task named by its group."""
+    """A member that is not a known task but has keys of its own is a task named by its group."""
     member = {**task_spec("own"), "doc_to_text": "{{text}}"}
     write_task(folder, {"group": "g", "task": [member]})
     selection = open_with(folder).select(["g"])
@@ -272,6 +272,6 @@ def test_every_task_of_lm_eval_can_be_named(lm_files: Catalog) -> None:
 
 
 def test_an_include_path_must_be_a_folder(tmp_path: Path) -> None:
-    """A path that is no folder is refused."""
-    with pytest.raises(DataError, match="is no folder"):
+    """A path that is not a directory is refused."""
+    with pytest.raises(DataError, match="is not a directory"):
         Catalog.open([tmp_path / "absent"], lm_eval=False)

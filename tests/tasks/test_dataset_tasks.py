@@ -62,7 +62,7 @@ def music(tmp_path: Path) -> Path:
 
 
 def test_a_repositorys_folder_is_a_task(music: Path) -> None:
-    """Options by letter are listed, an absent one is no option, and shots come from dev."""
+    """Options by letter are listed, an absent one is not an option, and shots come from dev."""
     task, note = selected(str(music))
     assert task.task.name == "MusicTheoryBench"
     found = prompts(task)

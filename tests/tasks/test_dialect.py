@@ -146,7 +146,7 @@ def test_a_conversation_has_only_turns() -> None:
         ({"num_fewshot": -3}, "num_fewshot is -3; expected a whole number from 0"),
         ({"fewshot_config": {"samples": [None]}}, r"fewshot_config\.samples is \[None\]; expected a list of rows"),
         ({"dataset_kwargs": {"data_files": [None]}}, r"data_files is \[None\]; expected a file"),
-        ({"include": "a\0b"}, "include names 'a\0b', and there is no file"),
+        ({"include": "a\0b"}, "include names 'a\0b', which is not a file"),
         ({"tag": 5}, "tag is 5; expected text or list"),
     ],
 )

@@ -56,7 +56,7 @@ def test_repeats_and_other_keys() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    """A value that is no number is an error that names the task."""
+    """A value that is not a number is an error that names the task."""
     with pytest.raises(PlanError, match=r"generation settings of sums: .*many"):
         settings({"max_gen_toks": "many"})
 

@@ -115,7 +115,7 @@ def test_answers_with_two_readings_stop(
 
 
 def test_numbers_that_are_mostly_an_options_text_stop(tmp_path: Path) -> None:
-    """One row whose answer is no option does not turn the others' texts into positions."""
+    """One row whose answer is not an option does not turn the others' texts into positions."""
     text = "question,A,B,C,D,answer\n1+1?,2,3,4,1,2\n0+1?,5,1,3,2,1\n1+2?,3,2,4,1,3\n2+2?,3,5,6,7,4\n"
     with pytest.raises(DataError, match=r"as a number from 1 .*, or as the text of a choice"):
         golds(tmp_path, text)
@@ -140,7 +140,7 @@ def test_a_reading_is_named_only_for_rows_with_options(tmp_path: Path) -> None:
     """--answers is refused where it has no effect, and where a row does not fit it."""
     with pytest.raises(DataError, match="--answers says that an answer is a letter, and these rows have no options"):
         golds(tmp_path, "question,answer\n2+2?,4\n", answers="letter")
-    with pytest.raises(DataError, match="line 2: 'A' in column 'answer' is no number from 0 to 1"):
+    with pytest.raises(DataError, match="line 2: 'A' in column 'answer' is not a number from 0 to 1"):
         golds(tmp_path, "question,A,B,answer\nQ?,x,y,A\n", answers="from_0")
 
 
@@ -260,7 +260,7 @@ def test_all_faults_are_listed_with_their_lines(tmp_path: Path) -> None:
     faults = str(caught.value).partition(": ")[2]
     assert faults == (
         "line 3: 3 cells, but the header has 4; line 4 has nothing in column 'B'; "
-        "line 6: 'E' in column 'answer' is no letter from A to B; line 7: 5 cells, but the header has 4; "
+        "line 6: 'E' in column 'answer' is not a letter from A to B; line 7: 5 cells, but the header has 4; "
         "line 8: the character NUL, which is not allowed in texts; correct them, "
         "skip them (--skip_bad_rows), or write a task file"
     )

@@ -59,7 +59,7 @@ def test_items_are_read_from_text_and_files(tmp_path: Path) -> None:
     assert read_item("{name: last, filter: [{function: take_first}]}", "--filter") == LAST
     assert read_item(str(path), "--filter") == LAST
     path.write_text("- name: last\n")
-    with pytest.raises(UsageError, match="is no mapping"):
+    with pytest.raises(UsageError, match="is not a mapping"):
         read_item(str(path), "--filter")
 
 

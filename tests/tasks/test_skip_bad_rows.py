@@ -19,7 +19,7 @@ HEADER = "question,A,B,C,answer"
 GOOD = [f"What is {i} plus {i}?,{2 * i},{2 * i + 1},{2 * i + 2},A" for i in range(1, 9)]
 BAD = {  # where it is inserted -> the line, and what is said about it
     1: ("What is 1 plus 1?,2,3,A", "4 cells, but the header has 5"),
-    3: ("What?,1,2,3,Z", "'Z' in column 'answer' is no letter from A to C"),
+    3: ("What?,1,2,3,Z", "'Z' in column 'answer' is not a letter from A to C"),
     5: ("What?,,2,3,A", "has nothing in column 'A'"),
     6: ('"What\nis\nthis?",1,2,3,', "has nothing in column 'answer'"),
     8: ("What\0?,1,2,3,A", "the character NUL"),
@@ -88,7 +88,7 @@ def test_lines_of_json_are_skipped(tmp_path: Path) -> None:
 
 
 def test_a_task_file_may_say_so_itself(tmp_path: Path) -> None:
-    """`skip_bad_rows: true` in YAML leaves out rows whose prompt cannot be made or whose gold is no choice."""
+    """`skip_bad_rows: true` in YAML leaves out rows whose prompt cannot be made or whose gold is not a choice."""
     bad = [{"question": "no choices", "answer": 0}, {**ROWS[0], "answer": 7}, {**ROWS[0], "question": None}]
     write_rows(tmp_path, [*ROWS[:4], *bad, *ROWS[4:]])
     path = write_task(tmp_path, task_spec(skip_bad_rows=True))

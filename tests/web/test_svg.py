@@ -37,7 +37,7 @@ def test_names_are_text(name: str) -> None:
 
 
 def test_a_heat_map_has_a_cell_for_each_score() -> None:
-    """The strength of the colour follows the standing, an absent score is no cell, long titles are slanted."""
+    """The strength of the colour follows the standing, an absent score is not a cell, long titles are slanted."""
     tree = ET.fromstring(heatmap(["m", "n"], ["Law", "Instructions"], [[(0.0, "1"), (1.0, "2")], [None, (0.5, "3")]]))
     strengths = [float(one.attrib["fill-opacity"]) for one in tree.iter("rect")]
     assert strengths == [0.08, 0.58, 0.33]

@@ -152,8 +152,8 @@ class TargetBinding:
 
     def text(self, row: Row) -> str:
         """Return what a target is called with as text: a text itself, else canonical JSON."""
-        shown = self.shown(row)
-        return shown if isinstance(shown, str) else canonical_json(shown)
+        content = self.shown(row)
+        return content if isinstance(content, str) else canonical_json(content)
 
     def _rest(self, row: Row, named: Mapping[str, Any]) -> dict[str, Any]:
         """Return what `**kwargs` gets."""

@@ -143,7 +143,7 @@ def bind_parameters(
         tuple((names.get(each.name), each.default) for each in plain if each.kind is each.POSITIONAL_ONLY),
         keywords,
         frozenset(each.name for each in plain if each.default is not _EMPTY),
-        {name: given for name, given in names.items() if name not in signature.parameters} if takes_all else {},
+        {name: source for name, source in names.items() if name not in signature.parameters} if takes_all else {},
     )
 
 
@@ -361,8 +361,8 @@ def _of_fields(returned: Any, name: str) -> Result:
     is_mapping = isinstance(returned, Mapping)
 
     def field(*names: str) -> Any:
-        found = (returned.get(each) if is_mapping else getattr(returned, each, None) for each in names)
-        return next((each for each in found if each is not None), None)
+        values = (returned.get(each) if is_mapping else getattr(returned, each, None) for each in names)
+        return next((each for each in values if each is not None), None)
 
     known = set(returned) if is_mapping else {each for each in _RESULT_KEYS if hasattr(returned, each)}
     if not known & _RESULT_KEYS:
@@ -572,12 +572,12 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _name_of(given: Any, function: Any) -> str:
+def _name_of(original: Any, function: Any) -> str:
     """Return the name of a function, or the one that an object has (those of Phoenix's and MLflow's decorators)."""
-    own = None if inspect.isroutine(given) or inspect.isclass(given) else getattr(given, "name", None)
+    own = None if inspect.isroutine(original) or inspect.isclass(original) else getattr(original, "name", None)
     if isinstance(own, str) and own:
         return own
-    registered = getattr(getattr(given, "__registry_info__", None), "name", None)  # of inspect's scorers
+    registered = getattr(getattr(original, "__registry_info__", None), "name", None)  # of inspect's scorers
     if isinstance(registered, str) and registered:
         return registered.rpartition("/")[2]
     inner = function.func if isinstance(function, functools.partial) else function

@@ -72,32 +72,32 @@ def _plan(target: Any, rows: Any, **keywords: Any) -> Any:
     return plan_application(target, rows, **keywords)
 
 
-def _of_command(given: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+def _of_command(options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
     """Return target, rows and keywords of a command with --target; None without it.
 
     Raises: UsageError for options that need --target or that only models have.
     """
-    own = {name: given[name] for name in _OWN if given[name] not in (None, (), False)}
-    if given["target"] is None:
+    own = {name: options[name] for name in _OWN if options[name] not in (None, (), False)}
+    if options["target"] is None:
         if own:
             raise UsageError(f"--{next(iter(own))} is for applications; name one with --target, or omit it")
         return None
     context = click.get_current_context()
     known = {*_OWN, *_COMMON.values(), *_OF_OUTPUT}
-    for name in given:
+    for name in options:
         is_default = context.get_parameter_source(name) in (None, click.core.ParameterSource.DEFAULT)
         if not is_default and name not in known:
             raise UsageError(f"--{name} is for models, and --target names an application; omit one of them")
-    if len(given["tasks"]) != 1:
+    if len(options["tasks"]) != 1:
         raise UsageError(
-            f"--target needs one source of rows, and --tasks names {len(given['tasks'])}; expected a file or a Hub id"
+            f"--target needs one source of rows, and --tasks names {len(options['tasks'])}; expected a file or a Hub id"
         )
     keywords = {_OWN[name]: value for name, value in own.items()}
     if "headers" in keywords:
         keywords["headers"] = dict(_header(text) for text in keywords["headers"])
     keywords["scorers"] = ",".join(keywords.get("scorers") or ())
-    common = {name: given[parameter] for name, parameter in _COMMON.items() if given.get(parameter) is not None}
-    return given["target"], given["tasks"][0], {**keywords, **common}
+    common = {name: options[parameter] for name, parameter in _COMMON.items() if options.get(parameter) is not None}
+    return options["target"], options["tasks"][0], {**keywords, **common}
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -90,10 +90,10 @@ class EndpointTarget:
     def options(self) -> tuple[tuple[str, JsonValue], ...]:
         """URL without credentials and query, body, path of the answer, and names of headers."""
         parts = urlsplit(self.url)
-        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        public_url = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
         query = (("query", content_hash(parts.query)),) if parts.query else ()  # it may hold a key
         body = (("body", self.template), ("answer_path", self.answer_path), ("headers", sorted(self.headers)))
-        return (("url", shown), *query, *body)
+        return (("url", public_url), *query, *body)
 
     def bind(self, rows: Sequence[Row]) -> "_BoundEndpoint":
         """Return the endpoint, to be called with rows.
@@ -299,9 +299,9 @@ def _filled(name: str, value: str) -> str:
     """Return a header's value with environment variables filled in. Raises: UsageError for one that is not set."""
 
     def variable(match: re.Match[str]) -> str:
-        if (found := os.environ.get(match[1])) is None:
+        if (setting := os.environ.get(match[1])) is None:
             raise UsageError(f"the header {name} names the environment variable {match[1]}, which is not set")
-        return found
+        return setting
 
     filled = _ENVIRONMENT.sub(variable, value)
     if "\n" in filled or "\r" in filled:

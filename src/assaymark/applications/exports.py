@@ -140,17 +140,19 @@ def grouped_columns(header: Sequence[str]) -> dict[str, tuple[str, str]] | None:
     Phoenix and LangSmith write a mapping's entries as columns of their own, `input_question`, `output_answer`,
     `metadata_topic` (or with a dot). Only a table of nothing else is read so, because `input_language` may be a name.
     """
-    found: dict[str, tuple[str, str]] = {}
+    by_column: dict[str, tuple[str, str]] = {}
     for column in header:
         for group, prefixes in _GROUPS.items():
             prefix = next(
                 (p for p in prefixes if column.startswith((p + "_", p + ".")) and len(column) > len(p) + 1), None
             )
             if prefix is not None:
-                found[column] = (group, column[len(prefix) + 1 :])
-    others = set(header) - found.keys() - {"id", "example_id", "split", "splits", "tags", "dataset_id", "created_at"}
-    groups = {group for group, _ in found.values()}
-    return found if not others and {"inputs", "expected"} <= groups else None
+                by_column[column] = (group, column[len(prefix) + 1 :])
+    others = (
+        set(header) - by_column.keys() - {"id", "example_id", "split", "splits", "tags", "dataset_id", "created_at"}
+    )
+    groups = {group for group, _ in by_column.values()}
+    return by_column if not others and {"inputs", "expected"} <= groups else None
 
 
 def grouped_row(cells: Mapping[str, Any], groups: Mapping[str, tuple[str, str]]) -> dict[str, Any]:

@@ -205,9 +205,9 @@ def _difference(baseline: "Run", run: "Run", estimate: Estimate) -> Any:
     _estimate(baseline, estimate.metric, estimate.task)  # raises where it lacks the metric
     evidence = []
     for each in (baseline, run):
-        found = run_evidence(each.store, each.id)
-        tasks = [replace(task, primary_metric=estimate.metric) for task in found.tasks if task.name == estimate.task]
-        evidence.append(replace(found, tasks=tuple(tasks), groups=()))
+        of_run = run_evidence(each.store, each.id)
+        tasks = [replace(task, primary_metric=estimate.metric) for task in of_run.tasks if task.name == estimate.task]
+        evidence.append(replace(of_run, tasks=tuple(tasks), groups=()))
     matched = matched_evidence(evidence, [(each.store, each.id) for each in (baseline, run)])
     (pair,) = compare_runs(matched).pairs
     line = next((each for each in pair.tasks if each.name == estimate.task), None)
@@ -218,7 +218,7 @@ def _difference(baseline: "Run", run: "Run", estimate: Estimate) -> Any:
     return line
 
 
-def _message(estimate: Estimate, condition: str, outcome: str, found: Any, why: str, baseline: "Run | None") -> str:
+def _message(estimate: Estimate, condition: str, outcome: str, interval: Any, why: str, baseline: "Run | None") -> str:
     """Return the result in a few lines, for people who read a failed test."""
     from assaymark.results.numbers import is_proportion, shown_difference, shown_value
 
@@ -233,18 +233,18 @@ def _message(estimate: Estimate, condition: str, outcome: str, found: Any, why: 
 
     words = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
     subject = estimate.metric if baseline is None else f"gain of {estimate.metric} over {baseline.short_id}"
-    bounds = f"from {shown(found.low)} to {shown(found.high)} (one-sided {found.confidence:.0%} bounds)"
-    measured = f"{subject} on {estimate.task}: {shown(found.estimate)}, {bounds}, n {found.n:,}"
+    bounds = f"from {shown(interval.low)} to {shown(interval.high)} (one-sided {interval.confidence:.0%} bounds)"
+    measured = f"{subject} on {estimate.task}: {shown(interval.estimate)}, {bounds}, n {interval.n:,}"
     lines = [f"gate '{estimate.metric}: {condition}' {words[outcome]}", f"  {measured}"]
     if why:
         lines.append(f"  {why}")
-    elif outcome == "undecided" and found.n == 0:
+    elif outcome == "undecided" and interval.n == 0:
         lines.append("  no row is scored")
     elif outcome == "undecided":
         needed = (
             "no number of rows would decide"
-            if found.n_needed is None
-            else f"about {found.n_needed:,} rows would decide"
+            if interval.n_needed is None
+            else f"about {interval.n_needed:,} rows would decide"
         )
         lines.append(f"  {needed}, were the value exactly the one measured (power 80%)")
     unscored = estimate.n_unparsed

@@ -133,7 +133,7 @@ def add_human_labels(run: Run, path: str | Path, scorers: Sequence[str]) -> dict
     """
     people = read_human_scores(path, scorers)
     task = run.row.tasks[0]
-    given: dict[str, list[GivenGrade]] = {}
+    grades: dict[str, list[GivenGrade]] = {}
     ids: set[str] = set()
     for record in run.store.samples(run.id, task):
         row = record.sample.row if record.sample is not None else {}
@@ -141,7 +141,7 @@ def add_human_labels(run: Run, path: str | Path, scorers: Sequence[str]) -> dict
         ids.add(own_id)
         for score in record.scores:
             if score.metric in scorers and score.value is not None:
-                given.setdefault(score.metric, []).append(GivenGrade(own_id, "", task, score.value, "run"))
+                grades.setdefault(score.metric, []).append(GivenGrade(own_id, "", task, score.value, "run"))
     if not any(each.row in ids for each in people):
         raise DataError(
             f"{Path(path).name}: none of its {counted(len({each.row for each in people}), 'row')} is one of the run's "
@@ -150,8 +150,8 @@ def add_human_labels(run: Run, path: str | Path, scorers: Sequence[str]) -> dict
     reports: dict[str, GradeReport] = {}
     for name in dict.fromkeys(each.scorer for each in people):
         labels = [GivenGrade(each.row, "", task, each.value, each.rater) for each in people if each.scorer == name]
-        if {each.question for each in labels} & {each.question for each in given.get(name, ())}:
-            reports[name] = grade_report(JudgeGrades(name, given[name]), labels)
+        if {each.question for each in labels} & {each.question for each in grades.get(name, ())}:
+            reports[name] = grade_report(JudgeGrades(name, grades[name]), labels)
     entries: list[JsonValue] = [
         {"task": task, "metric": name, "line": agreement_line(name, report), **grade_report_json(report)}
         for name, report in reports.items()

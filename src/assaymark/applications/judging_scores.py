@@ -142,7 +142,7 @@ class _Work:
                 "file, so scores cannot be added to it here"
             )
         self.by_task = {task: list(_requests_of(run.store, run.id, task)) for task in self.row.tasks}
-        self.answers = [each for found in self.by_task.values() for request in found for each in request.answers]
+        self.answers = [each for requests in self.by_task.values() for request in requests for each in request.answers]
         if not self.answers:
             raise UsageError(f"run {self.row.short_id} has no generated answer that a judge could score")
         for scorer in scorers:
@@ -188,18 +188,18 @@ class _Work:
     def scores(self, audit: StoredAudit) -> list[tuple[JudgedScorer, str, list[Score]]]:
         """Judge every answer; return the scores by scorer and task, and store what became of them with the audit."""
         results = judge_rows(self.scorers, self.answers, self.model, audit.answer, self.settings)
-        found: list[tuple[JudgedScorer, str, list[Score]]] = []
+        scored: list[tuple[JudgedScorer, str, list[Score]]] = []
         for position, scorer in enumerate(self.scorers):
             of_scorer: list[Score] = []
             for task, requests in self.by_task.items():
                 own = [score for request in requests for score in _scores(request, scorer, results, position)]
                 of_scorer += own
                 if own:
-                    found.append((scorer, task, own))
+                    scored.append((scorer, task, own))
             if not audit.has(scorer.facts.name):
                 counts = _counts(scorer, of_scorer)
                 audit.part(scorer.facts.name, JudgedCounts, lambda counts=counts: counts)  # type: ignore[misc]
-        return found
+        return scored
 
     def add(self, scored: Sequence[tuple[JudgedScorer, str, list[Score]]], command: str | None) -> None:
         """Add scores to the run in one transaction, and compute its estimates."""
@@ -319,7 +319,7 @@ class _Judged:
     task: str
     n_steps: int = 0
     prompt: str | None = None
-    found: Sequence[Result] | str = ()
+    results: Sequence[Result] | str = ()
 
     def advance(self, reply: str | None) -> None:
         """Send a reply, or begin; keep the next prompt, or the results."""
@@ -327,7 +327,7 @@ class _Judged:
         try:
             prompt = next(self.generator) if reply is None else self.generator.send(reply)
         except StopIteration as ended:
-            self.found = list(ended.value or ())
+            self.results = list(ended.value or ())
             return
         except Exception as error:  # noqa: BLE001 - whatever a scorer raises is a failed score
             self.fail(f"{type(error).__name__}: {error}")
@@ -341,7 +341,7 @@ class _Judged:
     def fail(self, why: str) -> None:
         """End without a score."""
         self.generator.close()
-        self.prompt, self.found = None, why
+        self.prompt, self.results = None, why
 
     def request(self, writer: PromptWriter, settings: GenerationSettings) -> Request:
         """Return the request of the waiting prompt; its turn counts steps, of all repeats."""
@@ -387,7 +387,7 @@ def judge_rows(
                 each.fail(f"the judge did not reply: {output.error if output is not None else 'it was not asked'}")
             else:
                 each.advance(output.text)
-    return {each.key: each.found for each in judged}
+    return {each.key: each.results for each in judged}
 
 
 # ---------------------------------------------------------------------------------------- scores
@@ -400,11 +400,11 @@ def _scores(asked: _Asked, scorer: JudgedScorer, results: Results, position: int
         return [_failed(asked.request.id, facts.name, asked.error)]
     of_repeats: list[Sequence[Result]] = []
     for each in asked.answers:
-        found = results[position, asked.request.id, each.repeat]
-        if isinstance(found, str):
-            return [_failed(asked.request.id, facts.name, found)]
-        of_repeats.append(found)
-    names = list(dict.fromkeys(each.name for found in of_repeats for each in found)) or [facts.name]
+        outcome = results[position, asked.request.id, each.repeat]
+        if isinstance(outcome, str):
+            return [_failed(asked.request.id, facts.name, outcome)]
+        of_repeats.append(outcome)
+    names = list(dict.fromkeys(each.name for of_repeat in of_repeats for each in of_repeat)) or [facts.name]
     return [_score(asked.request.id, name, of_repeats) for name in names]
 
 
@@ -413,7 +413,7 @@ def _failed(request_id: str, name: str, error: str) -> Score:
 
 
 def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]]) -> Score:
-    own = [next((each for each in found if each.name == name), Result(name)) for found in of_repeats]
+    own = [next((each for each in of_repeat if each.name == name), Result(name)) for of_repeat in of_repeats]
     values = [each.value if each.value is not None and math.isfinite(each.value) else None for each in own]
     known = [value for value in values if value is not None]
     detail: dict[str, JsonValue] = {}

@@ -98,12 +98,12 @@ class _BoundCommand:
 
     def _run(self, words: list[str], prompt: str, environment: dict[str, str], timeout_s: float) -> str:
         """Run the command and return what it printed. Raises: Permanent, TimedOut."""
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
-            given.write(prompt.encode("utf-8", "surrogatepass"))
-            given.seek(0)
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+            stdin.write(prompt.encode("utf-8", "surrogatepass"))
+            stdin.seek(0)
             try:
                 process = subprocess.Popen(
-                    words, stdin=given, stdout=printed, stderr=errors, env=environment, start_new_session=True
+                    words, stdin=stdin, stdout=printed, stderr=errors, env=environment, start_new_session=True
                 )
             except (OSError, ValueError) as error:  # an argument that is too long, or has a NUL
                 raise Permanent(f"{self.name} cannot be started: {error}") from None

@@ -52,7 +52,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Show the result of every gate below the tests."""
     reports = [
-        report for found in terminalreporter.stats.values() for report in found if hasattr(report, "user_properties")
+        report
+        for outcome_reports in terminalreporter.stats.values()
+        for report in outcome_reports
+        if hasattr(report, "user_properties")
     ]
     messages = {
         (report.nodeid, text): None

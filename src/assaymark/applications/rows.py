@@ -99,8 +99,8 @@ def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
                 "list of mappings"
             )
         return _checked("rows", [(f"row {at}", row) for at, row in enumerate(source)], in_cells=False)
-    where, found = _raw(source, data_dir)
-    return _checked(where, found, in_cells=_is_table(Path(source)))
+    where, raw_rows = _raw(source, data_dir)
+    return _checked(where, raw_rows, in_cells=_is_table(Path(source)))
 
 
 def name_of_rows(source: Source) -> str:
@@ -128,9 +128,9 @@ def _raw(source: str | Path, data_dir: Path | None) -> tuple[str, list[tuple[str
         document = _document_of(path)
         if document is not None:
             return str(path), _listed(str(path), document)
-        found = read_files([path])
-        places = found.places(range(len(found)))
-        return str(path), list(zip(places, found, strict=True))
+        file_rows = read_files([path])
+        places = file_rows.places(range(len(file_rows)))
+        return str(path), list(zip(places, file_rows, strict=True))
     name = dataset_name(str(source))
     if name is None:
         raise UsageError(
@@ -189,13 +189,13 @@ def _listed(where: str, content: Any) -> list[tuple[str, Any]]:
     return [(f"row {at}", row) for at, row in enumerate(rows)]
 
 
-def _checked(where: str, found: Sequence[tuple[str, Any]], *, in_cells: bool) -> list[Row]:
+def _checked(where: str, raw_rows: Sequence[tuple[str, Any]], *, in_cells: bool) -> list[Row]:
     """Return typed rows. in_cells: values of lists and mappings are JSON in the cells of a table."""
-    if not found:
+    if not raw_rows:
         raise DataError(f"{where}: there are no rows; expected at least one")
     rows: list[Row] = []
     places: dict[str, str] = {}
-    for place, raw in found:
+    for place, raw in raw_rows:
         if isinstance(raw, Row):
             made = [raw]
         elif isinstance(raw, Mapping):
@@ -216,7 +216,7 @@ def _checked(where: str, found: Sequence[tuple[str, Any]], *, in_cells: bool) ->
             places[row.id] = place
             rows.append(row)
     if not rows:
-        raise DataError(f"{where}: all of its {len(found):,} rows are archived; expected at least one that is not")
+        raise DataError(f"{where}: all of its {len(raw_rows):,} rows are archived; expected at least one that is not")
     return rows
 
 
@@ -252,8 +252,8 @@ def _row(at: int, raw: Mapping[str, Any], *, in_cells: bool) -> Row:
         inputs, input_column = left, next(iter(left)) if len(left) == 1 else None
     metadata = {**{name: value for name, value in extra.items() if value is not None}, **metadata}
     if inputs in (None, "", {}):
-        shown = ", ".join(raw) or "none"
-        raise ValueError(f"it has no inputs; expected a column `inputs` or `input`, or others; its columns: {shown}")
+        columns = ", ".join(raw) or "none"
+        raise ValueError(f"it has no inputs; expected a column `inputs` or `input`, or others; its columns: {columns}")
     return Row(str(at if own_id is None else own_id), inputs, expected, contexts, metadata, tags, split, input_column)
 
 
@@ -323,8 +323,8 @@ def _split(value: JsonValue) -> str | None:
 
 def _contexts(values: dict[str, JsonValue]) -> tuple[str, ...] | None:
     """Take the contexts out of a row's values."""
-    found = [(name, values.pop(name)) for name in CONTEXTS if name in values]
-    name, value = next(((name, value) for name, value in found if value is not None), ("", None))
+    taken = [(name, values.pop(name)) for name in CONTEXTS if name in values]
+    name, value = next(((name, value) for name, value in taken if value is not None), ("", None))
     if value is None:
         return None
     if isinstance(value, str):
@@ -358,7 +358,7 @@ def _promptfoo(marked: Mapping[str, JsonValue]) -> tuple[JsonValue, dict[str, Js
         metadata["assert"] = cells[0] if len(cells) == 1 else cells
     checks = marked.get("assert")
     if isinstance(checks, list):
-        equal = [one.get("value") for one in checks if isinstance(one, dict) and one.get("type") == "equals"]
+        equal = [check.get("value") for check in checks if isinstance(check, dict) and check.get("type") == "equals"]
         expected = equal[0] if len(equal) == 1 else expected
     return expected, metadata
 

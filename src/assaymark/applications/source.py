@@ -305,15 +305,15 @@ def _mentioned(node: ast.AST) -> Iterator[str]:
 def _own_imports(file: Path) -> list[list[str]]:
     """Return name and digest of the modules beside a file that it imports, directly or through each other."""
     root = file.parent
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = [file]
     while waiting:
         for imported in _imported(waiting.pop(), root):
             key = imported.relative_to(root).as_posix()
-            if key not in found and imported != file:
-                found[key] = _digest(imported)
+            if key not in digests and imported != file:
+                digests[key] = _digest(imported)
                 waiting.append(imported)
-    return [[name, digest] for name, digest in sorted(found.items())]
+    return [[name, digest] for name, digest in sorted(digests.items())]
 
 
 def _imported(file: Path, root: Path) -> Iterator[Path]:
@@ -348,12 +348,12 @@ def _named_files(file: Path, names: set[str]) -> list[list[str]]:
     """
     statements = _counted(_parsed(file, file.read_bytes()), names)
     written = {text for node in statements for text in _written(node)}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for text in {word for node in statements for word in _mentioned(node)} - written:
         path = _prompt_file(text, file.parent)
         if path is not None:
-            found[text] = _digest(path)
-    return [[name, digest] for name, digest in sorted(found.items())]
+            digests[text] = _digest(path)
+    return [[name, digest] for name, digest in sorted(digests.items())]
 
 
 def _prompt_file(text: str, folder: Path) -> Path | None:

@@ -228,13 +228,13 @@ class ApplicationTask:
             self._loop = LoopThread()
         future = self._loop.start(scorer.score(answered))
         try:
-            found = future.result(self._timeout_s)
+            results = future.result(self._timeout_s)
         except FutureTimeoutError:
             future.cancel()
             if self._loop.is_blocked():
                 self._loop = None
             raise
-        return [_checked(each) for each in found]
+        return [_checked(each) for each in results]
 
 
 class _WrongResult(Exception):

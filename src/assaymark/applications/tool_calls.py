@@ -93,31 +93,35 @@ def _call(value: Mapping[str, Any]) -> ToolCall | None:
     name = inside.get("name")
     if not isinstance(name, str) or not name or "role" in value:
         return None
-    given = next((inside[each] for each in _ARGUMENTS if each in inside), None)
-    if given is None and inside is value and set(value) - {"name", "id", "type", "description", "reasoning", "output"}:
+    arguments = next((inside[each] for each in _ARGUMENTS if each in inside), None)
+    if (
+        arguments is None
+        and inside is value
+        and set(value) - {"name", "id", "type", "description", "reasoning", "output"}
+    ):
         return None
-    return ToolCall(name, _arguments(given))
+    return ToolCall(name, _arguments(arguments))
 
 
-def _arguments(given: Any) -> Mapping[str, JsonValue] | None:
+def _arguments(arguments: Any) -> Mapping[str, JsonValue] | None:
     """Return arguments: a mapping, or the JSON text of one; nothing stands for none."""
-    if isinstance(given, str):
-        if not given.strip():
+    if isinstance(arguments, str):
+        if not arguments.strip():
             return {}
         try:
-            given = parse_json(given)
+            arguments = parse_json(arguments)
         except (ValueError, RecursionError):
             return None
-    if given is None:
+    if arguments is None:
         return {}
-    return given if isinstance(given, Mapping) else None
+    return arguments if isinstance(arguments, Mapping) else None
 
 
 def expected_calls(row: Row) -> list[ToolCall] | None:
     """Return the calls that a row expects: its expected value, or a column such as DeepEval's `expected_tools`."""
-    found = None if row.expected is None else calls_in(row.expected)
-    if found is not None:
-        return found
+    calls = None if row.expected is None else calls_in(row.expected)
+    if calls is not None:
+        return calls
     named = next((row.metadata[name] for name in _CALLS[2:] if row.metadata.get(name) is not None), None)
     return calls_in(named) if isinstance(named, list) else None
 

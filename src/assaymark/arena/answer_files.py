@@ -24,26 +24,28 @@ Answers = dict[str, dict[str, str]]
 
 
 def open_answers(
-    given: Sequence[str], store: Store, task: str | None = None, tell: Callable[[str], None] = lambda _: None
+    sources: Sequence[str], store: Store, task: str | None = None, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[StoredAnswers, int]:
     """Return the answers of files and folders, or of runs, and the number left out because they name a model.
 
     Args:
-        given: paths, or names of runs; nothing: the latest runs of the models that share a task.
+        sources: paths, or names of runs; nothing: the latest runs of the models that share a task.
         store: the store of the runs.
         task: the generation task whose answers are used; None: the one that most models have.
         tell: receives a line about models that are left out.
 
     Raises: DataError, UsageError, UnknownName for what does not have answers of two models.
     """
-    paths = [Path(one) for one in given if Path(one).exists()]
-    if paths and len(paths) < len(given):
-        missing = next(one for one in given if not Path(one).exists())
+    paths = [Path(source) for source in sources if Path(source).exists()]
+    if paths and len(paths) < len(sources):
+        missing = next(source for source in sources if not Path(source).exists())
         raise UsageError(f"'{missing}' is not a file or folder; expected either files or runs in --answers, not both")
-    lost = next((one for one in given if not paths and ("/" in one or one.endswith(tuple(READABLE)))), None)
+    lost = next(
+        (source for source in sources if not paths and ("/" in source or source.endswith(tuple(READABLE)))), None
+    )
     if lost is not None:
-        raise UsageError(f"--answers '{lost}': there is no such file or folder; expected one, or runs of the store")
-    return answers_of_files(paths) if paths else answers_of_runs(store, given, task, tell)
+        raise UsageError(f"--answers '{lost}': no such file or directory; expected one, or runs of the store")
+    return answers_of_files(paths) if paths else answers_of_runs(store, sources, task, tell)
 
 
 def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
@@ -123,7 +125,7 @@ def answers_of_runs(
 
 def _label(run: RunRow, all_names: Sequence[str]) -> str:
     name = Path(run.plan.model.name).name
-    return name if [Path(one).name for one in all_names].count(name) == 1 else f"{name} ({run.short_id})"
+    return name if [Path(model_name).name for model_name in all_names].count(name) == 1 else f"{name} ({run.short_id})"
 
 
 def _shared_task(
@@ -172,10 +174,10 @@ def _prompt_text(record: Any) -> str:
 
 
 def _column(names: Sequence[str], known: Sequence[str], file: Path) -> str:
-    found = next((name for name in known if name in names), None)
-    if found is None:
+    column = next((name for name in known if name in names), None)
+    if column is None:
         raise DataError(f"{file} has columns {', '.join(names)}; expected one of {', '.join(known)}")
-    return found
+    return column
 
 
 def _prompt_id(text: str) -> str:

@@ -86,8 +86,8 @@ class StoredAnswers:
     def shared(self, first: str, second: str) -> tuple[str, ...]:
         """Return the ids of the prompts to which both models have answers that differ."""
         if (first, second) not in self._shared:
-            one, other = self._answers[first], self._answers[second]
-            self._shared[first, second] = tuple(key for key in one if key in other and one[key] != other[key])
+            answers, other = self._answers[first], self._answers[second]
+            self._shared[first, second] = tuple(key for key in answers if key in other and answers[key] != other[key])
         return self._shared[first, second]
 
     def draw(self, first: str, second: str, generator: np.random.Generator) -> Drawn | None:
@@ -114,9 +114,9 @@ def stored_answers(
     kept: dict[str, dict[str, str]] = {}
     n_named = 0
     for model, of_model in answers.items():
-        given = {key: text for key, text in of_model.items() if text.strip()}
-        kept[model] = {key: text for key, text in given.items() if not names_its_model(text, tuple(answers))}
-        n_named += len(given) - len(kept[model])
+        nonempty = {key: text for key, text in of_model.items() if text.strip()}
+        kept[model] = {key: text for key, text in nonempty.items() if not names_its_model(text, tuple(answers))}
+        n_named += len(nonempty) - len(kept[model])
     source = StoredAnswers(name, prompts, kept)
     pairs = [(a, b) for a in kept for b in kept if a < b]
     if not any(source.shared(a, b) for a, b in pairs):

@@ -35,10 +35,10 @@ class Turn:
 
 def messages_of(turns: Sequence[Turn], side: int, question: str | None = None) -> list[dict[str, str]]:
     """Return the conversation of one side as role and content, optionally with a question that is not answered."""
-    found = []
+    messages = []
     for turn in turns:
-        found += [{"role": "user", "content": turn.question}, {"role": "assistant", "content": turn.answer(side)}]
-    return [*found, {"role": "user", "content": question}] if question is not None else found
+        messages += [{"role": "user", "content": turn.question}, {"role": "assistant", "content": turn.answer(side)}]
+    return [*messages, {"role": "user", "content": question}] if question is not None else messages
 
 
 def conversation_plan(model: str, token: str, side: int) -> RunPlan:
@@ -85,7 +85,8 @@ def _request(turns: Sequence[Turn], side: int, number: int, settings: Generation
     question = turns[number].question
     said = messages_of(turns[:number], side, question)
     messages = tuple(
-        Message("assistant" if one["role"] == "assistant" else "user", (TextPart(one["content"]),)) for one in said
+        Message("assistant" if message["role"] == "assistant" else "user", (TextPart(message["content"]),))
+        for message in said
     )
     digest = _digest(question)
     if is_base:
@@ -107,7 +108,7 @@ def stored_turns(store: Store, battle: BattleRow) -> tuple[Turn, ...] | None:
         run = store.complete_run(conversation_plan(model, battle.token, side))
         if run is None:
             return None
-        records = sorted(store.samples(run, TASK), key=lambda one: one.request.turn)
+        records = sorted(store.samples(run, TASK), key=lambda record: record.request.turn)
         sides.append([record.outputs[0].text or "" for record in records])
         digests = [record.request.sample_sha256 for record in records]
     questions = _questions(battle.prompt, digests)
@@ -125,7 +126,7 @@ def _questions(text: str, digests: Sequence[str]) -> list[str] | None:
     """Return the questions of a joined text; a question that contains a mark of `joined` is told by its digest."""
     if len(digests) == 1:
         return [text]
-    found: list[str] = []
+    questions: list[str] = []
     at = len("[1] ")
     for number, digest in enumerate(digests, start=1):
         mark = f"\n\n[{number + 1}] "
@@ -139,9 +140,9 @@ def _questions(text: str, digests: Sequence[str]) -> list[str] | None:
             if number == len(digests):
                 return None
             end += 1
-        found.append(text[at:end])
+        questions.append(text[at:end])
         at = end + len(mark)
-    return found
+    return questions
 
 
 def _digest(question: str) -> str:

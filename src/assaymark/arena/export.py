@@ -53,17 +53,19 @@ def near_duplicates(votes: Iterable[VoteRow], texts: Mapping[str, str]) -> dict[
 
     texts: by commitment.
     """
-    found: dict[str, str] = {}
+    prompt_texts: dict[str, str] = {}
     for vote in votes:
         if vote.prompt_commitment in texts:
-            found.setdefault(vote.prompt_id, texts[vote.prompt_commitment])
-    names = list(found)
-    return {name: names[leader] for name, leader in zip(names, cluster_prompts(list(found.values())), strict=True)}
+            prompt_texts.setdefault(vote.prompt_id, texts[vote.prompt_commitment])
+    names = list(prompt_texts)
+    return {
+        name: names[leader] for name, leader in zip(names, cluster_prompts(list(prompt_texts.values())), strict=True)
+    }
 
 
 def _sequences(texts: Sequence[str]) -> list[IntArray]:
     """Return each text's distinct sequences of words as sorted numbers; of a short text the whole as one."""
-    numbers: dict[str, int] = {}  # of words, from 1: 0 is no word, in a text shorter than a sequence
+    numbers: dict[str, int] = {}  # of words, from 1: 0 is not a word, in a text shorter than a sequence
     words = []
     for text in texts:
         of_text = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
@@ -94,23 +96,23 @@ def _groups(sets: Sequence[IntArray]) -> list[int]:
     different: set[tuple[int, int]] = set()
     for start, end in _shared(numbers):
         sharing = owners[start:end].tolist()  # the largest first
-        for at, one in enumerate(sharing):
+        for at, larger in enumerate(sharing):
             for other in sharing[at + 1 :]:
-                if sizes[other] < least[one]:
+                if sizes[other] < least[larger]:
                     break
-                low, high = sorted((first_of(one), first_of(other)))
-                if low == high or (one, other) in different:
+                low, high = sorted((first_of(larger), first_of(other)))
+                if low == high or (larger, other) in different:
                     continue
-                if _are_similar(sets[one], sets[other]):
+                if _are_similar(sets[larger], sets[other]):
                     group[high] = low
                 else:
-                    different.add((one, other))
+                    different.add((larger, other))
     return [first_of(index) for index in range(len(sets))]
 
 
-def _are_similar(one: IntArray, other: IntArray) -> bool:
-    shared = np.intersect1d(one, other, assume_unique=True).size
-    return bool(shared >= SIMILARITY * (one.size + other.size - shared))
+def _are_similar(first: IntArray, other: IntArray) -> bool:
+    shared = np.intersect1d(first, other, assume_unique=True).size
+    return bool(shared >= SIMILARITY * (first.size + other.size - shared))
 
 
 def _beginnings(sets: Sequence[IntArray], lengths: IntArray) -> tuple[IntArray, IntArray]:

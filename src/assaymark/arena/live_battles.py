@@ -180,30 +180,32 @@ class LiveArena:
 
         Raises: UnknownName if there is none with this token, or it is another voter's; UsageError if it has a vote.
         """
-        found = self._battles.get(token)
-        if found is None or found.voter.voter != voter.voter:
+        battle = self._battles.get(token)
+        if battle is None or battle.voter.voter != voter.voter:
             stored = self.store.arena.battle(token)
             if stored is not None and stored.voter == voter.voter:
                 raise UsageError("this battle has a vote already; begin a new one")
             raise UnknownName("battle", token[:20], remedy="only its voter sees a battle, and one without a vote ends "
                               "when the server restarts; begin a new one")  # fmt: skip
-        return found
+        return battle
 
     def show(self, voter: Voter, token: str) -> Seen:
         """Return what the voter sees of his battle, from the store once it has a vote. Raises: UnknownName."""
         waiting = self._battles.get(token)
         if waiting is not None and waiting.voter.voter == voter.voter:
             return self._seen(waiting)
-        shown = self._ballots.show(voter, token)
+        ballot = self._ballots.show(voter, token)
         stored = self.store.arena.battle(token)
         turns = stored_turns(self.store, stored) if stored else None
         if turns is None:
-            texts = (shown.prompt, shown.answer_a, shown.answer_b)
+            texts = (ballot.prompt, ballot.answer_a, ballot.answer_b)
             turns = (Turn(*("(erased)" if text is None else text for text in texts)),)
-        seen = Seen(token, stored.mode if stored else "", shown.state, turns, None, False, False)
-        if shown.models is None:
+        seen = Seen(token, stored.mode if stored else "", ballot.state, turns, None, False, False)
+        if ballot.models is None:
             return seen
-        return replace(seen, models=shown.models, choice=shown.choice, marks=shown.marks, is_counted=shown.is_counted)
+        return replace(
+            seen, models=ballot.models, choice=ballot.choice, marks=ballot.marks, is_counted=ballot.is_counted
+        )
 
     def ask(self, voter: Voter, token: str, question: str) -> LiveBattle:
         """Begin a turn: the battle is `answering` until `finish`, `fail` or `withdraw`.
@@ -214,7 +216,7 @@ class LiveArena:
         if not text:
             raise UsageError("the question is empty; write one first")
         if any("\ud800" <= character <= "\udfff" for character in text):  # no model could be sent it
-            raise UsageError("the question has half a surrogate pair, which is no character; expected Unicode text")
+            raise UsageError("the question has half a surrogate pair, which is not a character; expected Unicode text")
         if len(text) > self.limits.characters:
             raise UsageError(
                 f"the question has {len(text):,} characters; at most {self.limits.characters:,} are allowed"

@@ -35,13 +35,13 @@ class Turns:
         arena: LiveArena,
         endpoints: Sequence[Endpoint],
         moderate: Moderation | None = None,
-        told: Callable[[str], None] = lambda _: None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Use these endpoints, one for each model of the arena; `told`: gets the operator's lines about failures."""
+        """Use these endpoints, one for each model of the arena; `tell`: gets the operator's lines about failures."""
         self._arena = arena
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
         self._moderate = moderate
-        self._told = told
+        self._tell = tell
         limits = arena.limits
         self._settings = AskSettings(limits.tokens, limits.temperature, seconds=limits.seconds,
                                      silent_seconds=limits.seconds)  # fmt: skip
@@ -69,7 +69,7 @@ class Turns:
             async with asyncio.timeout(MODERATION_SECONDS):
                 return await asyncio.to_thread(self._moderate, messages)
         except Exception as error:  # noqa: BLE001 - another package's function
-            self._told(f"the moderation failed: {type(error).__name__}")
+            self._tell(f"the moderation failed: {type(error).__name__}")
             return "the moderation does not answer; try again later"
 
     def start(self, battle: LiveBattle) -> "asyncio.Task[None]":
@@ -89,11 +89,11 @@ class Turns:
                     group.create_task(self._follow(battle, release, side))
                 group.create_task(_pace(release))
         except* EndpointFailed as failures:
-            self._told(f"a battle failed: {failures.exceptions[0]}")
+            self._tell(f"a battle failed: {failures.exceptions[0]}")
             self._arena.fail(battle)
         except* Exception as failures:  # noqa: BLE001 - a battle must not wait for ever
             kind = type(failures.exceptions[0]).__name__  # its text may contain what the voter wrote
-            self._told(f"a battle failed: {kind}")
+            self._tell(f"a battle failed: {kind}")
             self._arena.fail(battle)
         if battle.state == "answering":
             self._arena.finish(battle)

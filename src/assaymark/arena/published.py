@@ -154,12 +154,12 @@ def publish_ratings(
     grouped = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
     settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
     fitted = _fitted(grouped, settings, texts)
-    rows = _rows(grouped, models, fitted.found, least)
+    rows = _rows(grouped, models, fitted.ratings, least)
     by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in grouped)
     return Published(
         batch=None, settings=settings, category=category,
         categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
-        models=rows, found=fitted.found, why_none=fitted.why_none, n_votes=len(used),
+        models=rows, found=fitted.ratings, why_none=fitted.why_none, n_votes=len(used),
         n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
         n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
         n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
@@ -171,7 +171,7 @@ def publish_ratings(
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    found: ArenaRatings | None
+    ratings: ArenaRatings | None
     why_none: str | None
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -190,16 +190,16 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
 
 
 def _rows(
-    votes: Sequence[VoteRow], models: Sequence[ModelRow], found: ArenaRatings | None, least: int
+    votes: Sequence[VoteRow], models: Sequence[ModelRow], ratings: ArenaRatings | None, least: int
 ) -> tuple[RatedModel, ...]:
     n_votes = Counter(name for vote in votes for name in (vote.model_a, vote.model_b))
-    rated = list(found.ratings) if found else []
+    rated = list(ratings.ratings) if ratings else []
     ends = tier_ends([(rating.best_rank, rating.worst_rank) for rating in rated])
     rows = [
         RatedModel(rating.model, rating, n_votes[rating.model], n_votes[rating.model] < least, None, end)
         for rating, end in zip(rated, ends, strict=True)
     ]
-    apart = {apart_model.model: apart_model.standing for apart_model in found.apart} if found else {}
+    apart = {apart_model.model: apart_model.standing for apart_model in ratings.apart} if ratings else {}
     words = {"above": "won all battles with rated models", "below": "lost all battles with rated models"}
     rest = [model.name for model in models if model.name not in {row.model for row in rows}]
     for name in sorted(rest, key=lambda name: -n_votes[name]):
@@ -229,9 +229,9 @@ def _matrix(votes: Sequence[VoteRow], models: Sequence[str]) -> Matrix:
     wins = Counter((vote.model_a, vote.model_b) for vote in votes if vote.choice == "a")
     wins += Counter((vote.model_b, vote.model_a) for vote in votes if vote.choice == "b")
 
-    def share(one: str, other: str) -> float | None:
-        n = wins[one, other] + wins[other, one]
-        return wins[one, other] / n if n else None
+    def share(model: str, other: str) -> float | None:
+        n = wins[model, other] + wins[other, model]
+        return wins[model, other] / n if n else None
 
     return Matrix(
         tuple(models),

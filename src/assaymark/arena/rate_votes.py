@@ -22,31 +22,31 @@ class RatedVotes:
     """The votes of a file and the ratings computed from them."""
 
     votes: Votes
-    found: ArenaRatings
+    ratings: ArenaRatings
 
     def table(self) -> "RenderableType":
         """Return the ratings as a table for a terminal."""
         from assaymark.arena.rating_tables import ratings_table
 
-        return ratings_table(self.found, self.votes)
+        return ratings_table(self.ratings, self.votes)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return votes and ratings with stable names; undefined numbers are None."""
         from assaymark.arena.rating_tables import ratings_json
 
-        return ratings_json(self.found, self.votes)
+        return ratings_json(self.ratings, self.votes)
 
     def to_csv(self) -> str:
         """Return the rated models as CSV."""
         from assaymark.arena.rating_tables import ratings_csv
 
-        return ratings_csv(self.found)
+        return ratings_csv(self.ratings)
 
     def to_markdown(self) -> str:
         """Return the table and its notes as Markdown."""
         from assaymark.arena.rating_tables import ratings_markdown
 
-        return ratings_markdown(self.found, self.votes)
+        return ratings_markdown(self.ratings, self.votes)
 
 
 def rate_votes(
@@ -99,10 +99,10 @@ def columns_of(texts: Sequence[str]) -> dict[str, str]:
 
     Raises: UsageError for a text that is not such a list.
     """
-    found = {}
+    columns = {}
     for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
         name, equals, column = pair.partition("=")
         if not equals or not column:
             raise UsageError(f"--columns has '{pair}'; expected model_a=COLUMN,model_b=COLUMN,winner=COLUMN")
-        found[name.strip()] = column.strip()
-    return found
+        columns[name.strip()] = column.strip()
+    return columns

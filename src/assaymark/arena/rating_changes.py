@@ -39,17 +39,17 @@ def changes_between(parts: Sequence[PartRatings], confidence: float) -> tuple[Ra
         for model, rating, low, high in ratings:
             if low is not None and high is not None and high > low:
                 known.setdefault(model, []).append((part, rating, (high - low) / (2.0 * z)))
-    tested = [(model, found, _p_of_equal(found)) for model, found in known.items() if len(found) > 1]
+    tested = [(model, estimates, _p_of_equal(estimates)) for model, estimates in known.items() if len(estimates) > 1]
     adjusted = holm([p for *_, p in tested]) if tested else ()
     changes = [
-        RatingChange(model, found[0][0], found[-1][0], found[-1][1] - found[0][1], p, float(after))
-        for (model, found, p), after in zip(tested, adjusted, strict=True)
+        RatingChange(model, estimates[0][0], estimates[-1][0], estimates[-1][1] - estimates[0][1], p, float(after))
+        for (model, estimates, p), after in zip(tested, adjusted, strict=True)
     ]
-    return tuple(sorted(changes, key=lambda one: one.p))
+    return tuple(sorted(changes, key=lambda change: change.p))
 
 
-def _p_of_equal(found: Sequence[tuple[str, float, float]]) -> float:
-    weights = [1.0 / error**2 for *_, error in found]
-    mean = sum(weight * rating for weight, (_, rating, _) in zip(weights, found, strict=True)) / sum(weights)
-    spread = sum(weight * (rating - mean) ** 2 for weight, (_, rating, _) in zip(weights, found, strict=True))
-    return chi_square_sf(spread, len(found) - 1)
+def _p_of_equal(estimates: Sequence[tuple[str, float, float]]) -> float:
+    weights = [1.0 / error**2 for *_, error in estimates]
+    mean = sum(weight * rating for weight, (_, rating, _) in zip(weights, estimates, strict=True)) / sum(weights)
+    spread = sum(weight * (rating - mean) ** 2 for weight, (_, rating, _) in zip(weights, estimates, strict=True))
+    return chi_square_sf(spread, len(estimates) - 1)

@@ -165,13 +165,13 @@ class RatingMatrices:
 
     def pairs(self) -> "Iterator[Pair]":
         """Yield the pairs with battles, from the side of the higher rating, the largest residual first."""
-        found = [
+        pairs = [
             self._pair(row, column)
             for row in range(len(self.models))
             for column in range(row + 1, len(self.models))
             if self.n_battles[row][column]
         ]
-        yield from sorted(found, key=lambda one: -abs(one.residual or 0.0))
+        yield from sorted(pairs, key=lambda pair: -abs(pair.residual or 0.0))
 
     def _pair(self, row: int, column: int) -> "Pair":
         shares = (self.win_fraction, self.observed, self.predicted, self.residuals, self.significance)
@@ -215,7 +215,7 @@ def matrices_of(fitted: RatingFit, models: tuple[str, ...], order: Ints) -> Rati
     at = np.ix_(order, order)
 
     def shares(table: Floats) -> Shares:
-        return tuple(tuple(None if np.isnan(one) else float(one) for one in row) for row in table[at])
+        return tuple(tuple(None if np.isnan(value) else float(value) for value in row) for row in table[at])
 
     def counts(table: Ints) -> Counts:
         return tuple(tuple(row) for row in table[at].tolist())
@@ -246,7 +246,7 @@ def top_votes(fitted: RatingFit, models: tuple[str, ...], rows: Ints) -> TopVote
         sides = (models[battles.first[vote]], models[battles.second[vote]])
         key = sides if battles.outcome[vote] >= 0.5 else (sides[1], sides[0])
         pairs[key] = pairs.get(key, 0) + 1
-    listed = sorted(((*key, count) for key, count in pairs.items()), key=lambda one: -one[2])
+    listed = sorted(((*key, count) for key, count in pairs.items()), key=lambda row: -row[2])
     n = len(change.votes)
     return TopVotes(models[change.first], models[change.second], n, change.n_predicted, n / len(battles),
                     tuple(rows[change.votes].tolist()), tuple(listed))  # fmt: skip

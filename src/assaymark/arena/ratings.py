@@ -250,19 +250,19 @@ def _part(votes: Votes, name: str, used: NDArray[np.bool_], whole: ArenaRatings)
     settings = replace(whole.settings, over=None, matrix=False, influence=False)
     seen = {votes.models[index] for index in np.unique(np.concatenate([some.first, some.second])).tolist()}
     try:
-        found = rate(votes.chosen(used, some, votes.models), settings)
+        rated = rate(votes.chosen(used, some, votes.models), settings)
     except AssaymarkError as error:
         return RatedPart(name, len(some), (), tuple(sorted(seen)), str(error))
     overall = {rating.model: rating.rating for rating in whole.ratings}
-    both = [overall[rating.model] - rating.rating for rating in found.ratings if rating.model in overall]
+    both = [overall[rating.model] - rating.rating for rating in rated.ratings if rating.model in overall]
     shift = float(np.mean(both)) if both and settings.anchor is None else 0.0
-    ratings = tuple(_shifted(rating, shift) for rating in found.ratings)
+    ratings = tuple(_shifted(rating, shift) for rating in rated.ratings)
     return RatedPart(name, len(some), ratings, tuple(sorted(seen - {rating.model for rating in ratings})))
 
 
-def _shifted(one: Rating, shift: float) -> Rating:
-    low, high = (None if end is None else end + shift for end in (one.low, one.high))
-    return replace(one, rating=one.rating + shift, low=low, high=high)
+def _shifted(rating: Rating, shift: float) -> Rating:
+    low, high = (None if end is None else end + shift for end in (rating.low, rating.high))
+    return replace(rating, rating=rating.rating + shift, low=low, high=high)
 
 
 def _chosen_by(votes: Votes, settings: RatingSettings) -> By:
@@ -359,7 +359,7 @@ class _Scaled:
 
     def effects(self, names: Sequence[str]) -> tuple[Effect, ...]:
         """Return the effect of each covariate."""
-        found: list[Effect] = []
+        effects: list[Effect] = []
         for index, name in enumerate(names):
             value = float(self.fit.effects[index])
             interval = self.errors.effect_interval(self.fit, index, self.settings.confidence)
@@ -367,24 +367,28 @@ class _Scaled:
             if self.replicates is not None and interval is not None:
                 low, high = np.quantile(self.replicates[:, len(self.votes.models) + index], self.tails()).tolist()
             points = [None if end is None else end * ELO_SCALE for end in (low, high)]
-            found.append(Effect(name, value * ELO_SCALE, points[0], points[1], value))
-        return tuple(found)
+            effects.append(Effect(name, value * ELO_SCALE, points[0], points[1], value))
+        return tuple(effects)
 
     def upper_ranks(self, ends: Sequence[tuple[float, float] | None]) -> list[int | None]:
         """Return the leaderboards' ranks; None without an interval. The anchor's interval is a point, as there."""
         unknown = (np.nan, np.nan)  # compares as neither above nor below any other
-        shown = [end or unknown for end in ends]
+        intervals = [end or unknown for end in ends]
         if self.anchor is not None and self.settings.anchor is not None:
-            shown[self.anchor] = (self.settings.anchor[1],) * 2
-        table = np.array(shown)
+            intervals[self.anchor] = (self.settings.anchor[1],) * 2
+        table = np.array(intervals)
         ranks = ranks_by_upper_bound(table[:, 0], table[:, 1]).tolist()
         return [None if np.isnan(low) else rank for rank, low in zip(ranks, table[:, 0], strict=True)]
 
     def unrated(self, votes: Votes, group: Ints, clusters: Labels) -> tuple[ApartModel, ...]:
         """Return the models that are not rated, those with most votes first, each with its bound."""
         standings = standing_of(votes.battles.wins(), group)
-        models = [self._unrated(votes, group, clusters, index, one) for index, one in enumerate(standings) if one]
-        return tuple(sorted(models, key=lambda one: (-one.n_votes, one.model)))
+        models = [
+            self._unrated(votes, group, clusters, index, standing)
+            for index, standing in enumerate(standings)
+            if standing
+        ]
+        return tuple(sorted(models, key=lambda model: (-model.n_votes, model.model)))
 
     def _unrated(self, votes: Votes, group: Ints, clusters: Labels, model: int, standing: Standing) -> ApartModel:
         battles = votes.battles
@@ -407,6 +411,8 @@ class _Scaled:
         confidence = self.settings.confidence
         intervals = [errors.interval(0.0, index, self.anchor, confidence) for index in range(len(self.votes.models))]
         widths = [
-            ELO_SCALE * (one.high - one.low) for index, one in enumerate(intervals) if one and index != self.anchor
+            ELO_SCALE * (interval.high - interval.low)
+            for index, interval in enumerate(intervals)
+            if interval and index != self.anchor
         ]
         return float(np.median(widths)) if widths else None

@@ -56,12 +56,12 @@ def styles_in(rows: Rows) -> dict[str, Floats]:
     Shapes: each [rows, 2], side A and side B.
     """
     metadata = [_parsed(value) for value in rows["conv_metadata"]] if "conv_metadata" in rows.column_names else []
-    found: dict[str, Floats] = {}
+    styles: dict[str, Floats] = {}
     for style in STYLES:
         sides = [_column(rows, metadata, style, side) for side in "ab"]
         if sides[0] is not None and sides[1] is not None:
-            found[style] = np.column_stack([sides[0], sides[1]])
-    return found
+            styles[style] = np.column_stack([sides[0], sides[1]])
+    return styles
 
 
 def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side: str) -> Floats | None:
@@ -108,15 +108,15 @@ _MILLISECONDS = 1e11  # a number of seconds above it would be after the year 500
 
 def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over, NDArray[Any]]:
     """Return the part of each used row for each kind that the file has; "" where it is not known. Shapes: [votes]."""
-    found: dict[Over, NDArray[Any]] = {}
+    parts: dict[Over, NDArray[Any]] = {}
     if columns.category is not None:
-        found["category"] = _texts(rows[columns.category], used)
+        parts["category"] = _texts(rows[columns.category], used)
     if columns.language is not None:
-        found["language"] = _texts(rows[columns.language], used)
+        parts["language"] = _texts(rows[columns.language], used)
     if columns.time is not None:
         values = rows[columns.time]
-        found["time"] = np.array([month_of(values[index]) for index in used], dtype=object)
-    return found
+        parts["time"] = np.array([month_of(values[index]) for index in used], dtype=object)
+    return parts
 
 
 def month_of(value: Any) -> str:
@@ -232,11 +232,11 @@ def _usable(
 def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:
     if columns.language is None:
         raise DataError(f"the file has no column 'language', so its votes in {language} cannot be selected")
-    found = [str(value) for value in rows[columns.language]]
-    known = sorted(set(found))
+    languages = [str(value) for value in rows[columns.language]]
+    known = sorted(set(languages))
     if language not in known:
         raise UnknownName("language in this file", language, nearest(language, known) or known[:5])
-    return [index for index, value in enumerate(found) if value == language]
+    return [index for index, value in enumerate(languages) if value == language]
 
 
 def _name(model: Any) -> str:

@@ -171,13 +171,13 @@ def flagged_voters(votes: Sequence[VoteRow], alpha: float = FALSE_POSITIVES) -> 
     by_voter: dict[str, list[VoteRow]] = {}
     for vote in votes:
         by_voter.setdefault(vote.voter, []).append(vote)
-    found = {}
+    flags = {}
     for voter, own in by_voter.items():
         if len(own) >= FEWEST:
             flag = _tested(voter, own, expected)
             if flag.evidence >= 1.0 / alpha:
-                found[voter] = flag
-    return found
+                flags[voter] = flag
+    return flags
 
 
 def _tested(voter: str, votes: Sequence[VoteRow], expected: Expected) -> Flag:

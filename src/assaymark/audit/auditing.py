@@ -196,17 +196,17 @@ def audit_prompts(
     Raises: as `evaluate`; DataError for a task without choices.
     """
     chosen = tuple(system_prompts) if len(system_prompts) > 1 else ()
-    store, found = open_store(options), list[PromptAudit]()
+    store, audits = open_store(options), list[PromptAudit]()
     for number, model in enumerate(models):
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
         opened, prepared = prepare_run(model, tasks, own)
         _refuse_images(prepared)
         plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": variants_hash()})
         with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
-            found += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)
+            audits += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)
         announce(stored_line(store, audit.run_id))
         opened.close()
-    return found
+    return audits
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +220,11 @@ class _Systems:
     def variants(self, model: Model, position: int) -> list[SystemPrompt]:
         """Return the task at a position of the selection under each system prompt."""
         render = render_of(model) if self.options.get("apply_chat_template") else None
-        found = []
+        variants = []
         for text in self.texts:
             _, prepared = prepare_run(model, self.tasks, {**self.options, "system_instruction": text or None})
-            found.append(SystemPrompt(text or "none", prepared.bound[position], render))
-        return found
+            variants.append(SystemPrompt(text or "none", prepared.bound[position], render))
+        return variants
 
 
 def _prompts_of(

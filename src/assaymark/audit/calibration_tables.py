@@ -43,8 +43,13 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
     for header in ("confidence", "accuracy", "n"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column(f"0%{'100%':>{STRIP - 2}}", no_wrap=True)
-    for one in audit.error.bins:
-        table.add_row(_share(one.confidence), _share(one.accuracy), f"{one.n:,}", _strip(one.confidence, one.accuracy))
+    for calibration_bin in audit.error.bins:
+        table.add_row(
+            _share(calibration_bin.confidence),
+            _share(calibration_bin.accuracy),
+            f"{calibration_bin.n:,}",
+            _strip(calibration_bin.confidence, calibration_bin.accuracy),
+        )
     brier = audit.brier
     answered = ", ".join(f"{share:.0%}: {_share(accuracy)}" for share, accuracy in audit.selective)
     lines = [

@@ -92,7 +92,7 @@ NOT_SHOWN = {
     "options": "A small p indicates that the published order of options was seen, if that order is arbitrary; it says "
     "nothing about the answers, and a large one cannot rule out questions read without their options.",
     "numbers": "True numbers can be likelier than invented ones to a model that never saw the question: without a "
-    "control model or control task this p alone is no evidence.",
+    "control model or control task this p alone is not evidence.",
     "overlap": "An n-gram in the corpus shows that the text is in it, not that the model was trained on it or profited "
     "from it; no hit cannot rule out paraphrases, translations or other corpora.",
     "min-k": "These scores separate seen from unseen texts of one distribution hardly better than chance (Duan et al. "
@@ -238,7 +238,7 @@ def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminatio
         notes.append(f"the control (a shuffled file) has p {test.control.p:.3f}: 1 in 20 is below 0.05 by chance")
     return [
         ContaminationTest(
-            task, "order", "t", test.found.statistic, test.found.n, test.found.p, control_p=test.control.p,
+            task, "order", "t", test.of_file.statistic, test.of_file.n, test.of_file.p, control_p=test.control.p,
             notes=tuple(notes),
         )
     ]  # fmt: skip
@@ -263,11 +263,11 @@ def _numbers(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
     return [replace(_of_twins(task, "numbers", tested, (note,)), control_p=control.t_test.p)]
 
 
-def _of_twins(task: str, test: str, found: TwinTest, notes: tuple[str, ...]) -> ContaminationTest:
-    share = f"{found.sign_test.statistic:.0%} of samples likelier as published (sign test p {found.sign_test.p:.3g})"
+def _of_twins(task: str, test: str, result: TwinTest, notes: tuple[str, ...]) -> ContaminationTest:
+    share = f"{result.sign_test.statistic:.0%} of samples likelier as published (sign test p {result.sign_test.p:.3g})"
     return ContaminationTest(
-        task, test, "t", found.t_test.statistic, found.t_test.n, found.t_test.p, notes=(share, *notes),
-        items=tuple(found.differences),
+        task, test, "t", result.t_test.statistic, result.t_test.n, result.t_test.p, notes=(share, *notes),
+        items=tuple(result.differences),
     )  # fmt: skip
 
 
@@ -276,12 +276,12 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
     if corpus is None:
         return []
     overlap = overlap_with(items, corpus, audit.settings.n_words)
-    notes = [f"{len(overlap.found):,} samples, {len(overlap.mostly):,} of them nearly complete",
+    notes = [f"{len(overlap.overlapping):,} samples, {len(overlap.mostly):,} of them nearly complete",
              f"{overlap.n_corpus_words:,} words read"]  # fmt: skip
     if overlap.n_short:
         notes.append(f"{overlap.n_short:,} samples are shorter than {overlap.n_words} words and were not searched for")
-    share = len(overlap.found) / overlap.n if overlap.n else None
-    items_found = tuple((index, index in overlap.mostly) for index in overlap.found)
+    share = len(overlap.overlapping) / overlap.n if overlap.n else None
+    items_found = tuple((index, index in overlap.mostly) for index in overlap.overlapping)
     name = f"share with {overlap.n_words} words in a row"
     return [ContaminationTest(task, "overlap", name, share, overlap.n, None, notes=tuple(notes), items=items_found)]
 
@@ -316,12 +316,12 @@ def _score_json(score: MembershipScores) -> JsonValue:
     return {name: getattr(score, name) for name in score.__slots__}
 
 
-def corrected(found: Sequence[ContaminationTest]) -> list[ContaminationTest]:
+def corrected(tests: Sequence[ContaminationTest]) -> list[ContaminationTest]:
     """Return the tests with p corrected by Holm's method, for each kind of test over its tasks."""
     adjusted: dict[int, float] = {}
-    for key in dict.fromkeys((test.test, test.statistic_name) for test in found):
-        indices = [i for i, test in enumerate(found) if (test.test, test.statistic_name) == key and test.p is not None]
-        values = [p for i in indices if (p := found[i].p) is not None]
+    for key in dict.fromkeys((test.test, test.statistic_name) for test in tests):
+        indices = [i for i, test in enumerate(tests) if (test.test, test.statistic_name) == key and test.p is not None]
+        values = [p for i in indices if (p := tests[i].p) is not None]
         if values:
             adjusted.update(zip(indices, holm(values).tolist(), strict=True))
-    return [replace(test, p_holm=adjusted.get(i)) for i, test in enumerate(found)]
+    return [replace(test, p_holm=adjusted.get(i)) for i, test in enumerate(tests)]

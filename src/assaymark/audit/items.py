@@ -56,26 +56,26 @@ def with_shots(bound: BoundTask, items: Sequence[Item]) -> list[Item]:
 
 def _item(bound: BoundTask, sample: Sample, request: Request) -> Item:
     queries = choice_queries(request)
-    shown = request.segments[-1] if request.segments else request.prompt
+    sample_text = request.segments[-1] if request.segments else request.prompt
     if not queries:
-        return Item(sample.index, sample.row, request, _text_with_answer(request, shown))
+        return Item(sample.index, sample.row, request, _text_with_answer(request, sample_text))
     gold = gold_choices(bound, request, sample)
     right = queries[min(gold)] if gold else queries[0]
-    context = shown if right.segments is None else "".join(right.segments)
+    context = sample_text if right.segments is None else "".join(right.segments)
     text = context + right.continuation
     if right.segments is not None:  # the choices are contexts: there is no separate question
         return Item(sample.index, sample.row, request, text, None, (), gold)
-    question, options = question_in(sample.row, shown, [query.continuation for query in queries])
+    question, options = question_in(sample.row, sample_text, [query.continuation for query in queries])
     return Item(sample.index, sample.row, request, text, question, options, gold)
 
 
-def _text_with_answer(request: Request, shown: str) -> str:
+def _text_with_answer(request: Request, sample_text: str) -> str:
     query = request.queries[0]
     if isinstance(query, RollingQuery):
         return query.text
     if isinstance(query, LoglikelihoodQuery):
-        return shown + query.continuation
-    return f"{shown} {request.target}"
+        return sample_text + query.continuation
+    return f"{sample_text} {request.target}"
 
 
 def without_question(bound: BoundTask, item: Item, render: Render | None = None) -> Request | None:
@@ -85,8 +85,8 @@ def without_question(bound: BoundTask, item: Item, render: Render | None = None)
     """
     if item.question is None:
         return None
-    shown = item.request.segments[-1]
-    row = blanked(item.row, item.options, shown)
+    sample_text = item.request.segments[-1]
+    row = blanked(item.row, item.options, sample_text)
     if row == dict(item.row):
         return None
     sample = Sample(item.request.task, item.index, row, item.request.sample_sha256)

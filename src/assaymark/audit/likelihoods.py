@@ -35,7 +35,7 @@ class Likelihoods:
         outputs: dict[str, dict[int, Output]] = {}
         for output in self._answer(requests):
             outputs.setdefault(output.request_id, {})[output.ask_index] = output
-        found = {}
+        by_request = {}
         for request in requests:
             choices = [
                 query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"
@@ -43,8 +43,8 @@ class Likelihoods:
             values = [outputs[request.id][query.index].total_nats for query in choices]
             known = tuple(value for value in values if value is not None)
             if len(known) == len(choices):
-                found[request.id] = known
-        return found
+                by_request[request.id] = known
+        return by_request
 
     def n_tokens(self, texts: Sequence[str]) -> int:
         """Return the number of tokens of all texts together, without a query to the model.
@@ -59,8 +59,8 @@ class Likelihoods:
 
     def _query(self, name: str, queries: Sequence[tuple[tuple[str, ...], Query]]) -> list[float | None]:
         requests = [Request(name, i, "", segments, (query,)) for i, (segments, query) in enumerate(queries)]
-        found: list[float | None] = [None] * len(requests)
+        nats: list[float | None] = [None] * len(requests)
         index_of = {request.id: index for index, request in enumerate(requests)}
         for output in self._answer(requests):
-            found[index_of[output.request_id]] = output.total_nats
-        return found
+            nats[index_of[output.request_id]] = output.total_nats
+        return nats

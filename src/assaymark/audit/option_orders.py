@@ -46,7 +46,7 @@ class OrderSettings:
 class OrderTest:
     """Result for the file's order, and for a control: one fixed shuffle of the rows, tested like the file's order."""
 
-    found: LocationTest
+    of_file: LocationTest
     control: LocationTest
     rows_per_shard: int
     sorted_by: tuple[str, ...]  # columns by which the file is sorted; rows were shuffled within equal values only
@@ -106,9 +106,9 @@ class _Shards:
             texts.append(self._text(rows))
             shuffles = [_shuffle(own, generator) for _ in range(self.settings.n_shuffles)]
             texts += [self._text([rows[position] for position in shuffle]) for shuffle in shuffles]
-        found = likelihoods.of_texts(texts, f"{self.name}: order, {kind}")
+        nats = likelihoods.of_texts(texts, f"{self.name}: order, {kind}")
         step = self.settings.n_shuffles + 1
-        groups = [found[start : start + step] for start in range(0, len(found), step)]
+        groups = [nats[start : start + step] for start in range(0, len(nats), step)]
         whole = [[value for value in group if value is not None] for group in groups]
         return [values[0] - float(np.mean(values[1:])) for values in whole if len(values) == step]
 

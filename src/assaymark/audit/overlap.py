@@ -30,7 +30,7 @@ class Overlap:
     n_words: int  # length of the n-grams
     n: int  # samples long enough to have an n-gram
     n_short: int  # samples with fewer words
-    found: tuple[int, ...]  # indices of samples with an n-gram that occurs
+    overlapping: tuple[int, ...]  # indices of samples with an n-gram that occurs
     mostly: tuple[int, ...]  # those with at least 80% of their n-grams
     n_corpus_words: int
 
@@ -91,7 +91,7 @@ def overlap_with(items: Sequence[Item], corpus: Corpus, n_words: int = WORDS) ->
         n_words=n_words,
         n=len(sizes),
         n_short=len(items) - len(sizes),
-        found=tuple(sorted(hits)),
+        overlapping=tuple(sorted(hits)),
         mostly=tuple(sorted(index for index, count in hits.items() if count >= 0.8 * sizes[index])),
         n_corpus_words=n_corpus,
     )

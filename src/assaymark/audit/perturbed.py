@@ -46,7 +46,7 @@ class TwinTest:
 
 def option_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]:
     """Return the samples that have options, listed in the file's order and in other orders."""
-    found = []
+    twins = []
     for item in items:
         if not item.has_options or item.question is None:
             continue
@@ -56,13 +56,13 @@ def option_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]
         own = _listed(item.options)
         others = tuple(dict.fromkeys(text for text in texts if text != own))
         if others:
-            found.append(Twins(item.index, item.question, own, others))
-    return found
+            twins.append(Twins(item.index, item.question, own, others))
+    return twins
 
 
 def number_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]:
     """Return the samples that contain numbers, with versions of other numbers; equal numbers stay equal."""
-    found = []
+    twins = []
     for item in items:
         first = _NUMBER.search(item.text)
         if first is None:
@@ -71,8 +71,8 @@ def number_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]
         other = _with_other_numbers(item.text, generator)
         context = item.text[: first.start()].rstrip()  # what precedes the first number is the same in both
         if other != item.text and context:
-            found.append(Twins(item.index, context, item.text[len(context) :], (other[len(context) :],)))
-    return found
+            twins.append(Twins(item.index, context, item.text[len(context) :], (other[len(context) :],)))
+    return twins
 
 
 def compare_twins(likelihoods: Likelihoods, twins: Sequence[Twins], name: str = "twins") -> TwinTest:

@@ -247,15 +247,15 @@ class _Evaluator:
         self.notify(line)
         nats = self.likelihoods.of_choices(list(requests.values()))
         by_index = {item.index: item for item in self.items}
-        found = {}
+        by_sample = {}
         for index, request in requests.items():
             known = nats.get(request.id)
             if known is not None:
                 texts = [
                     query.continuation.strip() for query in request.queries if isinstance(query, LoglikelihoodQuery)
                 ]
-                found[index] = _credit(known, texts[: len(known)], by_index[index].gold, self.metric)
-        return found
+                by_sample[index] = _credit(known, texts[: len(known)], by_index[index].gold, self.metric)
+        return by_sample
 
     def variant(self, variant: Variant) -> dict[int, float] | None:
         """Return credits under a prompt variant; None if it does not fit all samples, or is the task's own wording."""
@@ -286,8 +286,8 @@ class _Evaluator:
         nats = self.likelihoods.of_choices(requests)
         picks, golds = [], []
         for item in self.items:
-            found = [nats.get(each) for each in ids.get(item.index, ())]
-            known = [values for values in found if values is not None]
+            of_orders = [nats.get(each) for each in ids.get(item.index, ())]
+            known = [values for values in of_orders if values is not None]
             if known and len(known) == len(item.options):
                 picks.append([int(np.argmax(values)) for values in known])
                 golds.append(item.gold)

@@ -60,7 +60,7 @@ def _credits(
 ) -> list[float]:
     """Return the credit of each answered request's pick; failed requests are excluded."""
     samples = {sample.index: sample for sample in bound.samples()}
-    found = []
+    credit_values = []
     for request in requests:
         answers = sorted(outputs[request.id], key=lambda output: output.ask_index)
         if len(answers) < len(request.queries) or any(output.error for output in answers):
@@ -70,8 +70,8 @@ def _credits(
         detail = score.detail if isinstance(score.detail, dict) else {}
         value = detail.get("credit", score.value)
         if value is not None:
-            found.append(float(value))
-    return found
+            credit_values.append(float(value))
+    return credit_values
 
 
 def add_question_blind(
@@ -86,16 +86,16 @@ def add_question_blind(
         notify: called with a line for each task that cannot be evaluated without its questions.
     """
     extra = dict(run.row.extra)
-    found: dict[str, Any] = dict(extra.get("question_blind") or {})
+    baselines: dict[str, Any] = dict(extra.get("question_blind") or {})
     chat = prepared.options.bind.apply_chat_template
     for bound in prepared.bound:
         name = bound.plan.name
-        if bound.task.output_type != "multiple_choice" or name in found:
+        if bound.task.output_type != "multiple_choice" or name in baselines:
             continue
         try:
-            found[name] = question_blind_baseline(model, bound, render_of(model) if chat else None)
+            baselines[name] = question_blind_baseline(model, bound, render_of(model) if chat else None)
         except DataError as error:
             notify(str(error))
-    if found != extra.get("question_blind"):
-        run.store.save_estimates(run.id, run.estimates, {**extra, "question_blind": found})
+    if baselines != extra.get("question_blind"):
+        run.store.save_estimates(run.id, run.estimates, {**extra, "question_blind": baselines})
         save_summary(run.store, run.id, prepared.selection, prepared.bound)

@@ -55,10 +55,12 @@ class StoredAudit:
         """Return the answers to requests: the stored ones, and the others after requesting and storing them."""
         real = {request.id: request for request in requests}
         pending = self._attempt.unanswered([_as_stored(request) for request in requests])
-        for _ in self._attempt.answer([_only(real[one.id], {query.index for query in one.queries}) for one in pending]):
+        for _ in self._attempt.answer(
+            [_only(real[request.id], {query.index for query in request.queries}) for request in pending]
+        ):
             pass  # stored, and read below with those of earlier attempts
-        found = self._store.outputs_of(self.run_id, list(real))
-        return [output for outputs in found.values() for output in outputs]
+        by_request = self._store.outputs_of(self.run_id, list(real))
+        return [output for outputs in by_request.values() for output in outputs]
 
     def has(self, name: str) -> bool:
         """Return whether a part's result is stored."""
@@ -67,8 +69,8 @@ class StoredAudit:
     def part(self, name: str, kind: Any, make: Callable[[], T]) -> T:
         """Return a part's stored result, or compute it, and store it unless a failed request could be retried."""
         if name in self._parts:
-            found: T = restored(kind, self._parts[name])
-            return found
+            stored: T = restored(kind, self._parts[name])
+            return stored
         n_to_retry = self._attempt.n_to_retry
         made = make()
         if self._attempt.n_to_retry == n_to_retry:

@@ -220,8 +220,8 @@ def _unrendered(task: Checked) -> Iterator[Finding]:
         last = request.segments[-1] if request.segments else request.prompt
         choices = _texts(request)
         target = () if choices else (request.target,)  # with choices it is one of them
-        shown = {"doc_to_choice": choices, "doc_to_text": (last,), "doc_to_target": target}
-        for key, texts in shown.items():
+        rendered = {"doc_to_choice": choices, "doc_to_text": (last,), "doc_to_target": target}
+        for key, texts in rendered.items():
             named = next((m for text in texts for m in _BRACES.finditer(text) if m.group(1) in sample.row), None)
             if named is not None and task.bound.task.spec.get(key) is not None:
                 first.setdefault(key, (request.id, named.group(0)))
@@ -411,9 +411,9 @@ def check_task(
     return check
 
 
-def _facts(found: TaskCheck, checked: Checked) -> None:
+def _facts(task_check: TaskCheck, checked: Checked) -> None:
     bound = checked.bound
-    found.facts[checked.name] = (
+    task_check.facts[checked.name] = (
         f"{bound.n_original:,} samples, {len(checked.requests):,} checked, {bound.task.output_type}, "
         f"{bound.plan.num_fewshot} shots, metrics {', '.join(sorted({m.name for m in bound.metrics}))}"
     )

@@ -82,8 +82,8 @@ def _is_sign(test: ContaminationTest) -> bool:
 def _strength(test: ContaminationTest) -> str:
     if test.test == "overlap":
         return f" ({test.statistic:.1%} of samples)"
-    shown = shown_p(test.p if test.p_holm is None else test.p_holm)
-    return f" (p {shown})" if shown.startswith("<") else f" (p = {shown})"
+    p_text = shown_p(test.p if test.p_holm is None else test.p_holm)
+    return f" (p {p_text})" if p_text.startswith("<") else f" (p = {p_text})"
 
 
 def _reasons(failed: Sequence[ContaminationTest]) -> str:
@@ -104,14 +104,14 @@ def contamination_methods(tests: Sequence[ContaminationTest]) -> str:
 
 def prompts_verdict(audits: Sequence[PromptAudit]) -> str:
     """Return in how many comparisons the prompt has a significant effect, and the largest spread."""
-    found = [audit for audit in audits if audit.spread.p < ALPHA]
+    significant = [audit for audit in audits if audit.spread.p < ALPHA]
     n = len(audits)
-    if not found:
+    if not significant:
         comparisons = f"{n} comparison{'' if n == 1 else 's'}"
         return f"No significant effect of the prompt: the spread is within noise in each of {comparisons}."
-    worst = max(found, key=lambda audit: audit.spread.spread)
+    worst = max(significant, key=lambda audit: audit.spread.spread)
     return (
-        f"The prompt has a significant effect in {len(found)} of {n} comparisons; largest on {worst.task}: "
+        f"The prompt has a significant effect in {len(significant)} of {n} comparisons; largest on {worst.task}: "
         f"{100 * worst.spread.spread:.1f} points between the best and the worst prompt variant."
     )
 

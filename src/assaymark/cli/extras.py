@@ -39,9 +39,9 @@ def served_options(command: Any) -> Any:
     return command
 
 
-def served_features(given: Mapping[str, Any], store: str | None) -> list[Any]:
+def served_features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     """Return the features that the options of registered parts ask for. Raises: UsageError, MissingExtra."""
-    return [feature for name in _PARTS for feature in _PARTS.load(name).features(given, store)]
+    return [feature for name in _PARTS for feature in _PARTS.load(name).features(options, store)]
 
 
 def has_web() -> bool:

@@ -36,7 +36,7 @@ def print_json(value: Any) -> None:
 
 
 def print_rich(*renderables: Any) -> None:
-    """Print tables and text, without styles if the output is no terminal.
+    """Print tables and text, without styles if the output is not a terminal.
 
     Where it is a file or a pipe, nothing is folded or shortened, unless COLUMNS is set.
     """

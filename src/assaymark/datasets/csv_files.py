@@ -156,14 +156,14 @@ class BatchFile:
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows from `start` up to `stop`."""
-        found: list[Row] = []
+        rows: list[Row] = []
         while start < stop:
             number = bisect_right(self._ends, start)
             first = self._ends[number - 1] if number else 0
             part = self._batch(number).slice(start - first, stop - start)
-            found += part.to_pylist()
+            rows += part.to_pylist()
             start += part.num_rows
-        return found
+        return rows
 
     def column(self, name: str) -> Iterator[Any]:
         """Yield a column's values."""
@@ -322,11 +322,11 @@ def _next_lines(reader: Any) -> list[CsvLine]:
     """Return the next records, of any size; the limit on cells is global to the process, so it is restored at once."""
     before = csv.field_size_limit(LARGEST_CELL)
     try:
-        number, found = reader.line_num, []
+        number, lines = reader.line_num, []
         for cells in islice(reader, AT_ONCE):
-            found.append(CsvLine(number + 1, tuple(cells)))
+            lines.append(CsvLine(number + 1, tuple(cells)))
             number = reader.line_num
-        return found
+        return lines
     finally:
         csv.field_size_limit(before)
 
@@ -488,17 +488,17 @@ def _line_faults(paths: Sequence[Path], delimiter: str) -> Skipped:
 
 def _places(path: Path, delimiter: str, indices: Sequence[int], *, has_header: bool) -> list[str]:
     """Return the lines of the rows at these indices, counted without the lines that are no rows."""
-    wanted, found, index, width = set(indices), {}, -1 if has_header else 0, 0
+    wanted, by_index, index, width = set(indices), {}, -1 if has_header else 0, 0
     for line in csv_lines(path, delimiter):
         width = width or len(line.cells)
         if len(line.cells) != width:
             continue
         if index in wanted:
-            found[index] = f"line {line.number}"
-            if len(found) == len(wanted):
+            by_index[index] = f"line {line.number}"
+            if len(by_index) == len(wanted):
                 break
         index += 1
-    return [found.get(index, f"row {index + 1}") for index in indices]
+    return [by_index.get(index, f"row {index + 1}") for index in indices]
 
 
 def _whole(paths: Sequence[Path]) -> int:

@@ -138,7 +138,7 @@ def _text(path: Path) -> str:
 
 
 def _read_jsons(paths: Sequence[Path], field: str | None, *, skip_bad_rows: bool) -> Rows:
-    found: list[Row] = []
+    all_rows: list[Row] = []
     places: list[str] = []
     faults: list[str] = []
     for path in paths:
@@ -146,10 +146,10 @@ def _read_jsons(paths: Sequence[Path], field: str | None, *, skip_bad_rows: bool
         if own_faults and not skip_bad_rows:
             raise ValueError(at_most(own_faults))
         where = "" if len(paths) == 1 else f"{path.name} "
-        found += rows
+        all_rows += rows
         places += [f"{where}{place}" for place in own_places]
         faults += [f"{where}{fault}" for fault in own_faults]
-    made = Rows.of(found)
+    made = Rows.of(all_rows)
     made.skipped = Skipped(len(faults), tuple(faults[:MOST_FAULTS]))
     made.places = lambda indices: [places[index] for index in indices]
     return made
@@ -242,8 +242,8 @@ def _expand(name: str, base: Path | None) -> list[Path]:
         if any(sign in name for sign in "*?["):
             root = Path(Path(name).anchor) if Path(name).is_absolute() else folder
             pattern = str(Path(name).relative_to(root)) if Path(name).is_absolute() else name
-            if found := sorted(root.glob(pattern)):
-                return found
+            if matches := sorted(root.glob(pattern)):
+                return matches
         elif (folder / name).is_file():
             return [folder / name]
     raise DataError(f"no data file '{name}'; looked in {', '.join(str(folder.absolute()) for folder in folders)}")
@@ -256,14 +256,14 @@ def load_named(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]]) -> Loa
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
     """Return split -> files of a folder that contains `<split>.parquet` (or .jsonl, .csv), in shards or whole."""
-    found: dict[str, list[Path]] = {}
+    by_split: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         suffix = next((s for s in sorted(READABLE, key=len, reverse=True) if path.name.endswith(s)), None)
         if suffix and path.is_file():
             split = _SHARD.sub("", path.name.removesuffix(suffix))
-            if not found.get(split) or found[split][0].suffixes == path.suffixes:
-                found.setdefault(split, []).append(path)
-    return found
+            if not by_split.get(split) or by_split[split][0].suffixes == path.suffixes:
+                by_split.setdefault(split, []).append(path)
+    return by_split
 
 
 def load_local(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
@@ -286,10 +286,10 @@ def load_chosen(spec: DatasetSpec, data_dir: Path) -> LoadedDataset | None:
     by_split: dict[str, list[Path]] = {}
     for split, names in (named if isinstance(named, Mapping) else {"train": named}).items():
         for name in [names] if isinstance(names, str) else names:
-            found = next((path for path in (root / name, root / f"{name}.gz") if path.is_file()), None)
-            if found is None:
+            file = next((path for path in (root / name, root / f"{name}.gz") if path.is_file()), None)
+            if file is None:
                 raise DataError(f"data set {spec.title}: no file {name} (or {name}.gz) in {root}")
-            by_split.setdefault(split, []).append(found)
+            by_split.setdefault(split, []).append(file)
     return _loaded(spec, by_split, "local")
 
 

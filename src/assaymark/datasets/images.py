@@ -65,8 +65,8 @@ class ImageReader:
 
     def _bytes(self, value: Any) -> bytes:
         if isinstance(value, Mapping):
-            given = value.get("bytes")
-            return given if isinstance(given, bytes) else self._file(value.get("path"))
+            content = value.get("bytes")
+            return content if isinstance(content, bytes) else self._file(value.get("path"))
         if isinstance(value, bytes):
             return value
         if isinstance(value, str) and (url := _DATA_URL.match(value)):
@@ -74,14 +74,16 @@ class ImageReader:
                 return base64.b64decode(value[url.end() :], validate=True)
             except binascii.Error as error:
                 raise MalformedSample(
-                    f"a data URL that is no base64 ({error}); expected data:image/png;base64,..."
+                    f"a data URL that is not base64 ({error}); expected data:image/png;base64,..."
                 ) from None
         return self._file(value)
 
     def _file(self, path: Any) -> bytes:
         """Return the content of a file in the folder of the rows."""
         if not isinstance(path, str) or not path.strip() or "\0" in path:
-            raise MalformedSample(f"{path!r:.60} is no image; expected a file's path, a data URL or the Hub's bytes")
+            raise MalformedSample(
+                f"{path!r:.60} is not an image; expected a file's path, a data URL or the Hub's bytes"
+            )
         if _ANY_URL.match(path) and not Path(path).is_absolute():
             raise MalformedSample(
                 f"{path!r:.80} is an address, and images are not fetched; download it beside the rows and give its path"

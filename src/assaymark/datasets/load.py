@@ -47,8 +47,8 @@ def configurations_of(path: str, data_dir: Path | None = None) -> list[str]:
         if split_files(root) or split_files(root / "data"):
             return []
         folders = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.name.startswith(("_", "."))]
-        if found := [each.name for each in folders if split_files(each)]:
-            return found
+        if configurations := [each.name for each in folders if split_files(each)]:
+            return configurations
     return _of_library(path)
 
 
@@ -140,8 +140,8 @@ def explain(spec: DatasetSpec, error: Exception) -> str:
         why = f"data set {spec.title} is not in the Hub's local cache, and {cause}"
     if "data_files" in dict(spec.kwargs):
         named = dict(spec.kwargs)["data_files"]
-        listed = [one for each in (named.values() if isinstance(named, Mapping) else [named])
-                  for one in ([each] if isinstance(each, str) else each)]  # fmt: skip
+        listed = [name for each in (named.values() if isinstance(named, Mapping) else [named])
+                  for name in ([each] if isinstance(each, str) else each)]  # fmt: skip
         return (
             f"{why}; to use local files put {' and '.join(map(str, listed))} into <folder>/{spec.path} and name the "
             "folder with --data_dir DIR or ASSAYMARK_DATA"

@@ -96,8 +96,8 @@ class VoteColumns:
     def describe(self) -> str:
         """Return the columns that were read under another name, as text."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        shown = {"first": "model_a", "second": "model_b"}
-        read = {shown.get(what, what): column for what, column in named.items() if column}
+        standard = {"first": "model_a", "second": "model_b"}
+        read = {standard.get(what, what): column for what, column in named.items() if column}
         nearer = " (a value between the two sides counts for the nearer one)" if self.winner == PREFERENCE else ""
         return ", ".join(f"{what} from '{column}'" for what, column in read.items() if what != column) + nearer
 
@@ -143,7 +143,7 @@ def verdicts_in(rows: Rows, columns: VoteColumns) -> list[Any]:
         return [_numbered(value, sides) if is_numbered else value for value in rows[columns.winner]]
     several = _several(rows.column_names) or ONE_HOT
     values = zip(*(rows[name] for name in several), strict=True)
-    return [_agreed(one, sides) if several == BOTH_ORDERS else _marked(one) for one in values]
+    return [_agreed(row_values, sides) if several == BOTH_ORDERS else _marked(row_values) for row_values in values]
 
 
 def _marked(values: Sequence[Any]) -> str | None:
@@ -153,11 +153,11 @@ def _marked(values: Sequence[Any]) -> str | None:
 
 
 def _agreed(values: Sequence[Any], sides: Mapping[str, str]) -> Any:
-    """Return the verdict of both orders; as in MT-bench, two that differ are a tie, and an error is no verdict."""
+    """Return the verdict of both orders; as in MT-bench, two that differ are a tie, and an error is not a verdict."""
     if any(value is None or value == "error" for value in values):
         return None
-    one, other = (_numbered(value, sides) for value in values)
-    return one if one == other else "tie (inconsistent)"
+    verdict, other = (_numbered(value, sides) for value in values)
+    return verdict if verdict == other else "tie (inconsistent)"
 
 
 def _numbered(value: Any, sides: Mapping[str, str]) -> Any:
@@ -183,15 +183,15 @@ def outcome_of(verdict: Any, first: str, second: str) -> float | str | None:
 
     A verdict is model_a, model_b (also a, b, left, right), the winning model's name, tie, `tie (bothbad)` or both_bad.
     """
-    given = "" if verdict is None else str(verdict).strip()
-    word = given.lower()
+    text = "" if verdict is None else str(verdict).strip()
+    word = text.lower()
     if not word:
         return None
-    if word in FIRST_WON or given == first:
+    if word in FIRST_WON or text == first:
         return 1.0
-    if word in SECOND_WON or given == second:
+    if word in SECOND_WON or text == second:
         return 0.0
-    return 0.5 if TIED.fullmatch(word) else given
+    return 0.5 if TIED.fullmatch(word) else text
 
 
 def _first_of(known: Iterable[str], names: Sequence[str]) -> str | None:

@@ -147,8 +147,8 @@ class WindowAttention:
 
         Shapes: as `attend`; path contains the open path's keys [n_path, G, D] and values [n_path, G, E].
         """
-        given = query.dtype
-        stays = given == torch.bfloat16 and has_tiles() and _is_one_kernel(key, value, options)
+        dtype = query.dtype
+        stays = dtype == torch.bfloat16 and has_tiles() and _is_one_kernel(key, value, options)
         if query.device.type == "cpu" and not stays:
             # Without tiles, half-precision attention on a CPU is slower than in float32, and less exact.
             query, key, value = query.float(), key.float(), value.float()
@@ -173,7 +173,7 @@ class WindowAttention:
                 queries, block_keys[:stop].transpose(0, 1), block_values[:stop].transpose(0, 1), bias, options
             ).view(n_groups, -1, repeat, value.shape[3])  # [G, n, repeat, E]
             output[slice(block.first, block.last) if rows is None else rows] = result.transpose(0, 1)
-        return output.view(1, n_queries, n_heads, -1).to(given)
+        return output.view(1, n_queries, n_heads, -1).to(dtype)
 
     def _blocks_for(self, rule: MaskRule, repeat: int, dtype: torch.dtype) -> list[_TorchBlock]:
         """Return the window's blocks under `rule`, built once for all layers that share it."""

@@ -148,8 +148,8 @@ class SequenceGenerator:
             observe=observe,
         )
         for finished in generator.run():
-            named = [(one, chosen[one.index]) for one in finished]
-            yield [each for one, index in named for each in _for_all(one, index, prompts[index])]
+            named = [(result, chosen[result.index]) for result in finished]
+            yield [each for result, index in named for each in _for_all(result, index, prompts[index])]
 
     def _generate_plainly(
         self,
@@ -165,10 +165,10 @@ class SequenceGenerator:
         for i in chosen:
             for repeat in _once(prompts[i]).repeats:
                 check = None if stop is None else _bound(stop, i, repeat)
-                one = generate_plain(self._loaded.outer, prompts[i], i, repeat, check)
-                yield _for_all(one, i, prompts[i])
+                result = generate_plain(self._loaded.outer, prompts[i], i, repeat, check)
+                yield _for_all(result, i, prompts[i])
                 n_read, n_done = n_read + int(prompts[i].tokens.size), n_done + 1
-                n_generated += len(one.tokens) if isinstance(one, GeneratedSequence) else 0
+                n_generated += len(result.tokens) if isinstance(result, GeneratedSequence) else 0
                 if observe is not None:
                     seconds = time.perf_counter() - started
                     n_steps = max(0, n_generated - n_done)
@@ -185,10 +185,10 @@ def _once(prompt: GenerationPrompt) -> GenerationPrompt:
     return replace(prompt, repeats=prompt.repeats[:1]) if is_greedy else prompt
 
 
-def _for_all(one: Result, index: int, prompt: GenerationPrompt) -> list[Result]:
+def _for_all(result: Result, index: int, prompt: GenerationPrompt) -> list[Result]:
     """Return a result under its own index, for each repeat that it represents."""
-    repeats = prompt.repeats if prompt.sampling is None else (one.repeat,)
-    return [replace(one, index=index, repeat=repeat) for repeat in repeats]
+    repeats = prompt.repeats if prompt.sampling is None else (result.repeat,)
+    return [replace(result, index=index, repeat=repeat) for repeat in repeats]
 
 
 def refuse(prompt: GenerationPrompt, vocab_size: int) -> None:

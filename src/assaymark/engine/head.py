@@ -110,9 +110,9 @@ class Head:
 
         Shapes: hidden [n_rows, width]; result [n_rows, vocab], float32 unless numerics is "model-dtype".
         """
-        given = copy.copy(output)
-        given.last_hidden_state = hidden[None]
-        with self._standing_in(given):
+        stand_in = copy.copy(output)
+        stand_in.last_hidden_state = hidden[None]
+        with self._standing_in(stand_in):
             dummy = torch.zeros(1, hidden.shape[0], dtype=torch.long, device=hidden.device)
             logits: torch.Tensor = self.model(input_ids=dummy, use_cache=False).logits[0]
         return logits if self.numerics == "model-dtype" else logits.float()

@@ -122,8 +122,8 @@ def without_wrappers(model: Any) -> None:
 
 
 def _generation_configs(model: torch.nn.Module) -> list[Any]:
-    found = [module.__dict__.get("generation_config") for module in model.modules()]
-    return list({id(each): each for each in found if each is not None}.values())
+    configs = [module.__dict__.get("generation_config") for module in model.modules()]
+    return list({id(each): each for each in configs if each is not None}.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,8 +26,8 @@ def cuda_count() -> int:
 
 def cuda_names() -> list[str]:
     """Return the name and memory of each CUDA device this process may use."""
-    found = (torch.cuda.get_device_properties(index) for index in range(cuda_count()))
-    return [f"{each.name} ({each.total_memory / 1e9:.0f} GB)" for each in found]
+    devices = (torch.cuda.get_device_properties(index) for index in range(cuda_count()))
+    return [f"{each.name} ({each.total_memory / 1e9:.0f} GB)" for each in devices]
 
 
 @cache

@@ -164,8 +164,8 @@ class OpenBatch:
         n_top = min(n_top, self._loaded.vocab_size)
         longest = self._loaded.limits.trie
         together = [t for t in prompts if self._head is not None and (longest is None or t.size <= longest)]
-        found = read_together(self._head, together, n_top, self._window) if self._head and together else []
-        shared = {id(tokens): logprobs for tokens, logprobs in zip(together, found, strict=True)}
+        read = read_together(self._head, together, n_top, self._window) if self._head and together else []
+        shared = {id(tokens): logprobs for tokens, logprobs in zip(together, read, strict=True)}
         return [shared.get(id(tokens)) or read_alone(self._loaded.outer, tokens, n_top) for tokens in prompts]
 
     # ---------------------------------------------------------------------------------------------- stepping
@@ -262,7 +262,9 @@ class OpenBatch:
         n_free = self._table.n_slots - self._table.n
         while self._ready and n_free > 0:
             chosen = [self._ready.popleft() for _ in range(min(n_free, len(self._ready)))]
-            ends = self._choose(torch.stack([read.logits for read, _ in chosen]), [one for _, one in chosen], result)
+            ends = self._choose(
+                torch.stack([read.logits for read, _ in chosen]), [new_sequence for _, new_sequence in chosen], result
+            )
             for (read, sequence), has_ended in zip(chosen, ends, strict=True):
                 if not has_ended:
                     self._table.add(read.rows, read.start, read.chain)
@@ -309,22 +311,22 @@ class OpenBatch:
         """Generate all repeats of a prompt with transformers; their tokens are reported together."""
         for repeat in joined.prompt.repeats:
             check = None if joined.stop is None else partial(joined.stop, repeat)
-            one = generate_plain(self._loaded.outer, joined.prompt, joined.key, repeat, check)
-            if isinstance(one, GeneratedSequence):
-                result.tokens += self._plain_tokens(joined, one)
-            result.finished.append(one)
+            generated = generate_plain(self._loaded.outer, joined.prompt, joined.key, repeat, check)
+            if isinstance(generated, GeneratedSequence):
+                result.tokens += self._plain_tokens(joined, generated)
+            result.finished.append(generated)
 
-    def _plain_tokens(self, joined: JoiningPrompt, one: GeneratedSequence) -> list[NewToken]:
+    def _plain_tokens(self, joined: JoiningPrompt, sequence: GeneratedSequence) -> list[NewToken]:
         """Return the tokens of a finished sequence; log-probabilities come from one more forward pass."""
         if joined.n_top is None:
-            return [NewToken(one.index, one.repeat, token) for token in one.tokens]
+            return [NewToken(sequence.index, sequence.repeat, token) for token in sequence.tokens]
         prompt = joined.prompt.tokens
-        whole = torch.cat([torch.as_tensor(prompt.astype("int64")), torch.tensor(one.tokens)]).numpy()
+        whole = torch.cat([torch.as_tensor(prompt.astype("int64")), torch.tensor(sequence.tokens)]).numpy()
         logprobs = read_alone(self._loaded.outer, whole, joined.n_top)
         first = int(prompt.size) - 1
         return [
-            NewToken(one.index, one.repeat, token, float(logprobs.chosen[i]), _pairs(logprobs, i))
-            for i, token in enumerate(one.tokens, start=first)
+            NewToken(sequence.index, sequence.repeat, token, float(logprobs.chosen[i]), _pairs(logprobs, i))
+            for i, token in enumerate(sequence.tokens, start=first)
         ]
 
     # ------------------------------------------------------------------------------------------- the table
@@ -352,31 +354,31 @@ class OpenBatch:
         return self._head
 
 
-def _number(one: _Sequence) -> float:
+def _number(sequence: _Sequence) -> float:
     """Return the random number of a sequence's next token; 0 if none is needed."""
-    prompt = one.joined.prompt
-    return 0.0 if prompt.sampling is None else uniform(prompt.seed, prompt.key, one.repeat, len(one.tokens))
+    prompt = sequence.joined.prompt
+    return 0.0 if prompt.sampling is None else uniform(prompt.seed, prompt.key, sequence.repeat, len(sequence.tokens))
 
 
-def _end_of(one: _Sequence, token: int) -> FinishReason | None:
+def _end_of(sequence: _Sequence, token: int) -> FinishReason | None:
     """Return why a sequence ends with its newest token, None if it continues."""
-    if token in one.joined.prompt.eos_ids:
+    if token in sequence.joined.prompt.eos_ids:
         return "eos"
-    if one.joined.stop is not None and one.joined.stop(one.repeat, one.tokens):
+    if sequence.joined.stop is not None and sequence.joined.stop(sequence.repeat, sequence.tokens):
         return "stop"
-    return "length" if len(one.tokens) >= one.joined.prompt.max_new_tokens else None
+    return "length" if len(sequence.tokens) >= sequence.joined.prompt.max_new_tokens else None
 
 
-def _new_token(one: _Sequence, token: int, logprobs: torch.Tensor | None) -> NewToken:
+def _new_token(sequence: _Sequence, token: int, logprobs: torch.Tensor | None) -> NewToken:
     """Return a token with its log-probability and alternatives. Shapes: logprobs [vocab]."""
-    plain = NewToken(one.joined.key, one.repeat, token)
-    if logprobs is None or one.joined.n_top is None:
+    plain = NewToken(sequence.joined.key, sequence.repeat, token)
+    if logprobs is None or sequence.joined.n_top is None:
         return plain
-    values, tokens = logprobs.topk(min(one.joined.n_top, logprobs.shape[0]))
+    values, tokens = logprobs.topk(min(sequence.joined.n_top, logprobs.shape[0]))
     top = tuple(zip(tokens.tolist(), values.tolist(), strict=True))
     return replace(plain, logprob=float(logprobs[token]), top=top)
 
 
-def _pairs(found: PromptLogprobs, position: int) -> tuple[tuple[int, float], ...]:
+def _pairs(logprobs: PromptLogprobs, position: int) -> tuple[tuple[int, float], ...]:
     """Return the alternatives at one position as (token, log-probability)."""
-    return tuple(zip(found.top_tokens[position].tolist(), found.top_logprobs[position].tolist(), strict=True))
+    return tuple(zip(logprobs.top_tokens[position].tolist(), logprobs.top_logprobs[position].tolist(), strict=True))

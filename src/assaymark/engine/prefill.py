@@ -101,7 +101,7 @@ class Prefill:
         first, last = np.searchsorted(ends, [window.first, window.last]).tolist()
         rows = self._on(ends[first:last] - window.first)
         attention.target_rows = rows  # after the last layer's keys and values only these rows are needed
-        found = []
+        read = []
         with self._head.attending_through(attention):
             output = self._head.run_body(
                 input_ids=self._on(window.tokens)[None],
@@ -115,14 +115,12 @@ class Prefill:
                 hidden = output.last_hidden_state[0].index_select(0, rows)
                 logits = self._head.logits(output, hidden)
         if last > first:
-            found = [
-                self._take(number, window, attention.seen, logits[number - first]) for number in range(first, last)
-            ]
+            read = [self._take(number, window, attention.seen, logits[number - first]) for number in range(first, last)]
         self._follow(int(ends[last - 1]) + 1 if last else 0, window.last)
         attention.commit()
         self._head.n_attention_calls = self._cache.n_calls
         self._cutter.pass_by(window)
-        return found
+        return read
 
     def _take(self, number: int, window: Window, seen: Rows, logits: torch.Tensor) -> ReadPrompt:
         """Return a prompt that ends in this window with its own rows; trunks needed for the first time are stored."""

@@ -122,5 +122,9 @@ def _store(trie: Trie, targets: IntArray, rows: IntArray, logprobs: torch.Tensor
     top_tokens, top_logprobs = top.indices.cpu().numpy()[rows], top.values.double().cpu().numpy()[rows]
     depths, spans = trie.depths[trie.target_nodes[targets]], trie.target_spans[targets]
     for k, (span, depth) in enumerate(zip(spans.tolist(), depths.tolist(), strict=True)):
-        one = result[span]
-        one.chosen[depth], one.top_tokens[depth], one.top_logprobs[depth] = chosen[k], top_tokens[k], top_logprobs[k]
+        prompt = result[span]
+        prompt.chosen[depth], prompt.top_tokens[depth], prompt.top_logprobs[depth] = (
+            chosen[k],
+            top_tokens[k],
+            top_logprobs[k],
+        )

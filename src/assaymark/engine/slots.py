@@ -258,7 +258,7 @@ class DecodeStep:
         if query.shape[0] != 1 or query.shape[2] != table.n or layer >= len(table.keys):
             raise UnsupportedAttention(f"queries of shape {tuple(query.shape)} for {table.n} slots, call {layer}")
         self.n_calls += 1
-        given = query.dtype
+        dtype = query.dtype
         keys, values = table.keys[layer], table.values[layer]
         _, n_heads, n, width = query.shape
         n_groups = key.shape[1]
@@ -273,7 +273,7 @@ class DecodeStep:
             output, log_sum = _attend_trunk(folded, output, log_sum, view, view.trunk.layers[layer], options)
         if options.get("s_aux") is not None:
             output = with_sinks(output, log_sum, options["s_aux"])
-        return output.to(given).reshape(1, n, n_heads, -1)
+        return output.to(dtype).reshape(1, n, n_heads, -1)
 
     def commit(self) -> None:
         """Count the rows added by this step; until then a failed step has changed nothing."""
@@ -281,15 +281,15 @@ class DecodeStep:
 
     def _views_for(self, rule: MaskRule, repeat: int) -> tuple[torch.Tensor | None, list[_TrunkView]]:
         """Return the mask over own rows and the trunks to read under `rule`, built once for layers that share it."""
-        found = self._views.get((id(rule), repeat))
-        if found is None:
+        bias_and_views = self._views.get((id(rule), repeat))
+        if bias_and_views is None:
             self._rules.append(rule)
             depths = self.table.depths
             sees_all = bool(rule.allows(depths.max(keepdims=True), np.arange(int(depths.max()) + 1)).all())
             views = [self._view(group, rule, repeat, sees_all) for group in self._groups]
             bias = self._own_bias(rule, repeat, sees_all)
-            found = self._views[(id(rule), repeat)] = (bias, [view for view in views if view is not None])
-        return found
+            bias_and_views = self._views[(id(rule), repeat)] = (bias, [view for view in views if view is not None])
+        return bias_and_views
 
     def _own_bias(self, rule: MaskRule, repeat: int, sees_all: bool) -> torch.Tensor | None:
         """Return the mask over own rows. Shapes: [S, 1, repeat, rows]."""

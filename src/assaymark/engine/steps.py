@@ -128,14 +128,14 @@ def _is_dynamic(module: Any) -> bool:
 def configs_of(model: Any) -> list[Any]:
     """Return every configuration object of a model and its parts, each once."""
     waiting = [module.config for module in model.modules() if hasattr(module, "config")]
-    found: dict[int, Any] = {}
+    configs: dict[int, Any] = {}
     while waiting:
         config = waiting.pop()
-        if id(config) in found or not hasattr(config, "_attn_implementation_internal"):
+        if id(config) in configs or not hasattr(config, "_attn_implementation_internal"):
             continue
-        found[id(config)] = config
+        configs[id(config)] = config
         waiting += [getattr(config, name, None) for name in getattr(config, "sub_configs", {})]
-    return list(found.values())
+    return list(configs.values())
 
 
 @contextmanager

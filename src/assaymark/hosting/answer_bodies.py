@@ -65,31 +65,31 @@ class SpokenText:
     calls: tuple[Mapping[str, Any], ...]
 
 
-def tools_in(given: Any, choice: Any) -> Tools | None:
+def tools_in(tools: Any, choice: Any) -> Tools | None:
     """Return the tools of a request; None for none, or where it forbids calls.
 
     Raises: ValueError that says what is wrong with them.
     """
     named = _named(choice)
-    if not given:
+    if not tools:
         if named is not None:
             raise ValueError("tool_choice forces a call, and there are no tools")
         return None
-    if not isinstance(given, list) or len(given) > MOST_TOOLS:
+    if not isinstance(tools, list) or len(tools) > MOST_TOOLS:
         raise ValueError(f"tools are no list of at most {MOST_TOOLS} declarations of functions")
     try:
-        declared = declarations_in(given)
+        declared = declarations_in(tools)
     except MalformedSample as error:
         raise ValueError(str(error)) from error
-    shown = tools_for_template(declared)
-    if shown is None or choice == "none":
+    template_json = tools_for_template(declared)
+    if template_json is None or choice == "none":
         return None
-    functions = json.loads(shown)
-    names = frozenset(one["function"]["name"] for one in functions)
+    functions = json.loads(template_json)
+    names = frozenset(entry["function"]["name"] for entry in functions)
     if named and named not in names:
         raise ValueError(f"tool_choice names '{named[:80]}', which is none of the tools")
-    forced = () if named is None else tuple(one for one in functions if named in {"", one["function"]["name"]})
-    return Tools(shown, names, forced)
+    forced = () if named is None else tuple(entry for entry in functions if named in {"", entry["function"]["name"]})
+    return Tools(template_json, names, forced)
 
 
 def _named(choice: Any) -> str | None:
@@ -108,18 +108,18 @@ def _named(choice: Any) -> str | None:
 def spoken(text: str, tools: Tools) -> SpokenText:
     """Return the calls of declared functions in a text, and the text before them; without any the text alone."""
     try:
-        found = read_calls(text)
+        calls = read_calls(text)
     except UnreadableAnswer:
-        found = ()
-    if not found or any(call.name not in tools.names for call in found):
+        calls = ()
+    if not calls or any(call.name not in tools.names for call in calls):
         return SpokenText(text, ())
     before = text.partition(_BLOCK)[0].strip() if _BLOCK in text else ""
-    return SpokenText(before or None, tuple(_call(tool_call) for tool_call in found))
+    return SpokenText(before or None, tuple(_call(tool_call) for tool_call in calls))
 
 
-def _call(one: ToolCall) -> Mapping[str, Any]:
-    arguments = json.dumps(dict(one.arguments), ensure_ascii=False)
-    function = {"name": one.name, "arguments": arguments}
+def _call(tool_call: ToolCall) -> Mapping[str, Any]:
+    arguments = json.dumps(dict(tool_call.arguments), ensure_ascii=False)
+    function = {"name": tool_call.name, "arguments": arguments}
     return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
@@ -197,11 +197,11 @@ class TokenTexts:
 
     def of(self, tokens: Sequence[int], before: int | None = None) -> list[str]:
         """Return the texts of consecutive tokens."""
-        found = []
+        texts = []
         for token in tokens:
-            found.append(self.after(before, token))
+            texts.append(self.after(before, token))
             before = token
-        return found
+        return texts
 
     def _decoded_after(self, before: int | None, token: int) -> str:
         alone = str(self._tokenizer.decode([token], skip_special_tokens=False))
@@ -265,7 +265,7 @@ class Answer:
 
     def calls_piece(self, index: int, said: SpokenText, logprobs: Any, finish: str) -> dict[str, Any]:
         """Return the last choice of a stream that ends with calls: the text before them, and each call whole."""
-        delta: dict[str, Any] = {"tool_calls": [{"index": at, **one} for at, one in enumerate(said.calls)]}
+        delta: dict[str, Any] = {"tool_calls": [{"index": at, **call} for at, call in enumerate(said.calls)]}
         if said.content is not None:
             delta["content"] = said.content
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_with_calls(finish)}
@@ -297,13 +297,13 @@ def comment(text: str) -> bytes:
     return f": {text}\n\n".encode()
 
 
-def from_prompt(found: PromptLogprobs, tokens: IntArray, n_top: int) -> list[NewToken]:
+def from_prompt(logprobs: PromptLogprobs, tokens: IntArray, n_top: int) -> list[NewToken]:
     """Return the tokens of a prompt with their log-probabilities; the first has none."""
     result = [NewToken(0, 0, int(tokens[0]))]
     for position, token in enumerate(tokens[1:].tolist()):
-        tops = zip(found.top_tokens[position, :n_top], found.top_logprobs[position, :n_top], strict=True)
+        tops = zip(logprobs.top_tokens[position, :n_top], logprobs.top_logprobs[position, :n_top], strict=True)
         top = tuple((int(each), float(value)) for each, value in tops)
-        result.append(NewToken(0, 0, token, float(found.chosen[position]), top))
+        result.append(NewToken(0, 0, token, float(logprobs.chosen[position]), top))
     return result
 
 

@@ -194,10 +194,10 @@ class _Service:
 
     def _check_name(self, request: Request) -> None:
         names = self._settings.names
-        given = (request.url.hostname or "").lower()
-        if names and given not in names:
+        name = (request.url.hostname or "").lower()
+        if names and name not in names:
             raise BadRequest(
-                f"this host does not answer for the name '{given[:80]}'; use the one it was started with", status=421
+                f"this host does not answer for the name '{name[:80]}'; use the one it was started with", status=421
             )
 
     def _admit(self, request: Request) -> str:
@@ -205,8 +205,8 @@ class _Service:
         self._check_name(request)
         if not self._digests:
             return ""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        digest = hashlib.sha256(given.strip().encode("utf-8", "replace")).digest()
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        digest = hashlib.sha256(key.strip().encode("utf-8", "replace")).digest()
         matches = [hmac.compare_digest(digest, known) for known in self._digests]  # all are compared
         if scheme.lower() != "bearer" or not any(matches):
             raise BadRequest("the API key is missing or wrong; send it as Authorization: Bearer KEY", None,
@@ -222,25 +222,25 @@ class _Service:
 
 
 def _dispatch(events: Sequence[tuple[Handle, Event]]) -> None:
-    for handle, one in events:
+    for handle, event in events:
         if not handle.is_cancelled:
-            handle.deliver(one)
+            handle.deliver(event)
 
 
 async def _content(request: Request) -> bytes:
     """Return the body. Raises: BadRequest for one that is too large or too slow."""
-    found = bytearray()
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
-                found += chunk
-                if len(found) > LARGEST_BODY:
+                body += chunk
+                if len(body) > LARGEST_BODY:
                     raise BadRequest(f"the body has more than {LARGEST_BODY >> 20} MiB", status=413)
     except TimeoutError:
         raise BadRequest(f"the body was not complete after {BODY_SECONDS:.0f} s", status=408) from None
     except ClientDisconnect:
         raise BadRequest("the client disconnected") from None
-    return bytes(found)
+    return bytes(body)
 
 
 async def _until_gone(receive: Callable[[], Awaitable[Any]], exchange: Exchange | ResponseExchange) -> None:

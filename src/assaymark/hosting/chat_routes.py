@@ -66,7 +66,10 @@ class ChatPage:
     @property
     def history(self) -> str:
         """The questions with their answers, for the form."""
-        return json.dumps([[one.question, dict(one.answers)] for one in self.rounds if one.answers], ensure_ascii=False)
+        return json.dumps(
+            [[chat_round.question, dict(chat_round.answers)] for chat_round in self.rounds if chat_round.answers],
+            ensure_ascii=False,
+        )
 
     def side(self, index: int) -> str:
         """Return the name of a chosen model, "" where there is none."""
@@ -74,18 +77,23 @@ class ChatPage:
 
     def messages(self, name: str) -> list[dict[str, str]]:
         """Return what a model is asked: the system prompt, the questions that it answered, and the new one."""
-        found = [("system", self.system)] if self.system else []
-        for one in self.rounds:
-            if name in one.answers:
-                found += [("user", one.question), ("assistant", one.answers[name])]
-        return [{"role": role, "content": text} for role, text in (*found, ("user", self.text))]
+        turns = [("system", self.system)] if self.system else []
+        for chat_round in self.rounds:
+            if name in chat_round.answers:
+                turns += [("user", chat_round.question), ("assistant", chat_round.answers[name])]
+        return [{"role": role, "content": text} for role, text in (*turns, ("user", self.text))]
 
     def to_json(self) -> JsonValue:
         """Return the models that can be asked, and the conversation."""
         rounds: list[JsonValue] = [
-            {"question": one.question, "answers": dict(one.answers), "problems": dict(one.problems),
-             "parts": dict(one.parts)} for one in self.rounds
-        ]  # fmt: skip
+            {
+                "question": chat_round.question,
+                "answers": dict(chat_round.answers),
+                "problems": dict(chat_round.problems),
+                "parts": dict(chat_round.parts),
+            }
+            for chat_round in self.rounds
+        ]
         return {"models": list(self.names), "system": self.system, "rounds": rounds, "problem": self.problem or None}
 
 
@@ -123,15 +131,15 @@ def page_of(names: Sequence[str], posted: Posted) -> ChatPage:
 def _rounds(text: str, names: Sequence[str]) -> tuple[Round, ...]:
     """Return the rounds of a form's history. Raises: ChatProblem for anything else."""
     try:
-        given: Any = json.loads(text) if text else []
+        history: Any = json.loads(text) if text else []
         rounds = tuple(
-            Round(_text(question), {name: _text(answers[name]) for name in answers}) for question, answers in given
+            Round(_text(question), {name: _text(answers[name]) for name in answers}) for question, answers in history
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         raise ChatProblem("the conversation that this page holds cannot be read; begin a new one") from None
-    if any(name not in names for one in rounds for name in one.answers):
+    if any(name not in names for chat_round in rounds for name in chat_round.answers):
         raise ChatProblem("the conversation names a model that is not here; begin a new one")
-    n_characters = sum(len(one.question) + sum(map(len, one.answers.values())) for one in rounds)
+    n_characters = sum(len(chat_round.question) + sum(map(len, chat_round.answers.values())) for chat_round in rounds)
     if len(rounds) > MOST_ROUNDS or n_characters > LONGEST_HISTORY:
         raise ChatProblem("this conversation is too long; begin a new one")
     return rounds
@@ -166,7 +174,9 @@ def conversation_of(names: Sequence[str], posted: Posted) -> tuple[str, str, tup
     """
     model, system = posted.text("of"), posted.text("system")
     rounds = _rounds(posted.text("history"), names)
-    turns = tuple((one.question, one.answers[model]) for one in rounds if model in one.answers)
+    turns = tuple(
+        (chat_round.question, chat_round.answers[model]) for chat_round in rounds if model in chat_round.answers
+    )
     if not turns:
         raise ChatProblem(f"'{model[:64]}' has answered nothing yet; ask it first")
     return model, system[:LONGEST_TEXT], turns
@@ -240,8 +250,8 @@ class _Chat:
     def _shown(self, app: FastAPI, request: Request, page: ChatPage, status: int = 200) -> Response:
         """Return the page with a token for its form."""
         as_json = request.url.path.endswith(".json")
-        shown = page if as_json else replace(page, token=app.state.posts.token(request))
-        response = respond(request, "chat.html", shown, as_json=as_json, status=status)
+        form_page = page if as_json else replace(page, token=app.state.posts.token(request))
+        response = respond(request, "chat.html", form_page, as_json=as_json, status=status)
         if not as_json:
             response.headers["cache-control"] = "no-store"
         return response

@@ -79,10 +79,12 @@ def _row(texts: Sequence[str], plain: str | None) -> str:
 
 def _task(name: str, system: str | None, settings: GenerationSettings, *, is_plain: bool) -> str:
     """Return the task file; JSON strings are YAML strings."""
-    given: dict[str, object] = {"until": list(settings.stop), "max_gen_toks": settings.max_tokens or 256}
+    generation: dict[str, object] = {"until": list(settings.stop), "max_gen_toks": settings.max_tokens or 256}
     if settings.do_sample:
-        given |= {"do_sample": True, "temperature": settings.temperature, "seed": settings.seed}
-        given |= {key: value for key in ("top_p", "top_k", "min_p") if (value := getattr(settings, key)) is not None}
+        generation |= {"do_sample": True, "temperature": settings.temperature, "seed": settings.seed}
+        generation |= {
+            key: value for key in ("top_p", "top_k", "min_p") if (value := getattr(settings, key)) is not None
+        }
     lines = [
         "# A conversation saved from a chat. exact_match compares each answer with the one given then.",
         f"task: {json.dumps(name)}",
@@ -96,7 +98,7 @@ def _task(name: str, system: str | None, settings: GenerationSettings, *, is_pla
             if is_plain
             else ["doc_to_turns: turns", "doc_to_target: answers"]
         ),
-        f"generation_kwargs: {json.dumps(given)}",
+        f"generation_kwargs: {json.dumps(generation)}",
         "metric_list:",
         "  - {metric: exact_match, aggregation: mean, higher_is_better: true}",
     ]
@@ -232,10 +234,10 @@ def _show(side: Conversation, question: str) -> None:
     has_begun = False
     try:
         for piece in side.answer(question):
-            shown = piece if has_begun else piece.lstrip()
-            if shown:
+            text = piece if has_begun else piece.lstrip()
+            if text:
                 has_begun = True
-                echo(shown, nl=False)
+                echo(text, nl=False)
                 sys.stdout.flush()
     finally:
         if has_begun:

@@ -63,7 +63,7 @@ class EndpointFailed(Exception):
         self.is_busy = is_busy
 
 
-def read_endpoints(given: Sequence[str], keys: Sequence[str] = ()) -> tuple[Endpoint, ...]:
+def read_endpoints(texts: Sequence[str], keys: Sequence[str] = ()) -> tuple[Endpoint, ...]:
     """Return the endpoints in NAME=URL, or NAME=URL#MODEL, with the keys in NAME=@FILE.
 
     A URL that ends with /completions, and not with /chat/completions, is of a base model.
@@ -71,34 +71,34 @@ def read_endpoints(given: Sequence[str], keys: Sequence[str] = ()) -> tuple[Endp
     Raises: UsageError for anything else.
     """
     files: dict[str, str] = {}
-    for one in keys:
-        name, _, path = one.partition("=@")
+    for text in keys:
+        name, _, path = text.partition("=@")
         try:
             files[name] = Path(path).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--endpoint_key {name}: expected NAME=@FILE with a readable file ({error})") from error
         if not files[name].isascii() or not files[name].isprintable() or not files[name]:
             raise UsageError(f"--endpoint_key {name}: the file holds no key; expected one line of printable ASCII")
-    found: dict[str, Endpoint] = {}
-    for one in given:
-        name, _, whole = one.partition("=")
+    endpoints: dict[str, Endpoint] = {}
+    for text in texts:
+        name, _, whole = text.partition("=")
         url, _, model = whole.partition("#")
         parts = urlsplit(url)
         if not NAME.fullmatch(name) or parts.scheme not in {"http", "https"} or not parts.netloc:
-            raise UsageError(f"--endpoint {one!r}; expected NAME=URL such as small=http://127.0.0.1:7600/v1")
+            raise UsageError(f"--endpoint {text!r}; expected NAME=URL such as small=http://127.0.0.1:7600/v1")
         if parts.username or parts.password or parts.query:
             raise UsageError(f"--endpoint {name}: the URL holds a user or a query; give a key with --endpoint_key")
-        if name in found:
+        if name in endpoints:
             raise UsageError(f"two endpoints are called '{name}'; give one of them another name")
         plain = url.rstrip("/")
         is_base = plain.endswith("/completions") and not plain.endswith("/chat/completions")
         base = plain.removesuffix("/completions").removesuffix("/chat")
-        found[name] = Endpoint(
+        endpoints[name] = Endpoint(
             name, base if urlsplit(base).path else f"{base}/v1", model or None, files.pop(name, None), is_base
         )
     if files:
         raise UsageError(f"--endpoint_key {next(iter(files))}: there is no --endpoint of this name")
-    return tuple(found.values())
+    return tuple(endpoints.values())
 
 
 async def stream_chat(
@@ -184,12 +184,12 @@ async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[
         if data == b"[DONE]":
             return
         try:
-            found = json.loads(data)
+            body = json.loads(data)
         except (ValueError, RecursionError):
             raise EndpointFailed(f"{endpoint.name} sent something that is no answer") from None
-        if not isinstance(found, dict) or found.get("error"):
+        if not isinstance(body, dict) or body.get("error"):
             raise EndpointFailed(f"{endpoint.name} failed while it answered")
-        choices = found.get("choices")
+        choices = body.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         is_complete = is_complete or choice.get("finish_reason") is not None
         piece = _text_of(choice, endpoint)

@@ -147,8 +147,8 @@ class Exchange:
             self._scheduler.cancel(handle)
         self._news.set()
 
-    def _receive(self, part: _Part, one: Event) -> None:
-        self._events.append((part, one))
+    def _receive(self, part: _Part, arrival: Event) -> None:
+        self._events.append((part, arrival))
         self._news.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -164,23 +164,23 @@ class Exchange:
         """Sort in what has arrived; return the parts and repeats with news. Raises: RequestFailed."""
         touched: dict[tuple[int, int], tuple[_Part, int]] = {}
         while self._events:
-            part, one = self._events.popleft()
-            if isinstance(one, GenerationFailure):
+            part, arrival = self._events.popleft()
+            if isinstance(arrival, GenerationFailure):
                 self.cancel()
-                raise RequestFailed(one)
-            if isinstance(one, PromptLogprobs):
+                raise RequestFailed(arrival)
+            if isinstance(arrival, PromptLogprobs):
                 self._n_open -= 1
-                if not np.isfinite(one.chosen[:-1]).all() or not np.isfinite(one.top_logprobs[:, 0]).all():
+                if not np.isfinite(arrival.chosen[:-1]).all() or not np.isfinite(arrival.top_logprobs[:, 0]).all():
                     self.cancel()
                     raise RequestFailed(GenerationFailure(0, 0, NonFiniteLogits, "the prompt's logits are not finite"))
-                part.read = one
+                part.read = arrival
                 touched |= {(id(part), repeat): (part, repeat) for repeat in part.streams}  # they waited for it
                 continue
-            touched[id(part), one.repeat] = (part, one.repeat)
-            if isinstance(one, NewToken):
-                part.arrived.setdefault(one.repeat, []).append(one)
+            touched[id(part), arrival.repeat] = (part, arrival.repeat)
+            if isinstance(arrival, NewToken):
+                part.arrived.setdefault(arrival.repeat, []).append(arrival)
             else:
-                part.ends[one.repeat] = one
+                part.ends[arrival.repeat] = arrival
                 self._n_open -= 1
         return list(touched.values())
 
@@ -212,8 +212,8 @@ class Exchange:
         before: int | None = int(part.tokens[-1])
         offset = 0
         if ask.echo:
-            given = str(host.tokenizer.decode(part.tokens.tolist(), skip_special_tokens=True))
-            text, offset = given + text, len(given)
+            prompt_text = str(host.tokenizer.decode(part.tokens.tolist(), skip_special_tokens=True))
+            text, offset = prompt_text + text, len(prompt_text)
             if part.read is not None:
                 new = from_prompt(part.read, part.tokens, ask.n_top or 0) + (new or self._tokens_read_off(part, end))
                 before, offset = None, 0
@@ -288,14 +288,14 @@ class Exchange:
 
     def _pieces(self, touched: list[tuple[_Part, int]], n: int) -> list[dict[str, Any]]:
         """Return the choices of chunks for what has arrived."""
-        found = []
+        choices = []
         for part, repeat in touched:
             index = self._parts.index(part) * n + repeat
             if self._ask.echo and repeat not in part.echoed:
                 if self._ask.n_top is not None and part.read is None:
                     continue  # what is generated waits for the prompt's log-probabilities
                 part.echoed.add(repeat)
-                found.append(self._echo(index, part, repeat))
+                choices.append(self._echo(index, part, repeat))
             new, end = part.arrived.pop(repeat, []), part.ends.get(repeat)
             if part.prompt is None:  # only an echo: nothing is generated, or what reading the prompt showed
                 end = self._read_off(part)
@@ -306,10 +306,10 @@ class Exchange:
             logprobs = self._piece_logprobs(part, repeat, new)
             if end is None:
                 if piece or logprobs:
-                    found.append(self._answer.piece(index, piece, logprobs))
+                    choices.append(self._answer.piece(index, piece, logprobs))
                 continue
-            found.append(self._last_piece(index, part.streams[repeat], piece, logprobs, end))
-        return found
+            choices.append(self._last_piece(index, part.streams[repeat], piece, logprobs, end))
+        return choices
 
     def _last_piece(
         self, index: int, stream: TextStream, piece: str, logprobs: Any, end: GeneratedSequence
@@ -342,9 +342,9 @@ class Exchange:
         if self._ask.kind == "chat":
             return answer_bodies.chat_logprobs(texts, new, before)
         offset = part.n_characters.get(repeat, 0)
-        found = completion_logprobs(texts, new, before, offset)
-        part.n_characters[repeat] = offset + sum(map(len, found["tokens"]))
-        return found
+        logprobs = completion_logprobs(texts, new, before, offset)
+        part.n_characters[repeat] = offset + sum(map(len, logprobs["tokens"]))
+        return logprobs
 
     def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
         return self._answer.body([choice], None, chunk=True)

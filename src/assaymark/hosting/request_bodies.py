@@ -97,14 +97,14 @@ def parse_body(content: bytes) -> dict[str, Any]:
     """Return the JSON object of a body. Raises: BadRequest."""
     try:
         text = content.decode("utf-8")
-        found = parse_json(text, DEPTH)
+        body = parse_json(text, DEPTH)
         if "\\ud" in text.lower():  # half of a surrogate pair is no text, and no tokenizer takes it
-            json.dumps(found, ensure_ascii=False).encode("utf-8")
+            json.dumps(body, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
-    if not isinstance(found, dict):
-        raise BadRequest(f"the body is a JSON {type(found).__name__}; expected an object")
-    return found
+    if not isinstance(body, dict):
+        raise BadRequest(f"the body is a JSON {type(body).__name__}; expected an object")
+    return body
 
 
 def read_ask(kind: Kind, body: Mapping[str, Any]) -> Ask:
@@ -169,26 +169,26 @@ def _check_grammar(grammar: Grammar | None, settings: Settings) -> None:
         raise BadRequest(f"{name} and {grammar.param} exclude each other: the form decides where an answer ends", name)
 
 
-def _logit_bias(given: Any) -> tuple[tuple[int, float], ...]:
+def _logit_bias(logit_bias: Any) -> tuple[tuple[int, float], ...]:
     expected = f"an object of at most {MOST_BIASES} token ids with numbers from -100 to 100"
-    if given is None:
+    if logit_bias is None:
         return ()
-    if not isinstance(given, dict) or len(given) > MOST_BIASES:
-        raise wrong("logit_bias", given, expected)
-    found = []
-    for name, value in given.items():
+    if not isinstance(logit_bias, dict) or len(logit_bias) > MOST_BIASES:
+        raise wrong("logit_bias", logit_bias, expected)
+    biases = []
+    for name, value in logit_bias.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and -100 <= value <= 100
         if not (name.isascii() and name.isdigit() and len(name) < 10 and is_number):
             raise wrong("logit_bias", {name: value}, expected)
-        found.append((int(name), float(value)))
-    return tuple(found)
+        biases.append((int(name), float(value)))
+    return tuple(biases)
 
 
 def _refuse_unknown(kind: Kind, body: Mapping[str, Any]) -> None:
     known = SHARED | OF_KIND[kind]
     for name, value in body.items():
         if name in NEUTRAL and name not in known:
-            if not any(type(value) is type(one) and value == one for one in NEUTRAL[name]) and value != 0:
+            if not any(type(value) is type(neutral) and value == neutral for neutral in NEUTRAL[name]) and value != 0:
                 raise BadRequest(f"{name}={shown(value)} is not supported by this host; omit it", name)
         elif name not in known and name not in WITHOUT_EFFECT:
             close = ", ".join(nearest(name, known))
@@ -229,32 +229,32 @@ def _n_top(kind: Kind, body: Mapping[str, Any]) -> int | None:
 
 def _prompts(body: Mapping[str, Any]) -> tuple[str | tuple[int, ...], ...]:
     """Return the prompts of a completion: a text, token ids, or a list of either."""
-    given = body.get("prompt")
+    prompt = body.get("prompt")
     expected = "a text, a list of token ids, or a list of those"
-    if isinstance(given, str):
-        return (given,)
-    if not isinstance(given, list) or not given:
-        raise wrong("prompt", given, expected)
-    if _are_ids(given):
-        return (tuple(given),)
-    if len(given) > MOST_PROMPTS:
-        raise BadRequest(f"prompt has {len(given)} entries; expected at most {MOST_PROMPTS} in one request", "prompt")
-    if not all(isinstance(one, str) or (isinstance(one, list) and _are_ids(one)) for one in given):
-        raise wrong("prompt", given, expected)
-    return tuple(one if isinstance(one, str) else tuple(one) for one in given)
+    if isinstance(prompt, str):
+        return (prompt,)
+    if not isinstance(prompt, list) or not prompt:
+        raise wrong("prompt", prompt, expected)
+    if _are_ids(prompt):
+        return (tuple(prompt),)
+    if len(prompt) > MOST_PROMPTS:
+        raise BadRequest(f"prompt has {len(prompt)} entries; expected at most {MOST_PROMPTS} in one request", "prompt")
+    if not all(isinstance(entry, str) or (isinstance(entry, list) and _are_ids(entry)) for entry in prompt):
+        raise wrong("prompt", prompt, expected)
+    return tuple(entry if isinstance(entry, str) else tuple(entry) for entry in prompt)
 
 
-def _are_ids(given: list[Any]) -> bool:
-    return bool(given) and all(type(one) is int and 0 <= one < 2**31 for one in given)
+def _are_ids(values: list[Any]) -> bool:
+    return bool(values) and all(type(value) is int and 0 <= value < 2**31 for value in values)
 
 
-def _stops(given: Any) -> tuple[str, ...]:
-    stops = [given] if isinstance(given, str) else given or []
-    if not isinstance(stops, list) or not all(isinstance(one, str) for one in stops):
-        raise wrong("stop", given, "a text or a list of texts")
-    if len(stops) > MOST_STOPS or any(len(one) > LONGEST_STOP for one in stops):
+def _stops(stop: Any) -> tuple[str, ...]:
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
+        raise wrong("stop", stop, "a text or a list of texts")
+    if len(stops) > MOST_STOPS or any(len(text) > LONGEST_STOP for text in stops):
         raise BadRequest(f"stop: at most {MOST_STOPS} texts of at most {LONGEST_STOP} characters", "stop")
-    return tuple(one for one in stops if one)
+    return tuple(text for text in stops if text)
 
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:

@@ -21,36 +21,36 @@ WITHOUT_EFFECT = frozenset({"refusal", "audio", "annotations", "function_call", 
 OF_ROLE: Mapping[str, frozenset[str]] = {"assistant": frozenset({"tool_calls"}), "tool": frozenset({"tool_call_id"})}
 
 
-def read_messages(given: Any) -> tuple[Message, ...]:
+def read_messages(value: Any) -> tuple[Message, ...]:
     """Return the messages of a request. Raises: BadRequest with the place of what is wrong."""
-    if not isinstance(given, list) or not 0 < len(given) <= MOST_MESSAGES:
-        raise wrong("messages", given, 'a list such as [{"role": "user", "content": "Hello"}]')
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_MESSAGES:
+        raise wrong("messages", value, 'a list such as [{"role": "user", "content": "Hello"}]')
     called: dict[str, str] = {}  # names of the functions called so far, by the call's id
     messages = []
-    for index, one in enumerate(given):
-        messages.append(_message(f"messages[{index}]", one, called))
+    for index, message in enumerate(value):
+        messages.append(_message(f"messages[{index}]", message, called))
         called |= {call.id: call.name for call in messages[-1].calls}
     return tuple(messages)
 
 
-def _message(place: str, given: Any, called: Mapping[str, str]) -> Message:
-    if not isinstance(given, dict) or str(given.get("role")) not in ROLES:
-        raise wrong(place, given, f"an object with a role ({', '.join(ROLES)}) and a content")
-    role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[str(given["role"])])
-    _refuse_unknown(place, given, role)
+def _message(place: str, message: Any, called: Mapping[str, str]) -> Message:
+    if not isinstance(message, dict) or str(message.get("role")) not in ROLES:
+        raise wrong(place, message, f"an object with a role ({', '.join(ROLES)}) and a content")
+    role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[str(message["role"])])
+    _refuse_unknown(place, message, role)
     if role == "tool":
-        return Message(role, (_result(place, given, called),))
-    calls = _calls(f"{place}.tool_calls", given.get("tool_calls"))
-    if calls and given.get("content") in (None, ""):
+        return Message(role, (_result(place, message, called),))
+    calls = _calls(f"{place}.tool_calls", message.get("tool_calls"))
+    if calls and message.get("content") in (None, ""):
         return Message(role, calls)
-    return Message(role, (*_texts(place, given.get("content")), *calls))
+    return Message(role, (*_texts(place, message.get("content")), *calls))
 
 
-def _refuse_unknown(place: str, given: Mapping[str, Any], role: str) -> None:
+def _refuse_unknown(place: str, message: Mapping[str, Any], role: str) -> None:
     known = {"role", "content", "name"} | OF_ROLE.get(role, frozenset())
     # clients send a message back as they received it, with fields that are null
     strange = sorted(
-        name for name, value in given.items() if name not in known and not (name in WITHOUT_EFFECT and not value)
+        name for name, value in message.items() if name not in known and not (name in WITHOUT_EFFECT and not value)
     )
     if strange:
         raise BadRequest(f"{place} has {', '.join(strange)[:80]}, which this host does not support", place)
@@ -67,21 +67,21 @@ def _texts(place: str, content: Any) -> tuple[TextPart, ...]:
     raise wrong(f"{place}.content", content, "a text")
 
 
-def _calls(place: str, given: Any) -> tuple[CallPart, ...]:
+def _calls(place: str, calls: Any) -> tuple[CallPart, ...]:
     """Return the calls of an assistant's message. Raises: BadRequest."""
-    if given is None or given == []:
+    if calls is None or calls == []:
         return ()
-    if not isinstance(given, list) or len(given) > MOST_CALLS:
-        raise wrong(place, given, f"a list of at most {MOST_CALLS} calls of functions")
-    return tuple(_call(f"{place}[{number}]", one) for number, one in enumerate(given))
+    if not isinstance(calls, list) or len(calls) > MOST_CALLS:
+        raise wrong(place, calls, f"a list of at most {MOST_CALLS} calls of functions")
+    return tuple(_call(f"{place}[{number}]", call) for number, call in enumerate(calls))
 
 
-def _call(place: str, given: Any) -> CallPart:
-    function = given.get("function") if isinstance(given, dict) else None
-    if not isinstance(function, dict) or given.get("type", "function") != "function":
-        raise wrong(place, given, 'an object such as {"id": "1", "type": "function", "function": {"name": "f", '
+def _call(place: str, call: Any) -> CallPart:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or call.get("type", "function") != "function":
+        raise wrong(place, call, 'an object such as {"id": "1", "type": "function", "function": {"name": "f", '
                     '"arguments": "{}"}}')  # fmt: skip
-    for name, value in (("id", given.get("id")), ("function.name", function.get("name"))):
+    for name, value in (("id", call.get("id")), ("function.name", function.get("name"))):
         if not isinstance(value, str) or not value:
             raise wrong(f"{place}.{name}", value, "a text")
     try:
@@ -90,13 +90,13 @@ def _call(place: str, given: Any) -> CallPart:
         arguments = None
     if not isinstance(arguments, dict):
         raise wrong(f"{place}.function.arguments", function.get("arguments"), "the JSON text of an object")
-    return CallPart(given["id"], function["name"], json.dumps(arguments, ensure_ascii=False))
+    return CallPart(call["id"], function["name"], json.dumps(arguments, ensure_ascii=False))
 
 
-def _result(place: str, given: Mapping[str, Any], called: Mapping[str, str]) -> ResultPart:
+def _result(place: str, message: Mapping[str, Any], called: Mapping[str, str]) -> ResultPart:
     """Return what a tool returned. Raises: BadRequest, also where no earlier message has made the call."""
-    text = "".join(part.text for part in _texts(place, given.get("content")))
-    call_id = given.get("tool_call_id")
+    text = "".join(part.text for part in _texts(place, message.get("content")))
+    call_id = message.get("tool_call_id")
     if not isinstance(call_id, str) or call_id not in called:
         expected = "the id of a call in an earlier message" + (f": {', '.join(called)}"[:200] if called else "")
         raise wrong(f"{place}.tool_call_id", call_id, expected)

@@ -333,8 +333,8 @@ class Scheduler:
     def _read(self, batch: OpenBatch, handles: list[Handle]) -> list[tuple[Handle, Event]]:
         """Return the log-probabilities of several prompts."""
         works = [handle.work for handle in handles if isinstance(handle.work, ReadWork)]
-        found = batch.prompt_logprobs([work.tokens for work in works], max(work.n_top for work in works))
-        return [(handle, logprobs) for handle, logprobs in zip(handles, found, strict=True) if not handle.is_cancelled]
+        read = batch.prompt_logprobs([work.tokens for work in works], max(work.n_top for work in works))
+        return [(handle, logprobs) for handle, logprobs in zip(handles, read, strict=True) if not handle.is_cancelled]
 
     def _step(self, batch: OpenBatch) -> list[tuple[Handle, Event]]:
         """Take one step and return its events; work whose every repeat has ended is no longer active."""

@@ -50,16 +50,16 @@ def _is_loopback(address: str) -> bool:
 def listen(address: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes any free one. Raises: UsageError where it cannot be had."""
     bare = address.strip("[]")
-    found = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # inherited by each connection
+    listener = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # inherited by each connection
     try:
-        found.bind((bare, port))
-        found.listen(1024)
+        listener.bind((bare, port))
+        listener.listen(1024)
     except (OSError, OverflowError) as error:
-        found.close()
+        listener.close()
         raise UsageError(f"cannot listen on {address}, port {port}: {error}; choose another with --port") from error
-    return found
+    return listener
 
 
 class _Server(uvicorn.Server):

@@ -41,7 +41,7 @@ def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterat
     `choices` and `gold` are lists of texts; `picked` is the text of the chosen one; `subject` is the task's short name.
     """
     row = store.run(run_id)
-    primary = {one.task: one for one in store.estimates(run_id) if one.details.get("primary")}
+    primary = {stored.task: stored for stored in store.estimates(run_id) if stored.details.get("primary")}
     tasks = sorted(row.tasks, key=lambda task: _value(primary.get(task))) if by_subject else list(row.tasks)
     for task in tasks:
         estimate = primary.get(task)
@@ -229,24 +229,24 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, Any]]:
 
 
 def _dataset(name: str, spec: Mapping[str, Any], shots: int | None) -> dict[str, Any]:
-    found = {
+    dataset = {
         "name": name,
         "type": str(spec.get("dataset_path") or name),
         "config": spec.get("dataset_name"),
         "split": spec.get("test_split") or spec.get("validation_split"),
         "args": None if shots is None else {"num_few_shot": shots},
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in dataset.items() if value is not None}
 
 
-def _metric_name(one: Estimate) -> str:
-    return one.metric if one.filter == "none" else f"{one.metric} ({one.filter})"
+def _metric_name(estimate: Estimate) -> str:
+    return estimate.metric if estimate.filter == "none" else f"{estimate.metric} ({estimate.filter})"
 
 
-def _evidence_of(one: Estimate, limit: float | None) -> dict[str, Any]:
+def _evidence_of(estimate: Estimate, limit: float | None) -> dict[str, Any]:
     samples = None if limit is None else limit_shown(limit)
     known = {
-        "n": one.n or None, "samples": samples, "low": one.low, "high": one.high, "interval": one.method,
-        "note": truncation_of(one) or None,
+        "n": estimate.n or None, "samples": samples, "low": estimate.low, "high": estimate.high,
+        "interval": estimate.method, "note": truncation_of(estimate) or None,
     }  # fmt: skip
     return {key: value for key, value in known.items() if value is not None}

@@ -179,10 +179,10 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
     own = {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in computed}
     lines = []
     for estimate in reported:
-        found = own.get((estimate.task, estimate.metric, estimate.filter))
-        if found is None or estimate.value is None:
+        counterpart = own.get((estimate.task, estimate.metric, estimate.filter))
+        if counterpart is None or estimate.value is None:
             continue
-        value = found.details.get("lm_eval_value", found.value)
+        value = counterpart.details.get("lm_eval_value", counterpart.value)
         if value is None or abs(value - estimate.value) > TOLERANCE * max(abs(estimate.value), 1.0):
             lines.append(
                 f"{estimate.task} {estimate.metric}: the results file reports {estimate.value:.6g}, its samples give "
@@ -357,20 +357,20 @@ def imported_tasks(
     )
 
 
-def store_imported(store: Store, found: ImportedRun, *, command: str | None = None) -> tuple[str, bool]:
+def store_imported(store: Store, imported: ImportedRun, *, command: str | None = None) -> tuple[str, bool]:
     """Store an imported run. Returns its id and whether it is new; the same files are the same run.
 
     Raises: StoreError if it cannot be written; then nothing is stored.
     """
-    if (known := store.complete_run(found.plan)) is not None:
+    if (known := store.complete_run(imported.plan)) is not None:
         return known, False
-    opened = store.open_run(found.plan, facts={"imported": found.extra["imported"]}, command=command)
+    opened = store.open_run(imported.plan, facts={"imported": imported.extra["imported"]}, command=command)
     try:
-        store.add_requests(opened.run_id, found.requests, found.samples)
-        store.add(opened.run_id, opened.attempt_id, found.outputs)
-        store.add_scores(opened.run_id, found.scores, content_hash({"imported": dict(found.origin)}))
-        store.save_estimates(opened.run_id, found.estimates, found.extra)
-        store.close_run(opened.run_id, opened.attempt_id, "finished", {"notes": list(found.notes)})
+        store.add_requests(opened.run_id, imported.requests, imported.samples)
+        store.add(opened.run_id, opened.attempt_id, imported.outputs)
+        store.add_scores(opened.run_id, imported.scores, content_hash({"imported": dict(imported.origin)}))
+        store.save_estimates(opened.run_id, imported.estimates, imported.extra)
+        store.close_run(opened.run_id, opened.attempt_id, "finished", {"notes": list(imported.notes)})
     except BaseException:
         store.remove(opened.run_id)
         raise

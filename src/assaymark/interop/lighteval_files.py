@@ -79,12 +79,14 @@ def detail_rows(
 
 def _answers(record: SampleRecord) -> dict[str, list[Any]]:
     written = [output for output in record.outputs if _is_written(record, output.ask_index)]
-    outputs = [one for one in written if one.error is None]
+    outputs = [output for output in written if output.error is None]
     return {
-        "predictions": [_utf8(answer_text(one)) if one.text is not None else one.total_nats for one in outputs],
+        "predictions": [
+            _utf8(answer_text(output)) if output.text is not None else output.total_nats for output in outputs
+        ],
         "input_tokens": [],
         "cont_tokens": [],
-        "truncated": [one.n_cut_tokens for one in written],
+        "truncated": [output.n_cut_tokens for output in written],
         "padded": [0] * len(written),
     }
 
@@ -109,7 +111,7 @@ def _segments(record: SampleRecord, golds: Sequence[int]) -> tuple[str, ...]:
 
 def _is_written(record: SampleRecord, index: int) -> bool:
     """Return whether a query's answers are written: not those of choices without the question, or in another order."""
-    query = next((one for one in record.request.queries if one.index == index), None)
+    query = next((candidate for candidate in record.request.queries if candidate.index == index), None)
     return not isinstance(query, LoglikelihoodQuery) or query.role == "choice"
 
 
@@ -142,13 +144,13 @@ def summary_of(rows: Sequence[Row]) -> dict[str, JsonValue]:
 
 
 def _hash_of(hashes: Sequence[str | None]) -> str | None:
-    return None if None in hashes else _hash("".join(sorted(one or "" for one in hashes)))
+    return None if None in hashes else _hash("".join(sorted(digest or "" for digest in hashes)))
 
 
 def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
     """Return `summary_general` from the entries of all tasks."""
     counts = ("truncated", "non_truncated", "padded", "non_padded", "num_truncated_few_shots")
-    of_tasks = [one["hashes"] for _, one in sorted(summaries.items())]
+    of_tasks = [summary["hashes"] for _, summary in sorted(summaries.items())]
     return {
         "hashes": {
             name: None
@@ -156,7 +158,7 @@ def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, Json
             else _hash("".join(task[name] for task in of_tasks))
             for name in HASHES
         },
-        **{name: sum(one[name] for one in summaries.values()) for name in counts},
+        **{name: sum(summary[name] for summary in summaries.values()) for name in counts},
     }
 
 
@@ -166,7 +168,9 @@ def write_details(file: Any, rows: Sequence[Row]) -> None:
     import pyarrow.parquet as pq
 
     text, number, numbers = pa.string(), pa.int64(), pa.list_(pa.int64())
-    predicted = text if any(isinstance(one, str) for row in rows for one in row["predictions"]) else pa.float64()
+    predicted = (
+        text if any(isinstance(prediction, str) for row in rows for prediction in row["predictions"]) else pa.float64()
+    )
     metrics = dict.fromkeys(name for row in rows for name in row["metrics"])
     schema = pa.schema({
         "example": text, "instruction": text, "full_prompt": text,
@@ -212,9 +216,11 @@ def write_lighteval_files(
             own = [estimate for estimate in estimates if estimate.task == task]
             if not own:
                 continue
-            name = _name(next((one for one in own if one.details.get("primary")), own[0]))[0]
-            means = {one["name"] for one in run.extra["tasks"][task]["metrics"] if one["aggregation"] == MEAN}
-            metrics = {(one.metric, one.filter): _name(one)[1] for one in own if one.metric in means}
+            name = _name(next((estimate for estimate in own if estimate.details.get("primary")), own[0]))[0]
+            means = {metric["name"] for metric in run.extra["tasks"][task]["metrics"] if metric["aggregation"] == MEAN}
+            metrics = {
+                (estimate.metric, estimate.filter): _name(estimate)[1] for estimate in own if estimate.metric in means
+            }
             shots = int(own[0].details.get("n_shots") or 0)
             rows = list(detail_rows(store.samples(run.run_id, task), metrics, shots))
             summaries[name] = summary_of(rows)
@@ -282,14 +288,16 @@ def _general(run: RunRow, attempts: Sequence[AttemptRow], model: str) -> dict[st
 
 def means_of(entries: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return each metric's mean over the tasks that have it, whatever they measure: the leaderboard's `all`."""
-    found: dict[str, list[float]] = {}
+    by_metric: dict[str, list[float]] = {}
     for entry in entries:
         for name, value in entry.items():
-            found.setdefault(name, []).append(value)
-    return {name: sum(values) / len(values) for name, values in found.items()}
+            by_metric.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in by_metric.items()}
 
 
-def _name(one: Estimate) -> tuple[str, str]:
+def _name(estimate: Estimate) -> tuple[str, str]:
     """Return what the leaderboard would have called an estimate's task and metric."""
-    group = "mmlu" if "mmlu" in one.details.get("path", ()) else None
-    return first_board_name(PresentName(one.task, one.metric, one.filter, group), int(one.details.get("n_shots") or 0))
+    group = "mmlu" if "mmlu" in estimate.details.get("path", ()) else None
+    return first_board_name(
+        PresentName(estimate.task, estimate.metric, estimate.filter, group), int(estimate.details.get("n_shots") or 0)
+    )

@@ -94,18 +94,18 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Return log-probability and greediness of each continuation, in nats."""
-        given = [instance.args for instance in requests]
+        arguments = [instance.args for instance in requests]
         own = [
             _request(position, context, LoglikelihoodQuery(0, continuation))
-            for position, (context, continuation) in enumerate(given)
+            for position, (context, continuation) in enumerate(arguments)
         ]
-        return self._answers("loglikelihood", given, own, _score_of, quiet=disable_tqdm)
+        return self._answers("loglikelihood", arguments, own, _score_of, quiet=disable_tqdm)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of each complete text, in nats."""
-        given = [instance.args for instance in requests]
-        own = [_request(position, "", RollingQuery(0, args[0])) for position, args in enumerate(given)]
-        return self._answers("loglikelihood_rolling", given, own, _nats_of, quiet=disable_tqdm)
+        arguments = [instance.args for instance in requests]
+        own = [_request(position, "", RollingQuery(0, args[0])) for position, args in enumerate(arguments)]
+        return self._answers("loglikelihood_rolling", arguments, own, _nats_of, quiet=disable_tqdm)
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Return the text generated after each prompt.
@@ -113,21 +113,21 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
         lm-eval represents repeats as equal requests; these become one request with repeats, so that sampled answers
         differ.
         """
-        given = [instance.args for instance in requests]
+        arguments = [instance.args for instance in requests]
         same: dict[tuple[str, str], list[int]] = {}
-        for position, (context, kwargs) in enumerate(given):
+        for position, (context, kwargs) in enumerate(arguments):
             same.setdefault((context, canonical_json(kwargs)), []).append(position)
         own = []
         for (context, _), positions in same.items():
-            settings = settings_of("lm-eval's request", given[positions[0]][1], len(positions))
+            settings = settings_of("lm-eval's request", arguments[positions[0]][1], len(positions))
             own.append(_request(positions[0], context, GenerateQuery(0, settings)))
         repeats = {positions[0]: positions for positions in same.values()}
-        return self._answers("generate_until", given, own, _text_of, repeats=repeats, quiet=disable_tqdm)
+        return self._answers("generate_until", arguments, own, _text_of, repeats=repeats, quiet=disable_tqdm)
 
     def _answers(
         self,
         kind: str,
-        given: Sequence[tuple[Any, ...]],
+        arguments: Sequence[tuple[Any, ...]],
         own: Sequence[Request],
         read: Callable[[Output], T],
         *,
@@ -138,7 +138,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
 
         Args:
             kind: lm-eval's name of the request type, under which its cache stores answers.
-            given: lm-eval's requests.
+            arguments: lm-eval's requests.
             own: our requests.
             read: converts an output to lm-eval's type.
             repeats: our request's position -> positions of lm-eval's requests for its repeats; None: one each.
@@ -146,8 +146,8 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
 
         Raises: ModelError if a request cannot be answered.
         """
-        found: dict[int, T] = {}
-        with self.model.lent(), tqdm(total=len(given), desc=f"Running {kind} requests", disable=quiet) as bar:
+        answers: dict[int, T] = {}
+        with self.model.lent(), tqdm(total=len(arguments), desc=f"Running {kind} requests", disable=quiet) as bar:
 
             def observe(progress: Progress) -> None:
                 bar.update(progress.n_outputs_done - bar.n)
@@ -156,11 +156,11 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
                 first = int(output.request_id.split("/")[-2])
                 position = first if repeats is None else repeats[first][output.repeat]
                 if output.error is not None:
-                    beginning = _begin(given[position][0])
+                    beginning = _begin(arguments[position][0])
                     raise ModelError(f"request {position} of {kind}: {output.error}; it begins {beginning!r}")
-                found[position] = read(output)
-                self.cache_hook.add_partial(kind, given[position], found[position])
-        return [found[position] for position in range(len(given))]
+                answers[position] = read(output)
+                self.cache_hook.add_partial(kind, arguments[position], answers[position])
+        return [answers[position] for position in range(len(arguments))]
 
 
 def register() -> None:

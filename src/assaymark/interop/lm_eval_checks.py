@@ -30,8 +30,8 @@ def model_named(results: Mapping[str, Any], unknown: str = "unknown") -> str:
     failing that only the kind in `config.model` is known.
     """
     config = results.get("config") or {}
-    given = config.get("model_args")
-    arguments = given if isinstance(given, Mapping) else _split(str(given or ""))
+    stated = config.get("model_args")
+    arguments = stated if isinstance(stated, Mapping) else _split(str(stated or ""))
     in_arguments = next((arguments[name] for name in MODEL_ARGUMENTS if arguments.get(name)), None)
     listed = (results.get("model_name"), in_arguments, results.get("model_name_sanitized"), config.get("model_name"))
     return str(next((name for name in (*listed, config.get("model")) if name), unknown))

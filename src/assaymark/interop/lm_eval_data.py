@@ -47,7 +47,7 @@ def _parquet_files(root: Path, path: str, name: str | None) -> dict[str, list[st
     if Path(path).is_absolute() or ".." in Path(path).parts:
         return {}
     for known in names_of_same_rows(path):
-        found = local_files(root, known, name)
-        if found and all(file.suffix == ".parquet" for files in found.values() for file in files):
-            return {split: [str(file) for file in files] for split, files in found.items()}
+        by_split = local_files(root, known, name)
+        if by_split and all(file.suffix == ".parquet" for files in by_split.values() for file in files):
+            return {split: [str(file) for file in files] for split, files in by_split.items()}
     return {}

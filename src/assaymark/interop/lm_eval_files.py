@@ -83,11 +83,11 @@ def _rows_of(results: Mapping[str, Any], column: str, name: str, depth: int) -> 
         metric, _, name_of_filter = key.partition(",")
         if metric.endswith("_stderr"):
             continue
-        shown = values[key]
-        shown = f"{shown:.4f}" if isinstance(shown, float) else shown
+        value = values[key]
+        value = f"{value:.4f}" if isinstance(value, float) else value
         error = values.get(f"{metric}_stderr,{name_of_filter}")
         ending = ["", ""] if error is None else ["±", "   N/A" if error == "N/A" else f"{error:.4f}"]
-        rows.append([label, version, name_of_filter, shots, metric, ARROWS.get(directions.get(metric), ""), shown])
+        rows.append([label, version, name_of_filter, shots, metric, ARROWS.get(directions.get(metric), ""), value])
         rows[-1].extend(ending)
         label = version = ""
     return rows
@@ -100,15 +100,15 @@ def _laid_out(header: str, values: Sequence[Any]) -> list[str]:
     decimals = max((_decimals(float(v)) for v, kind in zip(values, kinds, strict=True) if kind in NUMERIC), default=0)
     is_text_column = not present or "text" in present or set(kinds) in ({"nan"}, {"infinity"})
     is_whole_column = present == {"whole"}
-    shown = []
+    texts = []
     for value, kind in zip(values, kinds, strict=True):
         with_point = kind == "real" or (kind == "whole" and not is_text_column and not is_whole_column)
-        shown.append(_shown(value, kind, decimals if with_point else None))
-    width = max([MINIMUM_WIDTH, len(header), *(len(text) for text in shown)])
+        texts.append(_shown(value, kind, decimals if with_point else None))
+    width = max([MINIMUM_WIDTH, len(header), *(len(text) for text in texts)])
     rule = "-" * width if is_text_column else "-" * (width - 1) + ":"
     body = [
         text.ljust(width) if is_text_column and kind not in NUMERIC else text.rjust(width)
-        for text, kind in zip(shown, kinds, strict=True)
+        for text, kind in zip(texts, kinds, strict=True)
     ]
     return [f"{header:^{width}}", rule, *body]
 
@@ -207,7 +207,7 @@ def _line(
             for index, query in enumerate(queries)
         },
         "resps": answers,
-        "filtered_resps": [_filtered(query, given, scores) for query, given in zip(queries, answers, strict=True)],
+        "filtered_resps": [_filtered(query, answer, scores) for query, answer in zip(queries, answers, strict=True)],
         "filter": name_of_filter,
         "metrics": [score.metric for score in scores],
         "doc_hash": text_hash(json.dumps(row, indent=2, default=str, ensure_ascii=False)),
@@ -248,8 +248,8 @@ def _generation(query: GenerateQuery, generation: Mapping[str, Any] | None) -> d
         "min_p": settings.min_p,
         **dict(settings.extra),
     }
-    given = {key: value for key, value in named.items() if value is not None}
-    return given if generation is None else {**dict(generation), **given}
+    stated = {key: value for key, value in named.items() if value is not None}
+    return stated if generation is None else {**dict(generation), **stated}
 
 
 def _answers(query: Query, outputs: Sequence[Output]) -> list[JsonValue]:
@@ -268,13 +268,13 @@ def _answer(query: Query, output: Output) -> JsonValue:
     return output.text if output.tool_calls is None else answer_text(output)  # its format has no place for calls
 
 
-def _filtered(query: Query, given: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
+def _filtered(query: Query, answers: Sequence[JsonValue], scores: Sequence[Score]) -> JsonValue:
     """Return the filtered answer: for a generation the one stored with the score, else the first answer."""
     if isinstance(query, GenerateQuery):
         for score in scores:
             if isinstance(score.detail, Mapping) and "extracted" in score.detail:
                 return score.detail["extracted"]
-    return given[0] if given else NOT_AVAILABLE
+    return answers[0] if answers else NOT_AVAILABLE
 
 
 def _value(score: Score, task: Mapping[str, Any]) -> JsonValue:

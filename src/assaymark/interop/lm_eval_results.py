@@ -180,8 +180,8 @@ def _group_entry(
 
 
 def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    by_name = {one["name"]: one for one in groups}
-    found: dict[str, None] = {}
+    by_name = {entry["name"]: entry for entry in groups}
+    leaves: dict[str, None] = {}
     waiting = list(group["members"])
     seen = {group["name"]}
     while waiting:
@@ -192,8 +192,8 @@ def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> li
         if name in by_name:
             waiting.extend(by_name[name]["members"])
         else:
-            found[name] = None
-    return list(found)
+            leaves[name] = None
+    return list(leaves)
 
 
 def _directions_and_shots(

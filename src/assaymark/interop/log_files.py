@@ -91,7 +91,7 @@ def one_model(names: Sequence[str], path: Path) -> str:
 
     Raises: DataError if they are of several models.
     """
-    found = sorted(set(names))
-    if len(found) > 1:
-        raise DataError(f"{path} has logs of {len(found)} models ({', '.join(found[:4])}); import them one by one")
-    return found[0]
+    models = sorted(set(names))
+    if len(models) > 1:
+        raise DataError(f"{path} has logs of {len(models)} models ({', '.join(models[:4])}); import them one by one")
+    return models[0]

@@ -45,24 +45,26 @@ def read_alpaca_eval(path: Path) -> ForeignRun:
     annotations, leaderboard = folder / ANNOTATIONS, folder / LEADERBOARD
     if path.is_file():
         annotations, leaderboard = (path, leaderboard) if path.suffix == ".json" else (folder / "", path)
-    found = _annotations(annotations) if annotations.is_file() else []
+    comparisons = _annotations(annotations) if annotations.is_file() else []
     rows = _rows(leaderboard) if leaderboard.is_file() else {}
-    model = one_model([str(one["generator_2"]) for one in found] or list(rows), path)
+    model = one_model([str(comparison["generator_2"]) for comparison in comparisons] or list(rows), path)
     return ForeignRun(
         tool="alpaca_eval",
         model=model,
         tasks=(TaskSummaryInput(TASK, (MetricInput(WIN_RATE),), "generate_until", primary_metric=WIN_RATE),),
-        samples=tuple(_sample(index, one) for index, one in enumerate(found)),
+        samples=tuple(_sample(index, comparison) for index, comparison in enumerate(comparisons)),
         reported=tuple(_reported(rows.get(model, {}))),
-        files=tuple(file for file, used in ((annotations, found), (leaderboard, rows.get(model))) if used),
-        config={"reference": sorted({str(one.get("generator_1")) for one in found}),
-                "annotator": sorted({str(one.get("annotator")) for one in found})},
+        files=tuple(file for file, used in ((annotations, comparisons), (leaderboard, rows.get(model))) if used),
+        config={"reference": sorted({str(comparison.get("generator_1")) for comparison in comparisons}),
+                "annotator": sorted({str(comparison.get("annotator")) for comparison in comparisons})},
     )  # fmt: skip
 
 
 def _annotations(file: Path) -> list[dict[str, Any]]:
     loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
-    if not isinstance(loaded, list) or not all(isinstance(one, dict) and "preference" in one for one in loaded):
+    if not isinstance(loaded, list) or not all(
+        isinstance(annotation, dict) and "preference" in annotation for annotation in loaded
+    ):
         raise DataError(f"{file} is not a list of annotations with preferences; expected AlpacaEval's {ANNOTATIONS}")
     return loaded
 
@@ -92,17 +94,17 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _sample(index: int, one: Mapping[str, Any]) -> ForeignSample:
-    preference = one["preference"]
+def _sample(index: int, annotation: Mapping[str, Any]) -> ForeignSample:
+    preference = annotation["preference"]
     won = None if preference is None else DRAWS.get(preference, float(preference) - 1.0)
     return ForeignSample(
         task=TASK,
         index=index,
-        row={"instruction": one["instruction"], "dataset": one.get("dataset")},
-        prompt=str(one["instruction"]),
-        target=str(one.get("output_1") or ""),
+        row={"instruction": annotation["instruction"], "dataset": annotation.get("dataset")},
+        prompt=str(annotation["instruction"]),
+        target=str(annotation.get("output_1") or ""),
         scores={WIN_RATE: won},
-        answers=(str(one.get("output_2") or ""),),
+        answers=(str(annotation.get("output_2") or ""),),
         error="the annotator gave no preference" if won is None else None,
     )
 

@@ -32,9 +32,9 @@ def _of_model(path: Path) -> Iterator[Path]:
 
 
 def _is_report(file: Path) -> bool:
-    found = object_in(file)
-    metrics = found.get("metrics")
-    if not {"dataset_name", "model_name"} <= set(found) or not isinstance(metrics, list):
+    report = object_in(file)
+    metrics = report.get("metrics")
+    if not {"dataset_name", "model_name"} <= set(report) or not isinstance(metrics, list):
         return False
     return all(isinstance(metric, dict) and {"name", "score"} <= set(metric) for metric in metrics)
 
@@ -45,9 +45,9 @@ def read_evalscope(path: Path) -> ForeignRun:
     Raises: DataError if the reports are of several models.
     """
     files = evalscope_reports(path)
-    found = [json_object(file) for file in files]
-    model = one_model([str(report["model_name"]) for report in found], path)
-    reported = [value for report in found for value in _reported(report)]
+    reports = [json_object(file) for file in files]
+    model = one_model([str(report["model_name"]) for report in reports], path)
+    reported = [value for report in reports for value in _reported(report)]
     return ForeignRun(
         tool="evalscope",
         model=model,
@@ -84,8 +84,8 @@ def _reported(report: Mapping[str, Any]) -> Iterator[ReportedValue]:
             yield _value(f"{dataset}/{subset['name']}", str(metric["name"]), subset)
 
 
-def _value(task: str, metric: str, one: Mapping[str, Any]) -> ReportedValue:
-    return ReportedValue(task, metric, float(one["score"]), None, int(one.get("num") or 0))
+def _value(task: str, metric: str, score: Mapping[str, Any]) -> ReportedValue:
+    return ReportedValue(task, metric, float(score["score"]), None, int(score.get("num") or 0))
 
 
 IMPORTER = Importer(evalscope_reports, read_evalscope, "EvalScope's reports/<model>/<dataset>.json")

@@ -41,14 +41,16 @@ class _Folder:
     def task(self) -> str:
         """The run's name without its model, so that two models' runs are of the same task."""
         name, _, arguments = str(self.spec["name"]).partition(":")
-        kept = [one for one in arguments.split(",") if one and one.partition("=")[0] not in OF_MODEL]
+        kept = [
+            argument for argument in arguments.split(",") if argument and argument.partition("=")[0] not in OF_MODEL
+        ]
         return f"{name}:{','.join(kept)}" if kept else name
 
     @property
     def split(self) -> str:
         """The split whose values are used: the test split if there is one."""
-        found = {str(state["instance"].get("split", MAIN_SPLIT)) for state in self.states}
-        return MAIN_SPLIT if MAIN_SPLIT in found or not found else min(found)
+        splits = {str(state["instance"].get("split", MAIN_SPLIT)) for state in self.states}
+        return MAIN_SPLIT if MAIN_SPLIT in splits or not splits else min(splits)
 
 
 def helm_folders(path: Path) -> list[Path]:
@@ -82,7 +84,11 @@ def _folder(path: Path) -> _Folder:
     return _Folder(
         path,
         json_object(path / "run_spec.json"),
-        [one for one in state["request_states"] if not one["instance"].get("perturbation")],
+        [
+            request_state
+            for request_state in state["request_states"]
+            if not request_state["instance"].get("perturbation")
+        ],
         _list(path / "per_instance_stats.json"),
         _list(path / "stats.json"),
     )
@@ -101,14 +107,14 @@ def _list(file: Path) -> list[dict[str, Any]]:
 def _measured(stats: Sequence[Mapping[str, Any]], split: str) -> dict[str, float]:
     """Return the metrics of answers by name: of this split, on unperturbed inputs."""
     known = {
-        str(one["name"]["name"]): float(one["mean"])
-        for one in stats
-        if one["name"].get("split", split) == split
-        and not one["name"].get("perturbation")
-        and isinstance(one.get("mean"), int | float)
+        str(stat["name"]["name"]): float(stat["mean"])
+        for stat in stats
+        if stat["name"].get("split", split) == split
+        and not stat["name"].get("perturbation")
+        and isinstance(stat.get("mean"), int | float)
     }
-    found = {name: value for name, value in known.items() if not BOOKKEEPING.match(name) and "@" not in name}
-    return found or {name: value for name, value in known.items() if _measures_text(name)}
+    of_answers = {name: value for name, value in known.items() if not BOOKKEEPING.match(name) and "@" not in name}
+    return of_answers or {name: value for name, value in known.items() if _measures_text(name)}
 
 
 def _measures_text(name: str) -> bool:
@@ -141,10 +147,10 @@ def _reported(folder: _Folder) -> Iterator[ReportedValue]:
 
 def _samples(folder: _Folder) -> Iterator[ForeignSample]:
     scores: dict[str, dict[str, list[float]]] = {}
-    for one in folder.per_instance:
-        if not one.get("perturbation"):
-            for name, value in _measured(one["stats"], folder.split).items():
-                scores.setdefault(str(one["instance_id"]), {}).setdefault(name, []).append(value)
+    for entry in folder.per_instance:
+        if not entry.get("perturbation"):
+            for name, value in _measured(entry["stats"], folder.split).items():
+                scores.setdefault(str(entry["instance_id"]), {}).setdefault(name, []).append(value)
     states: dict[str, list[Mapping[str, Any]]] = {}
     for state in folder.states:
         if state["instance"].get("split", folder.split) == folder.split:
@@ -177,7 +183,7 @@ def _sample(
         target=" or ".join(right),
         scores=dict(scores),
         # if each reference is a request of its own, its log-likelihood includes the prompt's, so it is not imported
-        answers=() if by_reference else tuple(str(one[0].get("text", "")) for one in completions if one),
+        answers=() if by_reference else tuple(str(of_state[0].get("text", "")) for of_state in completions if of_state),
         n_choices=len(first.get("output_mapping") or ()) or None,
         n_shots=int(first.get("num_train_instances") or 0),
         error=str(failed[0]["result"].get("error") or "the request failed") if failed and not scores else None,

@@ -67,5 +67,5 @@ def _contents(path: Path) -> str:
     """Return the contents of a folder, for the message."""
     if not path.is_dir():
         return ""
-    names = sorted(one.name for one in path.iterdir())
+    names = sorted(file.name for file in path.iterdir())
     return f" (it contains {', '.join(names[:4])}{', ...' if len(names) > 4 else ''})" if names else " (it is empty)"

@@ -65,8 +65,8 @@ def _is_json_log(file: Path) -> bool:
         start = opened.read(SNIFFED)
     if b'"eval"' not in start:
         return False
-    found = object_in(file).get("eval")
-    return isinstance(found, dict) and {"task", "model"} <= set(found)
+    evaluation = object_in(file).get("eval")
+    return isinstance(evaluation, dict) and {"task", "model"} <= set(evaluation)
 
 
 def read_log(file: Path) -> InspectLog:
@@ -126,8 +126,8 @@ def chosen_logs(logs: Sequence[InspectLog]) -> tuple[list[InspectLog], list[str]
         differing = _differing([_identity(log) for log in own])
         by_name: dict[str, list[InspectLog]] = {}
         for log in own:
-            shown = ", ".join(f"{key}={_short(_identity(log).get(key))}" for key in differing)
-            by_name.setdefault(f"{log.task} ({shown})" if shown else log.task, []).append(log)
+            arguments = ", ".join(f"{key}={_short(_identity(log).get(key))}" for key in differing)
+            by_name.setdefault(f"{log.task} ({arguments})" if arguments else log.task, []).append(log)
         for name, same in by_name.items():
             best = max(same, key=lambda log: (log.is_complete, str(log.header["eval"].get("created") or ""), log.file))
             chosen.append(replace(best, task=name))
@@ -156,9 +156,13 @@ def _identity(log: InspectLog) -> dict[str, Any]:
     }
 
 
-def _differing(found: Sequence[Mapping[str, Any]]) -> Iterator[str] | list[str]:
-    keys = dict.fromkeys(key for one in found for key in one)
-    return [key for key in keys if len({json.dumps(one.get(key), sort_keys=True, default=str) for one in found}) > 1]
+def _differing(identities: Sequence[Mapping[str, Any]]) -> Iterator[str] | list[str]:
+    keys = dict.fromkeys(key for identity in identities for key in identity)
+    return [
+        key
+        for key in keys
+        if len({json.dumps(identity.get(key), sort_keys=True, default=str) for identity in identities}) > 1
+    ]
 
 
 def _short(value: Any) -> str:
@@ -175,9 +179,9 @@ def read_inspect(path: Path) -> ForeignRun:
 
     Raises: DataError if a file is not a log, or the logs are of several models.
     """
-    found = [read_log(file) for file in inspect_logs(path)]
-    model = one_model([str(log.header["eval"]["model"]) for log in found], path)
-    logs, notes = chosen_logs(found)
+    all_logs = [read_log(file) for file in inspect_logs(path)]
+    model = one_model([str(log.header["eval"]["model"]) for log in all_logs], path)
+    logs, notes = chosen_logs(all_logs)
     first = logs[0].header["eval"]
     return ForeignRun(
         tool="inspect_ai",
@@ -227,7 +231,7 @@ def _metric_names(log: InspectLog) -> list[str]:
 
 def _name(log: InspectLog, score: Mapping[str, Any]) -> str:
     """Return a score's name, with its reducer if the log has several."""
-    reducers = {one.get("reducer") for one in log.reductions if one.get("reducer")}
+    reducers = {reduction.get("reducer") for reduction in log.reductions if reduction.get("reducer")}
     reducer = score.get("reducer")
     return f"{score['name']}_{reducer}" if reducer and len(reducers) > 1 else str(score["name"])
 
@@ -235,10 +239,10 @@ def _name(log: InspectLog, score: Mapping[str, Any]) -> str:
 def _reported(log: InspectLog) -> Iterator[ReportedValue]:
     for score in (log.header.get("results") or {}).get("scores") or ():
         listed = {
-            name: one.get("value") if isinstance(one, Mapping) else one
-            for name, one in (score.get("metrics") or {}).items()
+            name: entry.get("value") if isinstance(entry, Mapping) else entry
+            for name, entry in (score.get("metrics") or {}).items()
         }
-        values: dict[str, float] = {name: one for name, one in listed.items() if isinstance(one, int | float)}
+        values: dict[str, float] = {name: number for name, number in listed.items() if isinstance(number, int | float)}
         mean = next((name for name in MEANS if name in values), None)
         n = int(score.get("scored_samples") or _n_samples(log))
         name = _name(log, score)
@@ -266,13 +270,13 @@ def _n_samples(log: InspectLog) -> int:
 
 def _samples(log: InspectLog) -> Iterator[ForeignSample]:
     by_id: dict[Any, list[Mapping[str, Any]]] = {}
-    for sample in sorted(log.samples, key=lambda one: int(one.get("epoch", 1))):
+    for sample in sorted(log.samples, key=lambda record: int(record.get("epoch", 1))):
         by_id.setdefault(sample["id"], []).append(sample)
     reduced = _reduced(log)
     names = _metric_names(log)
     listed = (log.header["eval"].get("dataset") or {}).get("sample_ids") or ()
-    order = {one: position for position, one in enumerate(listed)}
-    ids = sorted(by_id, key=lambda one: order.get(one, len(order)))
+    order = {identifier: position for position, identifier in enumerate(listed)}
+    ids = sorted(by_id, key=lambda identifier: order.get(identifier, len(order)))
     for index, sample_id in enumerate(ids):
         yield _sample(log.task, order.get(sample_id, index), by_id[sample_id], reduced.get(sample_id, {}), names)
 
@@ -331,25 +335,27 @@ def _text(content: Any) -> str:
 
 def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
     """Return a sample's scores as numbers by name; a score with several values under each value's name."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for scorer, score in (sample.get("scores") or {}).items():
-        found |= _numbers(scorer, score.get("value"))
-    return found
+        numbers |= _numbers(scorer, score.get("value"))
+    return numbers
 
 
 def _reduced(log: InspectLog) -> dict[Any, dict[str, float]]:
     """Return the reductions over the epochs, by sample and score."""
-    found: dict[Any, dict[str, float]] = {}
+    reduced: dict[Any, dict[str, float]] = {}
     for reduction in log.reductions:
         name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})
-        for one in reduction.get("samples") or ():
-            found.setdefault(one.get("sample_id"), {}).update(_numbers(name, one.get("value")))
-    return found
+        for sample in reduction.get("samples") or ():
+            reduced.setdefault(sample.get("sample_id"), {}).update(_numbers(name, sample.get("value")))
+    return reduced
 
 
 def _numbers(name: str, value: Any) -> dict[str, float]:
     if isinstance(value, Mapping):
-        return {key: number for part, one in value.items() for key, number in _numbers(str(part), one).items()}
+        return {
+            key: number for part, part_value in value.items() for key, number in _numbers(str(part), part_value).items()
+        }
     if isinstance(value, bool | int | float):
         return {name: float(value)}
     if isinstance(value, str):

@@ -95,11 +95,11 @@ def _sample(
 def _indices(gold: Any) -> list[int]:
     """Return the indices of the correct choices; none where `gold` is something else, as the texts of answers are."""
     some = gold if isinstance(gold, list | tuple) else [gold]
-    return [one for one in some if isinstance(one, int) and not isinstance(one, bool)]
+    return [index for index in some if isinstance(index, int) and not isinstance(index, bool)]
 
 
 def _target(texts: Sequence[str], golds: Sequence[int]) -> str:
-    return " or ".join(texts[one].strip() for one in golds if 0 <= one < len(texts))
+    return " or ".join(texts[index].strip() for index in golds if 0 <= index < len(texts))
 
 
 def _choices(texts: Sequence[str], nats: Sequence[float], greedy: Sequence[Any]) -> tuple[ForeignChoice, ...]:
@@ -134,7 +134,7 @@ def _early_sample(task: str, index: int, row: Mapping[str, Any], file: Path) -> 
     golds = _indices(values["gold_index"]) or _indices(gold)
     nats, greedy = _predicted(values["predictions"] or ())
     question = str(row.get("example") or row["full_prompt"])
-    answers = [one for one in values["predictions"] or () if isinstance(one, str)]
+    answers = [answer for answer in values["predictions"] or () if isinstance(answer, str)]
     scores = values["metrics"] if isinstance(values["metrics"], Mapping) else _metrics_of_2023(row)
     return ForeignSample(
         task=task,
@@ -154,36 +154,36 @@ def _metrics_of_2023(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in NO_METRICS and isinstance(value, int | float)}
 
 
-def _value(given: Any, where: str) -> Any:
+def _value(value: Any, where: str) -> Any:
     """Return a column's value, read where it is the text of a Python list, dictionary or number."""
-    if not isinstance(given, str):
-        return given
+    if not isinstance(value, str):
+        return value
     try:
-        return ast.literal_eval(given)
+        return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise DataError(f"{where} is {given[:60]!r}, which is no Python value: {error}") from error
+        raise DataError(f"{where} is {value[:60]!r}, which is not a Python value: {error}") from error
 
 
-def _gold(given: Any) -> Any:
+def _gold(value: Any) -> Any:
     """Return the correct answer: the text of a list of texts is one, any other text is the answer itself."""
     try:
-        return _value(given, "gold")
+        return _value(value, "gold")
     except DataError:
-        return given
+        return value
 
 
-def _predicted(given: Sequence[Any]) -> tuple[list[float], list[bool]]:
+def _predicted(predictions: Sequence[Any]) -> tuple[list[float], list[bool]]:
     """Return log-likelihoods and whether each is greedy, where predictions are numbers, or pairs of both."""
-    if given and all(isinstance(one, list | tuple) and len(one) == 2 for one in given):
-        return [float(one[0]) for one in given], [bool(one[1]) for one in given]
-    if all(isinstance(one, int | float) for one in given):
-        return [float(one) for one in given], []
+    if predictions and all(isinstance(prediction, list | tuple) and len(prediction) == 2 for prediction in predictions):
+        return [float(prediction[0]) for prediction in predictions], [bool(prediction[1]) for prediction in predictions]
+    if all(isinstance(prediction, int | float) for prediction in predictions):
+        return [float(prediction) for prediction in predictions], []
     return [], []
 
 
 def _gold_texts(gold: Any) -> str:
     some = gold if isinstance(gold, list | tuple) else [gold]
-    return " or ".join(one.strip() for one in some if isinstance(one, str))
+    return " or ".join(text.strip() for text in some if isinstance(text, str))
 
 
 def _number(value: Any) -> float | None:
@@ -260,9 +260,9 @@ def _tasks(results: Mapping[str, Any], samples: Sequence[ForeignSample]) -> Iter
         config = stated if isinstance(stated, Mapping) else {}  # the first leaderboard has a text there
         own = [sample for sample in samples if sample.task == name]
         directions = {
-            str(one["metric_name"]): bool(one["higher_is_better"])
-            for one in config.get("metrics") or ()
-            if {"metric_name", "higher_is_better"} <= set(one)
+            str(metric["metric_name"]): bool(metric["higher_is_better"])
+            for metric in config.get("metrics") or ()
+            if {"metric_name", "higher_is_better"} <= set(metric)
         }
         entry = (results.get("results") or {}).get(name) or {}
         reported = [metric for metric in entry if not metric.endswith(STDERR)]

@@ -67,7 +67,7 @@ def samples_file(results: Path, task: str) -> Path:
         return file
     arguments = str((json_object(results).get("config") or {}).get("model_args") or "")
     early = [results.parent / f"{re.sub(pattern, '__', arguments)}_{task}.jsonl" for pattern in EARLY_NAMES]
-    return next((one for one in early if one.is_file()), file)
+    return next((path for path in early if path.is_file()), file)
 
 
 def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
@@ -106,13 +106,15 @@ def _logged(file: Path) -> Iterator[tuple[str, Any]]:
                 yield location, parse_json(line, location)
 
 
-def _arguments(given: Any) -> Any:
+def _arguments(arguments: Any) -> Any:
     """Return the arguments of a sample's requests by name, as in lm-eval's current format."""
-    if not isinstance(given, list):
-        return given
+    if not isinstance(arguments, list):
+        return arguments
     return {
-        f"gen_args_{number}": one if isinstance(one, Mapping) else {f"arg_{i}": part for i, part in enumerate(one)}
-        for number, one in enumerate(given)
+        f"gen_args_{number}": of_request
+        if isinstance(of_request, Mapping)
+        else {f"arg_{i}": part for i, part in enumerate(of_request)}
+        for number, of_request in enumerate(arguments)
     }
 
 
@@ -237,8 +239,8 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
         )
     first = str(arguments[0]["arg_0"]) if arguments else ""
     queries = tuple(
-        _query(task, number, one, first, len(given))
-        for number, (one, given) in enumerate(zip(arguments, answers, strict=True))
+        _query(task, number, argument, first, len(repeated))
+        for number, (argument, repeated) in enumerate(zip(arguments, answers, strict=True))
     )
     is_rolling = task.output_type == "loglikelihood_rolling"
     read.requests[request_id] = Request(
@@ -251,8 +253,8 @@ def _add_line(read: _Read, task: TaskSummaryInput, line: Mapping[str, Any]) -> N
         n_shots=task.num_fewshot,
     )
     read.samples[request_id] = Sample(task.name, index, line["doc"], sha)
-    for query, given in zip(queries, answers, strict=True):
-        read.outputs += [_output(request_id, query, repeat, answer) for repeat, answer in enumerate(given)]
+    for query, repeats in zip(queries, answers, strict=True):
+        read.outputs += [_output(request_id, query, repeat, answer) for repeat, answer in enumerate(repeats)]
 
 
 def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], first: str, n_repeats: int) -> Query:
@@ -303,8 +305,8 @@ def _estimates(evidence: RunEvidence, results: Mapping[str, Any]) -> tuple[tuple
     )
     known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
     named = {group.name for group in evidence.groups}  # early files list a group's values but not its members
-    unlisted = [one for one in results.get("groups") or () if one not in named]
-    groups = (*evidence.groups, *(GroupSummaryInput(one, ()) for one in unlisted))
+    unlisted = [name for name in results.get("groups") or () if name not in named]
+    groups = (*evidence.groups, *(GroupSummaryInput(name, ()) for name in unlisted))
     reported = reported_estimates(_reported(results), evidence.tasks, groups)
     notes = tuple(disagreements(computed, reported))
     others = (estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known)
@@ -399,11 +401,11 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
         str(metric["metric"]): metric for metric in config.get("metric_list") or () if isinstance(metric, Mapping)
     }
     directions = (results.get("higher_is_better") or {}).get(name, {})
-    found: dict[str, list[str]] = {}
+    by_metric: dict[str, list[str]] = {}
     for key in entry:
         metric, _, name_of_filter = str(key).partition(",")
         if key not in NOT_METRICS and not metric.endswith("_stderr"):
-            found.setdefault(metric, []).append(name_of_filter or "none")
+            by_metric.setdefault(metric, []).append(name_of_filter or "none")
     counts = (results.get("n-samples") or {}).get(name, {})
     return TaskSummaryInput(
         name=name,
@@ -414,7 +416,7 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
                 bool(directions.get(metric, is_higher_better(metric))),
                 tuple(filters),
             )
-            for metric, filters in found.items()
+            for metric, filters in by_metric.items()
         ),
         output_type=str(config.get("output_type", "generate_until")),
         alias=str(entry.get("alias", name)).lstrip(" -"),
@@ -455,10 +457,10 @@ def _groups(results: Mapping[str, Any]) -> Iterator[GroupSummaryInput]:
 
 
 def _leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
-    found: list[str] = []
+    leaves: list[str] = []
     for member in members.get(name, ()):
-        found += _leaves(member, members) if members.get(member) else [member]
-    return list(dict.fromkeys(found))
+        leaves += _leaves(member, members) if members.get(member) else [member]
+    return list(dict.fromkeys(leaves))
 
 
 def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], results: Mapping[str, Any]) -> bool:
@@ -466,9 +468,9 @@ def _is_by_size(key: str, entry: Mapping[str, Any], leaves: Sequence[str], resul
     known = [results[leaf] for leaf in leaves if isinstance(results.get(leaf, {}).get(key), int | float)]
     if not known or not isinstance(entry.get(key), int | float):
         return True
-    sizes = [int(one.get("sample_len") or 1) for one in known]
-    micro = sum(one[key] * size for one, size in zip(known, sizes, strict=True)) / sum(sizes)
-    macro = sum(one[key] for one in known) / len(known)
+    sizes = [int(result.get("sample_len") or 1) for result in known]
+    micro = sum(result[key] * size for result, size in zip(known, sizes, strict=True)) / sum(sizes)
+    macro = sum(result[key] for result in known) / len(known)
     return bool(abs(micro - entry[key]) <= abs(macro - entry[key]))
 
 
@@ -519,8 +521,8 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
     gold = _gold(line, texts)
     if gold is None or len(texts) != len(answers):
         return {}
-    told = accuracies_over_choices(without=("unconditional", "token counts"))
-    metrics = [metric.name for metric in task.metrics if metric.name in told]
+    computable = accuracies_over_choices(without=("unconditional", "token counts"))
+    metrics = [metric.name for metric in task.metrics if metric.name in computable]
     try:
         nats = [float(value) for value, _ in answers]
         if not all(map(math.isfinite, nats)):
@@ -540,7 +542,7 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
 
 
 def _gold(line: Mapping[str, Any], texts: Sequence[str]) -> int | list[int] | None:
-    """Return the logged index of the correct choice; None if the target is no choice, or choices have equal texts."""
+    """Return the logged index of the correct choice; None if the target is no choice or choices have equal texts."""
     target = str(line.get("target", "")).strip()
     if len(set(texts)) < len(texts):
         return None

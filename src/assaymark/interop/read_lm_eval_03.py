@@ -29,11 +29,11 @@ def early_files(path: Path) -> list[Path]:
 
 
 def _is_early(file: Path) -> bool:
-    found = object_in(file)
-    results = found.get("results")
-    if not isinstance(results, dict) or not results or "configs" in found or "config_general" in found:
+    content = object_in(file)
+    results = content.get("results")
+    if not isinstance(results, dict) or not results or "configs" in content or "config_general" in content:
         return False
-    if not isinstance(found.get("versions"), dict) and not isinstance(found.get("config"), dict):
+    if not isinstance(content.get("versions"), dict) and not isinstance(content.get("config"), dict):
         return False
     return all(isinstance(entry, dict) and not any("," in str(key) for key in entry) for entry in results.values())
 
@@ -43,21 +43,21 @@ def read_lm_eval_03(path: Path) -> ForeignRun:
 
     Raises: DataError if the files are of several models, or two of them have the same task.
     """
-    found = [(file, json_object(file)) for file in early_files(path)]
-    model = one_model([model_named(content) for _, content in found], path)
-    first = found[0][1].get("config") or {}
+    contents = [(file, json_object(file)) for file in early_files(path)]
+    model = one_model([model_named(content) for _, content in contents], path)
+    first = contents[0][1].get("config") or {}
     return ForeignRun(
         tool="lm-eval",
         version="0.3",
         model=model,
         dtype=str(first.get("model_dtype") or "dtype unknown").removeprefix("torch."),
-        tasks=tuple(_tasks(found)),
+        tasks=tuple(_tasks(contents)),
         samples=(),
-        reported=tuple(value for file, content in found for value in _reported(file, content)),
-        files=tuple(file for file, _ in found),
+        reported=tuple(value for file, content in contents for value in _reported(file, content)),
+        files=tuple(file for file, _ in contents),
         config=first,
-        shots_known=any((content.get("config") or {}).get("num_fewshot") is not None for _, content in found)
-        or all("|" in name for _, content in found for name in _entries(content)),
+        shots_known=any((content.get("config") or {}).get("num_fewshot") is not None for _, content in contents)
+        or all("|" in name for _, content in contents for name in _entries(content)),
     )
 
 
@@ -65,9 +65,9 @@ def _entries(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {name: entry for name, entry in content["results"].items() if name != OVER_ALL}
 
 
-def _tasks(found: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInput]:
+def _tasks(contents: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryInput]:
     file_of: dict[str, Path] = {}
-    for file, content in found:
+    for file, content in contents:
         for name, entry in _entries(content).items():
             if name in file_of:
                 raise DataError(f"{name} is in {file_of[name]} and in {file}; import them one by one")

@@ -23,7 +23,9 @@ ABSENT = "-"
 def opencompass_summary(path: Path) -> Path | None:
     """Return the summary at a path, the latest in a run's folder; None if there is none."""
     files = path.rglob("summary_*.csv") if path.is_dir() else [path] if path.suffix == ".csv" else []
-    return max((file for file in files if file.is_file() and _is_summary(file)), key=lambda one: one.name, default=None)
+    return max(
+        (file for file in files if file.is_file() and _is_summary(file)), key=lambda summary: summary.name, default=None
+    )
 
 
 def _is_summary(file: Path) -> bool:

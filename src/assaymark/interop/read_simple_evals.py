@@ -41,10 +41,12 @@ def read_simple_evals(path: Path) -> ForeignRun:
     named = FILE_NAME.fullmatch(path.stem)
     if named is None:
         raise DataError(f"{path.name} is not a file name of simple-evals: <eval>_<model>_<date>_<time>.json")
-    found = json_object(path)
-    task, totals = named["task"], found.get("metrics") or found
-    samples = tuple(_samples(task, found)) if found.get("htmls") else ()
-    reported = [ReportedValue(task, SCORE, float(found[SCORE]), None, len(samples))] if found[SCORE] is not None else []
+    content = json_object(path)
+    task, totals = named["task"], content.get("metrics") or content
+    samples = tuple(_samples(task, content)) if content.get("htmls") else ()
+    reported = (
+        [ReportedValue(task, SCORE, float(content[SCORE]), None, len(samples))] if content[SCORE] is not None else []
+    )
     reported += [
         ReportedValue(task, name, float(value))
         for name, value in totals.items()
@@ -61,8 +63,8 @@ def read_simple_evals(path: Path) -> ForeignRun:
     )
 
 
-def _samples(task: str, found: Mapping[str, Any]) -> Iterator[ForeignSample]:
-    pages, conversations = found["htmls"], found.get("convos") or ()
+def _samples(task: str, content: Mapping[str, Any]) -> Iterator[ForeignSample]:
+    pages, conversations = content["htmls"], content.get("convos") or ()
     if len(pages) != len(conversations):
         raise DataError(f"{len(pages)} pages and {len(conversations)} conversations; expected one of each per sample")
     for index, (page, conversation) in enumerate(zip(pages, conversations, strict=True)):

@@ -34,7 +34,7 @@ def is_yall(path: Path) -> bool:
 def read_yall(path: Path) -> ForeignRun:
     """Return the run in a summary.
 
-    Raises: DataError if it names no model, or a value is no number.
+    Raises: DataError if it names no model, or a value is not a number.
     """
     lines = list(_lines(path))
     reported = _scaled(list(_reported(path, lines)))
@@ -88,7 +88,7 @@ def _reported(path: Path, lines: Sequence[Sequence[str]]) -> Iterator[ReportedVa
     inside = False
     task = ""
     for cells in lines:
-        if tuple(one.lower() for one in cells[:4]) == _RESULT:
+        if tuple(cell.lower() for cell in cells[:4]) == _RESULT:
             inside, task = True, ""
         elif _AVERAGES in [cell.lower() for cell in cells] or len(cells) < len(_RESULT):
             inside = False

@@ -63,15 +63,15 @@ def reported_estimates(
 
     Raises: ImpossibleValue for a value, an error or a number of samples that its metric cannot have.
     """
-    found = list(values)
-    for value in found:
+    reported = list(values)
+    for value in reported:
         _check(value)
-    shares = _shares(found, tasks)
+    shares = _shares(reported, tasks)
     of_tasks = {task.name: task for task in tasks}
     of_groups = {group.name: group for group in groups}
-    sizes = {value.task: value.n for value in found}
+    sizes = {value.task: value.n for value in reported}
     made = []
-    for value in found:
+    for value in reported:
         if value.task in of_groups:
             details = _group_details(value, of_groups, of_tasks)
             own = _n_of_group(value, of_groups, sizes)
@@ -82,24 +82,29 @@ def reported_estimates(
     return tuple(made)
 
 
-def _check(one: ReportedValue) -> None:
+def _check(reported: ReportedValue) -> None:
     """Refuse what no evaluation can have computed: files are made by whoever reports them.
 
     Raises: ImpossibleValue.
     """
-    metric = find_metric(one.metric)
+    metric = find_metric(reported.metric)
     low, high = (-math.inf, math.inf) if metric is None else metric.value_range
     low, high = max(low, -LARGEST), min(high, LARGEST)
-    if one.value is not None and not low - ROUNDING <= one.value <= high + ROUNDING and not math.isnan(one.value):
+    if (
+        reported.value is not None
+        and not low - ROUNDING <= reported.value <= high + ROUNDING
+        and not math.isnan(reported.value)
+    ):
         raise ImpossibleValue(
-            f"'{one.task}' has {one.metric} {one.value:g}; expected a number from {low:g} to {high:g}"
+            f"'{reported.task}' has {reported.metric} {reported.value:g}; expected a number from {low:g} to {high:g}"
         )
-    if one.stderr is not None and not 0.0 <= one.stderr <= high - low and not math.isnan(one.stderr):
+    if reported.stderr is not None and not 0.0 <= reported.stderr <= high - low and not math.isnan(reported.stderr):
         raise ImpossibleValue(
-            f"'{one.task}' has {one.stderr:g} as the standard error of {one.metric}; expected 0 to {high - low:g}"
+            f"'{reported.task}' has {reported.stderr:g} as the standard error of {reported.metric}; "
+            f"expected 0 to {high - low:g}"
         )
-    if not 0 <= one.n <= MOST_SAMPLES:
-        raise ImpossibleValue(f"'{one.task}' states {one.n:,} samples; expected 0 to {MOST_SAMPLES:,}")
+    if not 0 <= reported.n <= MOST_SAMPLES:
+        raise ImpossibleValue(f"'{reported.task}' states {reported.n:,} samples; expected 0 to {MOST_SAMPLES:,}")
 
 
 def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryInput]) -> tuple[Estimate, ...]:
@@ -113,7 +118,7 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
     ordered: list[Estimate] = []
 
     def add_group(name: str, path: tuple[str, ...]) -> None:
-        ordered.extend(replace(one, details={**one.details, "path": path}) for one in of_groups.pop(name, ()))
+        ordered.extend(replace(own, details={**own.details, "path": path}) for own in of_groups.pop(name, ()))
 
     for estimate in group_estimates(of_tasks, headings, 0.95):
         path = estimate.details["path"]
@@ -125,38 +130,38 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
     return tuple(ordered)
 
 
-def _estimate(one: ReportedValue, details: Mapping[str, Any], is_share: bool, higher_is_better: bool) -> Estimate:
-    is_binary = details["kind"] == "group" or is_right_or_wrong(one.metric)
-    found = (
+def _estimate(reported: ReportedValue, details: Mapping[str, Any], is_share: bool, higher_is_better: bool) -> Estimate:
+    is_binary = details["kind"] == "group" or is_right_or_wrong(reported.metric)
+    interval = (
         None
-        if one.value is None
-        else estimate_reported(one.value, one.stderr, one.n, is_proportion=is_share, is_binary=is_binary)
+        if reported.value is None
+        else estimate_reported(reported.value, reported.stderr, reported.n, is_proportion=is_share, is_binary=is_binary)
     )
     return Estimate(
-        task=one.task,
-        metric=one.metric,
-        filter=one.filter,
-        value=one.value,
-        low=found.low if found else None,
-        high=found.high if found else None,
-        method=found.method if found else "none in the file",
-        n=one.n,
-        stderr=one.stderr if found else None,
+        task=reported.task,
+        metric=reported.metric,
+        filter=reported.filter,
+        value=reported.value,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        method=interval.method if interval else "none in the file",
+        n=reported.n,
+        stderr=reported.stderr if interval else None,
         higher_is_better=higher_is_better,
         details={
             **details,
             "path": (),
             "unit": "proportion" if is_share else "plain",
-            "lm_eval_value": one.value,
-            "lm_eval_stderr": one.stderr if found else None,
-            "lm_eval_n": one.n,
+            "lm_eval_value": reported.value,
+            "lm_eval_stderr": reported.stderr if interval else None,
+            "lm_eval_n": reported.n,
         },
     )
 
 
-def _task_details(one: ReportedValue, task: TaskSummaryInput | None, *, shots_known: bool) -> dict[str, Any]:
+def _task_details(reported: ReportedValue, task: TaskSummaryInput | None, *, shots_known: bool) -> dict[str, Any]:
     if task is None:
-        return {"kind": "task", "alias": one.task, "primary": True}
+        return {"kind": "task", "alias": reported.task, "primary": True}
     return {
         "kind": "task",
         "alias": task.alias or task.name,
@@ -164,33 +169,33 @@ def _task_details(one: ReportedValue, task: TaskSummaryInput | None, *, shots_kn
         "output_type": task.output_type,
         "n_shots": task.num_fewshot if shots_known else None,
         "n_total": task.n_total,
-        "primary": task.primary in {None, (one.metric, one.filter)},
+        "primary": task.primary in {None, (reported.metric, reported.filter)},
     }
 
 
 def _group_details(
-    one: ReportedValue, groups: Mapping[str, GroupSummaryInput], tasks: Mapping[str, TaskSummaryInput]
+    reported: ReportedValue, groups: Mapping[str, GroupSummaryInput], tasks: Mapping[str, TaskSummaryInput]
 ) -> dict[str, Any]:
-    leaves = [tasks[leaf] for leaf in leaves_of(one.task, groups) if leaf in tasks]
+    leaves = [tasks[leaf] for leaf in leaves_of(reported.task, groups) if leaf in tasks]
     return {
         "kind": "group",
-        "alias": groups[one.task].alias or one.task,
-        "members": list(groups[one.task].members),
+        "alias": groups[reported.task].alias or reported.task,
+        "members": list(groups[reported.task].members),
         "n_tasks": len(leaves),
-        "primary": (one.metric, one.filter) in {leaf.primary for leaf in leaves},
+        "primary": (reported.metric, reported.filter) in {leaf.primary for leaf in leaves},
     }
 
 
-def _n_of_group(one: ReportedValue, groups: Mapping[str, GroupSummaryInput], sizes: Mapping[str, int]) -> int:
-    known = [sizes.get(leaf, 0) for leaf in leaves_of(one.task, groups)]
-    return sum(known) if known and all(known) else one.n
+def _n_of_group(reported: ReportedValue, groups: Mapping[str, GroupSummaryInput], sizes: Mapping[str, int]) -> int:
+    known = [sizes.get(leaf, 0) for leaf in leaves_of(reported.task, groups)]
+    return sum(known) if known and all(known) else reported.n
 
 
-def _direction(one: ReportedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
+def _direction(reported: ReportedValue, tasks: Sequence[TaskSummaryInput]) -> bool:
     """Return whether higher is better: according to the task, for a group to the first task with the metric."""
-    known = [(task.name, metric) for task in tasks for metric in task.metrics if metric.name == one.metric]
-    own = next((metric for name, metric in known if name == one.task), known[0][1] if known else None)
-    return is_higher_better(one.metric) if own is None else own.higher_is_better
+    known = [(task.name, metric) for task in tasks for metric in task.metrics if metric.name == reported.metric]
+    own = next((metric for name, metric in known if name == reported.task), known[0][1] if known else None)
+    return is_higher_better(reported.metric) if own is None else own.higher_is_better
 
 
 def _shares(values: Sequence[ReportedValue], tasks: Sequence[TaskSummaryInput]) -> set[str]:

@@ -66,7 +66,7 @@ def log_to_wandb(
 
 def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
     """Return the values under lm-eval's names."""
-    found: dict[str, float] = {}
+    logged: dict[str, float] = {}
     for estimate in estimates:
         after = "" if estimate.filter in {"none", ""} else f",{estimate.filter}"
         values = {
@@ -76,12 +76,12 @@ def _metrics(estimates: Sequence[Estimate]) -> dict[str, float]:
             "_high": estimate.high,
             "_n": reported_count(estimate),
         }
-        found |= {
+        logged |= {
             f"{estimate.task}/{estimate.metric}{kind}{after}": value
             for kind, value in values.items()
             if value is not None
         }
-    return found
+    return logged
 
 
 def _rows(estimates: Sequence[Estimate]) -> list[list[Any]]:

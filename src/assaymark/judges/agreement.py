@@ -101,10 +101,10 @@ def _turned(vote: PairVote) -> PairVote:
 
 def by_pair(votes: Iterable[PairVote]) -> dict[PairKey, list[PairVote]]:
     """Return oriented votes by the pair of answers they are about."""
-    found: dict[PairKey, list[PairVote]] = defaultdict(list)
+    by_key: dict[PairKey, list[PairVote]] = defaultdict(list)
     for vote in oriented(votes):
-        found[vote.key].append(vote)
-    return dict(found)
+        by_key[vote.key].append(vote)
+    return dict(by_key)
 
 
 def majority(votes: Sequence[PairVote]) -> PairVote | None:
@@ -157,9 +157,9 @@ def agreement_of(judged: Iterable[PairVote], people: Iterable[PairVote]) -> Rate
     )
 
 
-def are_two_people(one: str, other: str) -> bool:
+def are_two_people(rater: str, other: str) -> bool:
     """Return whether two raters are different people; those without a name are."""
-    return not one or one != other
+    return not rater or rater != other
 
 
 def _decisive(pairs: Sequence[RaterPair]) -> list[RaterPair]:
@@ -186,9 +186,9 @@ def _share(pairs: Sequence[RaterPair], *, symmetric: bool = False) -> Share:
     return Share(int(sum(same)), len(pairs), estimate, chance, kappa)
 
 
-def _as_seen(one: PairVote, label: PairVote) -> tuple[float, float]:
+def _as_seen(vote: PairVote, label: PairVote) -> tuple[float, float]:
     """Return the judge's and a person's verdict for the answer that the judge saw first."""
-    return (1.0 - one.value, 1.0 - label.value) if one.is_turned else (one.value, label.value)
+    return (1.0 - vote.value, 1.0 - label.value) if vote.is_turned else (vote.value, label.value)
 
 
 def _beside_constant(compared: Sequence[tuple[Hashable, str, float, float]]) -> BesideConstant | None:

@@ -55,11 +55,14 @@ def summarise_panel(judgings: Sequence[Sequence[JudgedItem]]) -> list[PanelSumma
     """
     if len(judgings) < FEWEST_JUDGES:
         raise DataError(f"a panel of {len(judgings)} judge; expected at least {FEWEST_JUDGES} judgings")
-    kinds = {isinstance(one, Pair) for judged in judgings for one in judged}
+    kinds = {isinstance(judgement, Pair) for judged in judgings for judgement in judged}
     if len(kinds) > 1:
         raise DataError("a panel of grades and comparisons; name judgings of one kind")
     is_paired = kinds == {True}
-    by_key = [{(one.task, one.sample_index, one.turn): one.value for one in judged} for judged in judgings]
+    by_key = [
+        {(judgement.task, judgement.sample_index, judgement.turn): judgement.value for judgement in judged}
+        for judged in judgings
+    ]
     keys = list(dict.fromkeys(key for values in by_key for key in values))
     tasks = dict.fromkeys(key[0] for key in keys)
     return [_summary(task, [key for key in keys if key[0] == task], by_key, is_paired=is_paired) for task in tasks]
@@ -70,14 +73,14 @@ def _summary(
 ) -> PanelSummary:
     ratings = [[_rating(values.get(key), is_paired=is_paired) for key in keys] for values in by_key]
     votes = [[rating for rating in of_item if rating is not None] for of_item in zip(*ratings, strict=True)]
-    used = [(key, given) for key, given in zip(keys, votes, strict=True) if len(given) >= FEWEST_JUDGES]
+    used = [(key, item_votes) for key, item_votes in zip(keys, votes, strict=True) if len(item_votes) >= FEWEST_JUDGES]
     if not used:
         return PanelSummary(task, is_paired, len(by_key), 0, len(keys), None, None, None)
-    combined = [_majority(given) if is_paired else sum(given) / len(given) for _, given in used]
+    combined = [_majority(item_votes) if is_paired else sum(item_votes) / len(item_votes) for _, item_votes in used]
     bounds = (0.0, 1.0) if is_paired else (1.0, 10.0)
     value = mean_over_questions(combined, [key[1] for key, _ in used], binary=False, bounds=bounds)
     apart = 0.0 if is_paired else 1.0
-    unanimous = sum(max(given) - min(given) <= apart for _, given in used) / len(used)
+    unanimous = sum(max(item_votes) - min(item_votes) <= apart for _, item_votes in used) / len(used)
     alpha = krippendorff_alpha(ratings, "nominal" if is_paired else "interval")
     return PanelSummary(task, is_paired, len(by_key), len(used), len(keys) - len(used), value, unanimous, alpha)
 
@@ -103,10 +106,10 @@ def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
     for name in ("succeeded", "interval", "n", "no verdict", "failed"):
         table.add_column(name, justify="right")
     for rate in rates:
-        shown = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
+        share = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
         name, kind = ("", rate.kind) if rate.kind else (rate.prompt, "all")
         counts = (rate.n, rate.n_missing, rate.n_failed)
-        table.add_row(name, kind, shown, _percents(rate.rate), *(f"{count:,}" for count in counts))
+        table.add_row(name, kind, share, _percents(rate.rate), *(f"{count:,}" for count in counts))
     notes = [Text(_MEANING, style="dim")]
     if rates and not any(rate.n for rate in rates):
         notes.append(Text(_NO_VERDICT, style="yellow"))
@@ -141,14 +144,14 @@ def panel_table(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> Render
     return Padding(Group(Text(f"panel of {names}", style="bold"), Text(), table), (0, 1))
 
 
-def _panel_cells(one: PanelSummary) -> list[str]:
-    alpha = NOTHING if one.alpha is None or one.alpha.value is None else f"{one.alpha.value:.3f}"
-    unanimous = NOTHING if one.unanimous is None else f"{one.unanimous:.1%}"
-    if one.value is None:
-        return [NOTHING, "", unanimous, alpha, f"{one.n:,}", f"{one.n_missing:,}"]
-    if one.is_paired:
-        shown, ends = f"{one.value.value:.1%}", _percents(one.value)
+def _panel_cells(summary: PanelSummary) -> list[str]:
+    alpha = NOTHING if summary.alpha is None or summary.alpha.value is None else f"{summary.alpha.value:.3f}"
+    unanimous = NOTHING if summary.unanimous is None else f"{summary.unanimous:.1%}"
+    if summary.value is None:
+        return [NOTHING, "", unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]
+    if summary.is_paired:
+        value, ends = f"{summary.value.value:.1%}", _percents(summary.value)
     else:
-        shown = f"{one.value.value:.2f}"
-        ends = "" if one.value.low is None else f"{one.value.low:.2f} to {one.value.high:.2f}"
-    return [shown, ends, unanimous, alpha, f"{one.n:,}", f"{one.n_missing:,}"]
+        value = f"{summary.value.value:.2f}"
+        ends = "" if summary.value.low is None else f"{summary.value.low:.2f} to {summary.value.high:.2f}"
+    return [value, ends, unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]

@@ -91,15 +91,15 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
 
     Raises: DataError if there is none.
     """
-    given, labels = _by_answer(judge.grades), _by_answer(people)
-    shared = [key for key in given if key in labels]
+    judged, labels = _by_answer(judge.grades), _by_answer(people)
+    shared = [key for key in judged if key in labels]
     if not shared:
         raise DataError(
-            f"{len(given):,} answers graded by the judge and {len(labels):,} by people have none in common; they are "
+            f"{len(judged):,} answers graded by the judge and {len(labels):,} by people have none in common; they are "
             "matched by question, turn and model"
         )
-    pairs = [(grade, other) for key in shared for grade in given[key] for other in labels[key]]
-    means = [(grade, _mean(labels[key])) for key in shared for grade in given[key]]
+    pairs = [(grade, other) for key in shared for grade in judged[key] for other in labels[key]]
+    means = [(grade, _mean(labels[key])) for key in shared for grade in judged[key]]
     among = [
         (grade, other)
         for grades in labels.values()
@@ -111,7 +111,7 @@ def grade_report(judge: JudgeGrades, people: Sequence[GivenGrade]) -> GradeRepor
     beside = _agreement(among, symmetric=True) if among else None
     return GradeReport(
         judge.name,
-        len(given),
+        len(judged),
         len(shared),
         sum(len(labels[key]) for key in shared),
         judge.n_without_grade,
@@ -169,10 +169,10 @@ def grade_trust(judge: GradeAgreement, people: GradeAgreement | None, n_labelled
 
 
 def _by_answer(grades: Iterable[GivenGrade]) -> dict[AnswerKey, list[GivenGrade]]:
-    found: dict[AnswerKey, list[GivenGrade]] = defaultdict(list)
+    by_answer: dict[AnswerKey, list[GivenGrade]] = defaultdict(list)
     for grade in grades:
-        found[grade.key].append(grade)
-    return dict(found)
+        by_answer[grade.key].append(grade)
+    return dict(by_answer)
 
 
 def _agreement(pairs: Sequence[tuple[GivenGrade, GivenGrade]], *, symmetric: bool = False) -> GradeAgreement:
@@ -185,8 +185,8 @@ def _mean(grades: Sequence[GivenGrade]) -> float:
 
 
 def _range(values: Iterable[float]) -> tuple[float, float]:
-    found = list(values)
-    return min(found), max(found)
+    numbers = list(values)
+    return min(numbers), max(numbers)
 
 
 def _alpha(labels: Mapping[AnswerKey, Sequence[GivenGrade]]) -> Agreement | None:
@@ -225,11 +225,11 @@ def grade_report_table(report: GradeReport) -> RenderableType:
     table.add_column("agreement of grades", overflow="fold")
     for name in ("value", "interval", "n"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, one in groups.items():
-        table.add_row(name, "", "", "0" if one is None else f"{one.n:,}")
+    for name, measures in groups.items():
+        table.add_row(name, "", "", "0" if measures is None else f"{measures.n:,}")
         for field, title in _ROWS:
-            if one is not None and getattr(one, field) is not None:
-                table.add_row(f"  {title}", *_cells(getattr(one, field), field), "")
+            if measures is not None and getattr(measures, field) is not None:
+                table.add_row(f"  {title}", *_cells(getattr(measures, field), field), "")
     parts: list[RenderableType] = [Text(report.trust, style="bold"), Text(facts, style="dim"), Text(), table]
     if report.parts:
         parts += [Text(), _turn_table(report)]
@@ -247,13 +247,13 @@ def _turn_table(report: GradeReport) -> RenderableType:
     return table
 
 
-def _cells(found: Measured, field: str = "") -> tuple[str, str]:
+def _cells(measured: Measured, field: str = "") -> tuple[str, str]:
     """Return value and interval; a difference with direction has its sign."""
-    if found.value is None:
+    if measured.value is None:
         return NOTHING, ""
     sign = "+" if field == "mean_difference" else ""
-    ends = "" if found.low is None else f"{found.low:{sign}.2f} to {found.high:{sign}.2f}"
-    return f"{found.value:{sign}.2f}", ends
+    ends = "" if measured.low is None else f"{measured.low:{sign}.2f} to {measured.high:{sign}.2f}"
+    return f"{measured.value:{sign}.2f}", ends
 
 
 _INTERVALS = "Intervals are percentiles of a bootstrap over questions."
@@ -264,7 +264,7 @@ def _notes(report: GradeReport) -> list[Text]:
     ranges = f"Grades of the judge from {low:g} to {high:g}, of people from {people_low:g} to {people_high:g}"
     lines = [f"{ranges}: on different scales only the correlations mean something.", _INTERVALS]
     if report.judge.kappa is None:
-        lines.append("No kappa: a grade is no whole number.")
+        lines.append("No kappa: a grade is not a whole number.")
     alpha = report.alpha
     if alpha is not None and alpha.value is not None:
         ends = "" if alpha.low is None else f" ({alpha.low:.3f} to {alpha.high:.3f})"

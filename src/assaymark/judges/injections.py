@@ -74,9 +74,9 @@ class _Trial:
 def injections() -> tuple[Injection, ...]:
     """Return the corpus."""
     content = load_yaml((files("assaymark.judges") / "injections.yaml").read_bytes())
-    if not all(set(one) == {"kind", "text"} for one in content):
+    if not all(set(entry) == {"kind", "text"} for entry in content):
         raise DataError("judges/injections.yaml: every entry has a kind and a text")
-    return tuple(Injection(str(one["kind"]), str(one["text"])) for one in content)
+    return tuple(Injection(str(entry["kind"]), str(entry["text"])) for entry in content)
 
 
 def honest_answers(n: int | None = None) -> list[tuple[str, str]]:

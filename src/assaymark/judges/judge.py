@@ -144,7 +144,7 @@ def plan_judging(
     work = _Work(opened, runs, chosen, open_judge(judge_model, chosen.model_args))
     asked = all_requests(work.settings, work.model, work.material)
     pending = pending_of(opened, work.plan, asked)
-    n_requests = sum(len(one.requests) for one in asked)
+    n_requests = sum(len(question.requests) for question in asked)
     price = find_price(work.model.identity, chosen.price, chosen.prices)
     return forecast(work.model, pending, len(asked), n_requests - len(pending), price)
 

@@ -55,7 +55,7 @@ def judge_agreement(
     chosen = options or VoteFileOptions()
     path = Path(human)
     if not path.is_file():
-        raise UsageError(f"there is no file {human}; --human is a file of votes, see `assaymark arena rate --help`")
+        raise UsageError(f"file not found: {human}; --human is a file of votes, see `assaymark arena rate --help`")
     row = judging_named(store, judge)
     people = [
         vote

@@ -61,13 +61,13 @@ def judge_grade_agreement(
         options: how the files are read; columns of grade, prompt, judge and model can be named.
         store: the database of stored runs.
 
-    Raises: UsageError for a file or a judging that does not exist; DataError for what is no grade, or nothing in
+    Raises: UsageError for a file or a judging that does not exist; DataError for what is not a grade, or nothing in
         common; UnknownName for a column that a file lacks.
     """
     chosen = options or VoteFileOptions()
     path = Path(human)
     if not path.is_file():
-        raise UsageError(f"there is no file {human}; --human is a file of grades: question_id, grade and rater of each")
+        raise UsageError(f"file not found: {human}; --human is a file of grades: question_id, grade and rater of each")
     is_file = Path(judge).is_file()
     people, _ = _grades_in_file(path, chosen.human_columns, chosen.missing)
     people = [
@@ -80,10 +80,10 @@ def judge_grade_agreement(
     if is_file:
         grades, n_without = _grades_in_file(Path(judge), chosen.columns, chosen.missing)
         raters = {grade.rater for grade in grades if grade.rater}
-        found = JudgeGrades(raters.pop() if len(raters) == 1 else Path(judge).stem, grades, n_without)
+        judge_grades = JudgeGrades(raters.pop() if len(raters) == 1 else Path(judge).stem, grades, n_without)
     else:
-        found = _grades_of_judging(judge, store, by_task=has_task_column(path))
-    return grade_report(*_aligned(found, people))
+        judge_grades = _grades_of_judging(judge, store, by_task=has_task_column(path))
+    return grade_report(*_aligned(judge_grades, people))
 
 
 def _grades_of_judging(name: str, store: str | None, *, by_task: bool) -> JudgeGrades:
@@ -122,16 +122,19 @@ def _grades_in_file(
 ) -> tuple[list[GivenGrade], int]:
     """Return the grades of a file, and the number of rows without one."""
     rows = _rows_of(path)
-    found = _columns(path, rows.column_names, columns or {})
+    column_of = _columns(path, rows.column_names, columns or {})
     grades, n_without = [], 0
     for number, row in enumerate(rows, start=1):
-        given = row[found["grade"]]
-        if given is None or not str(given).strip() or str(given) in missing:
+        cell = row[column_of["grade"]]
+        if cell is None or not str(cell).strip() or str(cell) in missing:
             n_without += 1
             continue
         part = "" if TURN not in row else str(row[TURN])
-        texts = {what: str(row[found[what]]).strip() if what in found else "" for what in ("prompt", "model", "judge")}
-        value = _number(given, path, number)
+        texts = {
+            what: str(row[column_of[what]]).strip() if what in column_of else ""
+            for what in ("prompt", "model", "judge")
+        }
+        value = _number(cell, path, number)
         question = in_task(row[TASK], texts["prompt"]) if TASK in row else texts["prompt"]
         grades.append(GivenGrade(question, part, texts["model"], value, texts["judge"]))
     if not grades:
@@ -146,25 +149,25 @@ def _columns(path: Path, names: Sequence[str], chosen: Mapping[str, str]) -> dic
         if column not in names:
             raise UnknownName(f"column for {what}", column, nearest(column, names), f"columns: {', '.join(names)}")
     known = {what: next((name for name in options if name in names), None) for what, options in COLUMNS.items()}
-    found = {what: column for what, column in {**known, **chosen}.items() if column is not None}
+    column_of = {what: column for what, column in {**known, **chosen}.items() if column is not None}
     for what in ("grade", "prompt"):
-        if what not in found:
+        if what not in column_of:
             raise DataError(
                 f"{path.name} has columns {', '.join(names) or '(none)'}; expected one with the {what} (such as "
                 f"{', '.join(COLUMNS[what][:3])}): name it with --columns {what}=COLUMN, or --human_columns"
             )
-    return found
+    return column_of
 
 
-def _number(given: Any, path: Path, number: int) -> float:
+def _number(cell: Any, path: Path, number: int) -> float:
     try:
-        value = float(given)
+        value = float(cell)
     except (TypeError, ValueError):
         value = math.nan
     if not abs(value) <= LARGEST:
         raise DataError(
-            f"{path.name}, row {number}: the grade is '{given}'; expected a number up to {LARGEST:,.0f}; if it stands "
-            f"for none, add --missing '{given}'"
+            f"{path.name}, row {number}: the grade is '{cell}'; expected a number up to {LARGEST:,.0f}; if it stands "
+            f"for none, add --missing '{cell}'"
         )
     return value
 

@@ -61,19 +61,19 @@ class JudgePrompt:
         own = [self.form, self.role, self.turns, self.verdict, self.reference]
         return content_hash([FRAME_VERSION, _RULE, *own])
 
-    def messages(self, shown: Sequence[Exchange], mark: str, reference: str | None = None) -> tuple[Message, ...]:
+    def messages(self, exchanges: Sequence[Exchange], mark: str, reference: str | None = None) -> tuple[Message, ...]:
         """Return the system message with the rules, and the user's with the blocks and the request for a verdict.
 
         Args:
-            shown: one conversation, or two with the same questions, in the order in which they are shown.
+            exchanges: one conversation, or two with the same questions, in the order in which they are shown.
             mark: the code of the blocks' first and last lines; see `mark_for`.
             reference: the reference answer, for prompts that show one.
         """
-        is_later = len(shown[0].questions) > 1
+        is_later = len(exchanges[0].questions) > 1
         rules = [self.role, *([self.turns] if is_later else []), _RULE.format(mark=mark)]
-        blocks = _blocks(shown)
+        blocks = _blocks(exchanges)
         if self.reference:
-            blocks.insert(len(blocks) - len(shown), ("reference answer", reference or ""))
+            blocks.insert(len(blocks) - len(exchanges), ("reference answer", reference or ""))
         user = [*(_block(title, text, mark) for title, text in blocks), self.verdict]
         return (_message("system", "\n\n".join(rules)), _message("user", "\n\n".join(user)))
 
@@ -82,22 +82,22 @@ def _message(role: Literal["system", "user"], text: str) -> Message:
     return Message(role, (TextPart(text),))
 
 
-def _blocks(shown: Sequence[Exchange]) -> list[tuple[str, str]]:
+def _blocks(exchanges: Sequence[Exchange]) -> list[tuple[str, str]]:
     """Return (title, text) of each block: the question and each answer; for later turns each whole conversation."""
-    names = ("A", "B") if len(shown) == 2 else ("",)
-    first = shown[0]
+    names = ("A", "B") if len(exchanges) == 2 else ("",)
+    first = exchanges[0]
     if len(first.questions) == 1:
         titles = [f"answer of assistant {name}" if name else "answer" for name in names]
         return [
             ("question", first.questions[0]),
-            *zip(titles, (exchange.answers[0] for exchange in shown), strict=True),
+            *zip(titles, (exchange.answers[0] for exchange in exchanges), strict=True),
         ]
     titles = [f"conversation with assistant {name}" if name else "conversation" for name in names]
-    return list(zip(titles, map(_transcript, shown), strict=True))
+    return list(zip(titles, map(_transcript, exchanges), strict=True))
 
 
-def _transcript(one: Exchange) -> str:
-    pairs = zip(one.questions, one.answers, strict=True)
+def _transcript(exchange: Exchange) -> str:
+    pairs = zip(exchange.questions, exchange.answers, strict=True)
     return "\n\n".join(f"User: {question}\n\nAssistant: {answer}" for question, answer in pairs)
 
 

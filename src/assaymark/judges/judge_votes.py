@@ -158,7 +158,7 @@ def question_names(store: Store, row: RunRow, *, by_task: bool) -> dict[tuple[st
 
     Raises: DataError if questions of two tasks have one name, and only a column `task` could tell them apart.
     """
-    found: dict[tuple[str, int], str] = {}
+    names: dict[tuple[str, int], str] = {}
     tasks_of: dict[str, str] = {}
     for task in row.tasks:
         for record in store.samples(row.run_id, task):
@@ -166,13 +166,13 @@ def question_names(store: Store, row: RunRow, *, by_task: bool) -> dict[tuple[st
                 continue
             key = next((key for key in ("question_id", "prompt_id", "id") if key in record.sample.row), None)
             name = str(record.sample.index if key is None else record.sample.row[key])
-            found[task, record.sample.index] = in_task(task, name) if by_task else name
+            names[task, record.sample.index] = in_task(task, name) if by_task else name
             if tasks_of.setdefault(name, task) != task and not by_task:
                 raise DataError(
                     f"question {name} is in {tasks_of[name]} and in {task} of {row.short_id}; add a column 'task' to "
                     "the file of people's verdicts"
                 )
-    return found
+    return names
 
 
 def in_task(task: object, question: object) -> str:

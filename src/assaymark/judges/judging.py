@@ -88,7 +88,7 @@ def all_requests(settings: JudgingSettings, model: Model, material: Material) ->
 
 def pending_of(store: Store, plan: RunPlan, asked: Sequence[Asked]) -> list[Request]:
     """Return the requests that have no stored answer; the store is only read."""
-    requests = [request for one in asked for request in one.requests]
+    requests = [request for question in asked for request in question.requests]
     row = next((row for row in store.audits() if row.plan.key == plan.key), None)
     return requests if row is None else store.unanswered(row.run_id, requests)
 
@@ -120,8 +120,8 @@ def judge(
         return opened.run_id
     with Attempt(store, model, opened, bill) as attempt:
         attempt.charge_stored([task.name for task in opener.plan.tasks])
-        requests = [request for one in asked for request in one.requests]
-        samples = [sample for one in asked for sample in one.samples]
+        requests = [request for question in asked for request in question.requests]
+        samples = [sample for question in asked for sample in question.samples]
         pending = attempt.unanswered(requests, samples)
         for _ in attempt.answer(pending, opener.observe):
             pass  # stored by the attempt
@@ -134,15 +134,15 @@ def _score(store: Store, run_id: str, settings: JudgingSettings, asked: Sequence
     form = settings.prompt.form
     scoring = content_hash({"judging": VERSION, "form": form})
     judged = list(_judged(store, run_id, settings, asked))
-    for item, one in zip(asked, judged, strict=True):
-        if one is not None:
-            store.add_scores(run_id, scores_of(one, item.requests, item.item.lengths), scoring)
+    for item, judgement in zip(asked, judged, strict=True):
+        if judgement is not None:
+            store.add_scores(run_id, scores_of(judgement, item.requests, item.item.lengths), scoring)
     counts: Mapping[str, JsonValue] = {
         "n_without_answer": material.n_without_answer,
         "n_unmatched": material.n_unmatched,
         "left_out": list(material.left_out),
     }
-    estimates = estimates_of([one for one in judged if one is not None], form)
+    estimates = estimates_of([known for known in judged if known is not None], form)
     store.save_estimates(run_id, estimates, {JUDGING: dict(counts)})
 
 
@@ -150,9 +150,9 @@ def _judged(
     store: Store, run_id: str, settings: JudgingSettings, asked: Sequence[Asked]
 ) -> Iterator[JudgedItem | None]:
     """Yield the judgement of each item; None where an order has no stored output yet."""
-    ids = [request.id for one in asked for request in one.requests]
+    ids = [request.id for question in asked for request in question.requests]
     outputs: Mapping[str, Sequence[Output]] = store.outputs_of(run_id, ids)
-    for one in asked:
-        of_orders = [outputs[request.id][0] if outputs[request.id] else None for request in one.requests]
-        lengths = one.item.lengths if settings.prompt.is_paired else None
-        yield judged_item(one.item.key, settings.prompt.form, of_orders, lengths)
+    for asked_question in asked:
+        of_orders = [outputs[request.id][0] if outputs[request.id] else None for request in asked_question.requests]
+        lengths = asked_question.item.lengths if settings.prompt.is_paired else None
+        yield judged_item(asked_question.item.key, settings.prompt.form, of_orders, lengths)

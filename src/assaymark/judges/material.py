@@ -47,7 +47,7 @@ class Item:
 
     sample: Sample
     turn: int
-    shown: tuple[Exchange, ...]  # in the order of the runs
+    exchanges: tuple[Exchange, ...]  # in the order of the runs
     reference: str | None
 
     @property
@@ -58,7 +58,7 @@ class Item:
     @property
     def lengths(self) -> tuple[int, ...]:
         """Characters of each judged answer."""
-        return tuple(len(exchange.answers[-1]) for exchange in self.shown)
+        return tuple(len(exchange.answers[-1]) for exchange in self.exchanges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Material:
                 *item.key,
                 item.sample.sha256,
                 item.reference,
-                *([exchange.questions, exchange.answers] for exchange in item.shown),
+                *([exchange.questions, exchange.answers] for exchange in item.exchanges),
             ]
             for item in self.all()
         ]
@@ -131,9 +131,9 @@ def read_material(
         if not all(answered):
             left_out.append(task)
             continue
-        found, n_without, n_unmatched = _matched(answered, limit, reference)
+        matched, n_without, n_unmatched = _matched(answered, limit, reference)
         counts = [counts[0] + n_without, counts[1] + n_unmatched]
-        items[task] = found
+        items[task] = matched
     if not any(items.values()):
         raise DataError(
             f"{' and '.join(row.short_id for row in rows)}: there is no generated answer to judge in "
@@ -144,14 +144,14 @@ def read_material(
 
 def _answers(store: Store, row: RunRow, task: str) -> dict[Key, tuple[SampleRecord, Output | None]]:
     """Return the generated answer to each question of a task; None where the request failed."""
-    found: dict[Key, tuple[SampleRecord, Output | None]] = {}
+    answers: dict[Key, tuple[SampleRecord, Output | None]] = {}
     for record in store.samples(row.run_id, task):
         if not any(query.kind is QueryKind.GENERATE for query in record.request.queries):
             return {}
         if record.sample is not None:
             texts = [output for output in record.outputs if output.text is not None]
-            found[task, record.request.sample_index, record.request.turn] = (record, texts[0] if texts else None)
-    return found
+            answers[task, record.request.sample_index, record.request.turn] = (record, texts[0] if texts else None)
+    return answers
 
 
 def _matched(
@@ -164,8 +164,12 @@ def _matched(
     for key, (record, _) in answered[0].items():
         if key[1] > last or record.sample is None:
             continue
-        others = [one.get(key) for one in answered]
-        same = [one for one in others if one is not None and one[0].request.sample_sha256 == record.sample.sha256]
+        others = [of_run.get(key) for of_run in answered]
+        same = [
+            answer
+            for answer in others
+            if answer is not None and answer[0].request.sample_sha256 == record.sample.sha256
+        ]
         if len(same) < len(answered):
             n_unmatched += 1
         elif any(output is None for _, output in same):
@@ -228,7 +232,7 @@ def requests_of(items: Sequence[Item], prompt: JudgePrompt, model: Model, *, see
     """
     if QueryKind.GENERATE not in model.answers:
         raise UsageError(f"{model.identity.name} generates no text, so it cannot be a judge")
-    if prompt.reference and (lacking := next((one for one in items if one.reference is None), None)):
+    if prompt.reference and (lacking := next((item for item in items if item.reference is None), None)):
         raise UsageError(
             f"prompt '{prompt.name}' shows a reference answer, and {'/'.join(map(str, lacking.key))} has none; name "
             "its column with --reference, or use a prompt without reference"
@@ -242,7 +246,7 @@ def _asked(item: Item, prompt: JudgePrompt, render: "PromptWriter", settings: Ge
     requests, samples = [], []
     for order in range(2 if prompt.is_paired else 1):
         sample = replace(item.sample, task=task_in_order(item.sample.task, order))
-        exchanges = tuple(reversed(item.shown)) if order else item.shown
+        exchanges = tuple(reversed(item.exchanges)) if order else item.exchanges
         mark = mark_for(seed, order, *item.key, *(exchange.answers for exchange in exchanges))
         request = ask(prompt.messages(exchanges, mark, item.reference), render, settings, sample)
         requests.append(replace(request, turn=item.turn, target=item.reference or ""))

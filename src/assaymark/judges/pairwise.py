@@ -79,21 +79,21 @@ def pair_of(
         is_failed: whether the judge gave no text in one of the orders.
         lengths: characters of both answers.
     """
-    one, other = verdicts
-    if one is None or other is None:
+    first, other = verdicts
+    if first is None or other is None:
         return Pair(*key, "failed" if is_failed else "missing", None, lengths=lengths)
     turned = swapped(other)
-    kind = _kind(one.value, turned.value)
+    kind = _kind(first.value, turned.value)
     if form == "pair":
-        return Pair(*key, kind, one.value if kind == "consistent" else 0.5, lengths=lengths)
-    weight = one.weight + turned.weight
-    value = (one.value * one.weight + turned.value * turned.weight) / weight
+        return Pair(*key, kind, first.value if kind == "consistent" else 0.5, lengths=lengths)
+    weight = first.weight + turned.weight
+    value = (first.value * first.weight + turned.value * turned.weight) / weight
     return Pair(*key, kind, value, weight, lengths)
 
 
-def _kind(one: float, other: float) -> Kind:
+def _kind(preference: float, other: float) -> Kind:
     """Return the kind of a pair; both values are preferences for the first run's answer."""
-    sides = (_side(one), _side(other))
+    sides = (_side(preference), _side(other))
     if sides[0] == sides[1]:
         return "consistent"
     if 0 in sides:

@@ -117,7 +117,7 @@ ENOUGH = 0.6  # kappa, where people's own agreement is not known: "substantial" 
 SOME = 0.4  # "moderate"
 
 
-def trust_sentence(found: RaterAgreement) -> str:
+def trust_sentence(agreement: RaterAgreement) -> str:
     """Return whether the judge can be trusted for this, and why.
 
     Too few labels: it cannot be said. Agreement within chance, or not above that of a judge that always names the model
@@ -125,10 +125,10 @@ def trust_sentence(found: RaterAgreement) -> str:
     interval: yes. Otherwise by Cohen's kappa of the verdicts: from 0.6 on with the corrected win rate, from 0.4 on only
     to find large differences, below that no.
     """
-    judge, kappa = found.judge, found.judge.kappa
-    if found.n_labelled < FEWEST:
+    judge, kappa = agreement.judge, agreement.judge.kappa
+    if agreement.n_labelled < FEWEST:
         return (
-            f"It cannot be said whether this judge can be trusted: people have voted on {found.n_labelled} of its "
+            f"It cannot be said whether this judge can be trusted: people have voted on {agreement.n_labelled} of its "
             f"pairs, and at least {FEWEST} are needed."
         )
     if kappa is None or kappa.value is None or kappa.low is None or kappa.low <= 0:
@@ -136,19 +136,19 @@ def trust_sentence(found: RaterAgreement) -> str:
             f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and "
             f"{_percent(judge.chance)} would be expected by chance."
         )
-    for constant, names in ((found.beside_constant, "whichever of two models people prefer"),
-                            (found.beside_position, "the first answer, or always the second")):  # fmt: skip
+    for constant, names in ((agreement.beside_constant, "whichever of two models people prefer"),
+                            (agreement.beside_position, "the first answer, or always the second")):  # fmt: skip
         if constant is None or constant.gain.low is None or constant.gain.low <= 0:
             known = "" if constant is None else f" ({_percent(constant.constant)})"
             return (
                 f"This judge cannot be trusted here: it agrees with people in {_shown(judge)}, and not clearly more "
                 f"than a judge that always names {names}{known}."
             )
-    if (beside := _as_people(found)) is not None:
+    if (beside := _as_people(agreement)) is not None:
         return beside
     why = f"it agrees with people in {_shown(judge)} (kappa {kappa.value:.2f})"
-    if found.people.estimate is not None:
-        why += f", people with each other in {_shown(found.people)}"
+    if agreement.people.estimate is not None:
+        why += f", people with each other in {_shown(agreement.people)}"
     if kappa.value >= ENOUGH:
         return f"This judge can be trusted here with the corrected win rates: {why}."
     if kappa.value >= SOME:
@@ -156,9 +156,9 @@ def trust_sentence(found: RaterAgreement) -> str:
     return f"This judge cannot be trusted here: {why}."
 
 
-def _as_people(found: RaterAgreement) -> str | None:
+def _as_people(agreement: RaterAgreement) -> str | None:
     """Return the sentence for a judge that agrees with people as they do with each other; None for others."""
-    judge, people = found.judge, found.people
+    judge, people = agreement.judge, agreement.people
     if people.estimate is None or people.n < FEWEST or judge.estimate is None:
         return None
     low = people.estimate.value if people.estimate.low is None else people.estimate.low
@@ -271,32 +271,35 @@ def _agreement_table(report: JudgeReport) -> RenderableType:
     table.add_column("agreement", overflow="fold")
     for name in ("share", "interval", "n", "by chance", "kappa", "interval"):
         table.add_column(name, justify="right", no_wrap=True)
-    for title, found in [("", report.agreement), *((f", turn {name}", part) for name, part in report.parts.items())]:
+    for title, agreement in [
+        ("", report.agreement),
+        *((f", turn {name}", part) for name, part in report.parts.items()),
+    ]:
         for name, share in (
-            ("judge and people", found.judge),
-            ("  without ties", found.judge_decisive),
-            ("people with each other", found.people),
-            ("  without ties", found.people_decisive),
-            ("judge and most people", found.with_majority),
+            ("judge and people", agreement.judge),
+            ("  without ties", agreement.judge_decisive),
+            ("people with each other", agreement.people),
+            ("  without ties", agreement.people_decisive),
+            ("judge and most people", agreement.with_majority),
         ):
             table.add_row(name if name.startswith(" ") else name + title, *_share_cells(share))
-    found = report.agreement
+    agreement = report.agreement
     constant = [
         _constant_line(beside, names)
         for beside, names in (
-            (found.beside_constant, "whichever of two models people prefer"),
-            (found.beside_position, "the first answer that it is shown, or always the second,"),
+            (agreement.beside_constant, "whichever of two models people prefer"),
+            (agreement.beside_position, "the first answer that it is shown, or always the second,"),
         )
         if beside is not None
     ]
-    return Group(table, *constant, *([_alpha_line(found.alpha)] if found.alpha is not None else []))
+    return Group(table, *constant, *([_alpha_line(agreement.alpha)] if agreement.alpha is not None else []))
 
 
-def _constant_line(found: BesideConstant, names: str) -> Text:
-    ends = "" if found.gain.low is None else f" ({found.gain.low:+.1%} to {found.gain.high:+.1%}, 90% interval)"
+def _constant_line(beside: BesideConstant, names: str) -> Text:
+    ends = "" if beside.gain.low is None else f" ({beside.gain.low:+.1%} to {beside.gain.high:+.1%}, 90% interval)"
     return Text(
-        f"A judge that always names {names} agrees with people in {found.constant:.1%} of "
-        f"{found.gain.n:,} comparisons; this one in {found.gain.value:+.1%} of them more{ends}",
+        f"A judge that always names {names} agrees with people in {beside.constant:.1%} of "
+        f"{beside.gain.n:,} comparisons; this one in {beside.gain.value:+.1%} of them more{ends}",
         style="dim",
     )
 

@@ -60,17 +60,17 @@ def benchmark_scores(pairs: Sequence[Pair], form: Form) -> list[BenchmarkScore]:
     AlpacaEval's win rate, the mean preference over both orders. Neither is a published number: judge, judge prompt,
     questions and baseline are this judging's own.
     """
-    found = []
+    scores = []
     for task in dict.fromkeys(pair.task for pair in pairs):
         own = [pair for pair in pairs if pair.task == task]
         scored = [pair for pair in own if pair.value is not None]
         if form == "five":
-            found.append(_score(task, ARENA_HARD, _arena_hard(scored)))
+            scores.append(_score(task, ARENA_HARD, _arena_hard(scored)))
         elif form == "preference":
             (summary,) = summarise_pairs(own)
-            found.append(_score(task, ALPACA_EVAL, summary.win_rate))
-        found.append(_equal_length(task, scored))
-    return found
+            scores.append(_score(task, ALPACA_EVAL, summary.win_rate))
+        scores.append(_equal_length(task, scored))
+    return scores
 
 
 def _score(task: str, metric: str, value: IntervalEstimate | None) -> BenchmarkScore:
@@ -148,16 +148,16 @@ def summarise(judged: Sequence[JudgedItem]) -> JudgingResults:
 
 def estimates_of(judged: Sequence[JudgedItem], form: Form) -> list[Estimate]:
     """Return the estimates stored with a judging: of each task the mean grade, or the first run's win rates."""
-    found = []
-    for one in summarise(judged):
-        if isinstance(one, PairSummary):
-            found.append(_estimate(one.task, WIN, one.win_rate, one, chance=0.5))
-        elif one.turn is None:
-            found.append(_estimate(one.task, GRADE, one.mean, one, chance=None))
+    estimates = []
+    for task_summary in summarise(judged):
+        if isinstance(task_summary, PairSummary):
+            estimates.append(_estimate(task_summary.task, WIN, task_summary.win_rate, task_summary, chance=0.5))
+        elif task_summary.turn is None:
+            estimates.append(_estimate(task_summary.task, GRADE, task_summary.mean, task_summary, chance=None))
     counts = {summary.task: summary for summary in summarise(judged) if isinstance(summary, PairSummary)}
     scores = benchmark_scores([pair for pair in judged if isinstance(pair, Pair)], form)
     return [
-        *found,
+        *estimates,
         *(_estimate(score.task, score.metric, score.value, counts[score.task], chance=0.5) for score in scores),
     ]
 
@@ -192,7 +192,7 @@ def read_results(store: Store, row: RunRow) -> list[JudgedItem]:
     """Return every stored judgement of a judging, also of one that is not complete."""
     form = form_of(row)
     lengths = _lengths_of(store, row) if form in PAIRED else {}
-    found: list[JudgedItem] = []
+    items: list[JudgedItem] = []
     for task in row.tasks:
         orders = [_outputs(store, row, task_in_order(task, order)) for order in range(2 if form in PAIRED else 1)]
         for index, turn in orders[0]:
@@ -200,8 +200,8 @@ def read_results(store: Store, row: RunRow) -> list[JudgedItem]:
             key = (task, index, turn)
             judged = judged_item(key, form, outputs, lengths.get(key))
             if judged is not None:
-                found.append(judged)
-    return found
+                items.append(judged)
+    return items
 
 
 def _outputs(store: Store, row: RunRow, task: str) -> dict[tuple[int, int], Output]:

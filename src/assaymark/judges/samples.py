@@ -42,32 +42,34 @@ def judgements_of(store: Store, row: RunRow, records: Sequence[SampleRecord]) ->
         indices = sorted({record.request.sample_index for record in records if record.request.task == task})
         for other in store.samples(row.run_id, task_in_order(task, 1), indices=indices):
             others[task, other.request.sample_index, other.request.turn] = other
-    found = []
+    judgements = []
     for record in records:
         swapped = others.get((record.request.task, record.request.sample_index, record.request.turn))
-        found.append(Judgement(form, models, (record,) if swapped is None else (record, swapped)))
-    return found
+        judgements.append(Judgement(form, models, (record,) if swapped is None else (record, swapped)))
+    return judgements
 
 
-def judgement_json(one: Judgement) -> dict[str, JsonValue]:
+def judgement_json(judgement: Judgement) -> dict[str, JsonValue]:
     """Return a judgement as JSON values: the sample in the first order, and under `swapped` in the other one."""
-    found = sample_to_json(one.orders[0])
-    found["verdict"] = _verdict(one, 0)
-    if one.form in PAIRED:
-        other = sample_to_json(one.orders[1]) if len(one.orders) > 1 else None
-        found["swapped"] = None if other is None else {**other, "verdict": _verdict(one, 1)}
-    return found
+    document = sample_to_json(judgement.orders[0])
+    document["verdict"] = _verdict(judgement, 0)
+    if judgement.form in PAIRED:
+        other = sample_to_json(judgement.orders[1]) if len(judgement.orders) > 1 else None
+        document["swapped"] = None if other is None else {**other, "verdict": _verdict(judgement, 1)}
+    return document
 
 
-def judgement_view(one: Judgement) -> RenderableType:
+def judgement_view(judgement: Judgement) -> RenderableType:
     """Return a judgement for a terminal: its result, then for each order the prompt's end, the text and the verdict."""
-    request = one.orders[0].request
+    request = judgement.orders[0].request
     title = Text(f"{request.task} {request.sample_index}", style="bold")
-    title.append(f", turn {request.turn + 1}" if request.turn else "").append(f"  {_result(one)}", style="not bold dim")
+    title.append(f", turn {request.turn + 1}" if request.turn else "").append(
+        f"  {_result(judgement)}", style="not bold dim"
+    )
     parts: list[RenderableType] = [title]
-    for order, record in enumerate(one.orders):
-        if one.form in PAIRED:
-            first, second = reversed(one.models) if order else one.models
+    for order, record in enumerate(judgement.orders):
+        if judgement.form in PAIRED:
+            first, second = reversed(judgement.models) if order else judgement.models
             parts.append(_indented(f"A is {first}, B is {second}", "bold"))
         parts.append(_indented(prompt_end(record.request.prompt), "dim"))
         for output in record.outputs:
@@ -75,7 +77,7 @@ def judgement_view(one: Judgement) -> RenderableType:
                 parts.append(_indented(f"failed: {output.error}", "red"))
             else:
                 parts.append(_indented(shortened(output.text or "(empty)", ANSWER_END), ""))
-        verdict = _verdict(one, order)
+        verdict = _verdict(judgement, order)
         if record.outputs and record.outputs[0].error is None:
             parts.append(_indented(f"verdict: {verdict or 'none'}", "yellow" if verdict is None else "green"))
     if request.target:
@@ -83,12 +85,12 @@ def judgement_view(one: Judgement) -> RenderableType:
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
-def _verdict(one: Judgement, order: int) -> str | None:
+def _verdict(judgement: Judgement, order: int) -> str | None:
     """Return the verdict in one order as the judge wrote it; None without one."""
-    outputs = one.orders[order].outputs
+    outputs = judgement.orders[order].outputs
     text = outputs[0].text if outputs else None
-    found = None if text is None else parse_verdict(text, one.form)
-    return None if found is None else found.text
+    verdict = None if text is None else parse_verdict(text, judgement.form)
+    return None if verdict is None else verdict.text
 
 
 _KINDS = {
@@ -101,19 +103,19 @@ _KINDS = {
 }
 
 
-def _result(one: Judgement) -> str:
+def _result(judgement: Judgement) -> str:
     """Return what follows from the texts of all orders, in words."""
-    request = one.orders[0].request
-    n_orders = 2 if one.form in PAIRED else 1
-    outputs = [record.outputs[0] if record.outputs else None for record in one.orders]
+    request = judgement.orders[0].request
+    n_orders = 2 if judgement.form in PAIRED else 1
+    outputs = [record.outputs[0] if record.outputs else None for record in judgement.orders]
     outputs += [None] * (n_orders - len(outputs))
-    judged = judged_item((request.task, request.sample_index, request.turn), one.form, outputs)
+    judged = judged_item((request.task, request.sample_index, request.turn), judgement.form, outputs)
     if judged is None:
         return "not judged yet"
     value = NOTHING if judged.value is None else f"{judged.value:g}"
-    if one.form not in PAIRED:
+    if judgement.form not in PAIRED:
         return f"grade {value}"
-    return f"win of {one.models[0]} {value}, {_KINDS[getattr(judged, 'kind', 'missing')]}"
+    return f"win of {judgement.models[0]} {value}, {_KINDS[getattr(judged, 'kind', 'missing')]}"
 
 
 def _indented(text: str, style: str) -> Padding:

@@ -60,14 +60,14 @@ def summarise_grades(grades: Sequence[Grade]) -> list[GradeSummary]:
     The turns of a conversation are dependent: the interval over all turns takes each conversation as a cluster. Answers
     without a grade are excluded and counted, never graded 0.
     """
-    found = []
+    summaries = []
     for task in dict.fromkeys(grade.task for grade in grades):
         own = [grade for grade in grades if grade.task == task]
         turns = sorted({grade.turn for grade in own})
         if len(turns) > 1:
-            found += [_summary(task, turn, [grade for grade in own if grade.turn == turn]) for turn in turns]
-        found.append(_summary(task, None, own))
-    return found
+            summaries += [_summary(task, turn, [grade for grade in own if grade.turn == turn]) for turn in turns]
+        summaries.append(_summary(task, None, own))
+    return summaries
 
 
 def _summary(task: str, turn: int | None, grades: Sequence[Grade]) -> GradeSummary:

@@ -178,7 +178,7 @@ def _counts(row: RunRow, judged: Sequence[JudgedItem]) -> list[str]:
         lines.append(f"without generated answers, so not judged: {', '.join(names)}")
     if not judged:
         lines.append("no judgement is stored yet")
-    if judged and not any(one.value is not None for one in judged):
+    if judged and not any(judgement.value is not None for judgement in judged):
         lines.append(_why_nothing(judged))
     return lines
 
@@ -204,7 +204,9 @@ def _failures(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None
 
 
 def _why_nothing(judged: Sequence[JudgedItem]) -> str:
-    n_failed = sum(one.kind == "failed" if isinstance(one, Pair) else one.is_failed for one in judged)
+    n_failed = sum(
+        judgement.kind == "failed" if isinstance(judgement, Pair) else judgement.is_failed for judgement in judged
+    )
     if n_failed == len(judged):
         return "no request to this judge was answered, and nothing is concluded; the same command asks again"
     return "no text of this judge holds a verdict: it does not follow the prompt, and nothing is concluded"
@@ -213,19 +215,23 @@ def _why_nothing(judged: Sequence[JudgedItem]) -> str:
 def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = True) -> dict[str, JsonValue]:
     """Return a judging as JSON values: settings, summaries, and each judgement where `items`."""
     settings = row.plan.audit_settings
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "judging": row.run_id,
         "judge": row.model,
         "status": row.status,
         **(dict(settings.settings) if settings is not None else {}),
         **(row.extra.get("judging") or {}),
-        "summaries": [asdict(one) for one in summarise(judged)],
+        "summaries": [asdict(summary) for summary in summarise(judged)],
     }
     if pairs := [pair for pair in judged if isinstance(pair, Pair)]:
-        found["scores"] = [{"title": score.title, **asdict(score)} for score in benchmark_scores(pairs, form_of(row))]
+        document["scores"] = [
+            {"title": score.title, **asdict(score)} for score in benchmark_scores(pairs, form_of(row))
+        ]
     if items:
-        found["pairs" if any(isinstance(one, Pair) for one in judged) else "grades"] = [asdict(one) for one in judged]
-    return found
+        document["pairs" if any(isinstance(judgement, Pair) for judgement in judged) else "grades"] = [
+            asdict(judgement) for judgement in judged
+        ]
+    return document
 
 
 def forecast_lines(work: Forecast, price: Price | None) -> list[str]:

@@ -76,8 +76,8 @@ def _pair(inside: str) -> Verdict | None:
 
 
 def _five(inside: str) -> Verdict | None:
-    found = _FIVE.get(inside.replace(" ", ""))
-    return None if found is None else Verdict(inside, *found)
+    value_and_weight = _FIVE.get(inside.replace(" ", ""))
+    return None if value_and_weight is None else Verdict(inside, *value_and_weight)
 
 
 _FIVE: Mapping[str, tuple[float, float]] = {

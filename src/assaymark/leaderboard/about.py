@@ -112,8 +112,8 @@ def _beside(board: Board, path: Path) -> str:
 
 
 def _command(words: Sequence[str], profile: str) -> str:
-    given = [] if profile in {"", "lm-eval-0.4.13"} else ["--profile", profile]
-    return f"assaymark run --model hf --model_args pretrained=MODEL {shlex.join([*words, *given])}"
+    profile_option = [] if profile in {"", "lm-eval-0.4.13"} else ["--profile", profile]
+    return f"assaymark run --model hf --model_args pretrained=MODEL {shlex.join([*words, *profile_option])}"
 
 
 def command_of_board(board: Board) -> str:

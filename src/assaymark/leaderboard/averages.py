@@ -41,8 +41,8 @@ def mean_number(numbers: Sequence[Number], weights: Sequence[float] | None = Non
     """
     if len(numbers) == 1:
         return numbers[0]
-    given = [1.0] * len(numbers) if weights is None else list(weights)
-    shares = [weight / sum(given) for weight in given]
+    all_weights = [1.0] * len(numbers) if weights is None else list(weights)
+    shares = [weight / sum(all_weights) for weight in all_weights]
     value = sum(share * number.value for share, number in zip(shares, numbers, strict=True))
     errors = [number.stderr for number in numbers]
     known = [error for error in errors if error is not None]
@@ -95,7 +95,7 @@ def _geometric(numbers: Sequence[Number], n_columns: int) -> Average | None:
         return None
     if min(values) == 0:
         return Average(Number(0.0), n_columns)
-    value = math.exp(sum(math.log(one) for one in values) / len(values))
+    value = math.exp(sum(math.log(factor) for factor in values) / len(values))
     errors = [number.stderr for number in numbers]
     if 0.0 in errors:
         reach = _mover([1.0 / len(values)] * len(values), [_logarithms(number) for number in numbers])
@@ -105,7 +105,7 @@ def _geometric(numbers: Sequence[Number], n_columns: int) -> Average | None:
         return Average(_within(value, below, above, f"geometric mean, {MOVER}"), n_columns)
     if any(error is None for error in errors):
         return Average(Number(value), n_columns)
-    relative = sum((error / one) ** 2 for error, one in zip(errors, values, strict=True) if error is not None)
+    relative = sum((error / factor) ** 2 for error, factor in zip(errors, values, strict=True) if error is not None)
     return Average(with_interval(value, value * math.sqrt(relative) / len(values), "geometric mean"), n_columns)
 
 

@@ -54,7 +54,7 @@ def column_keys(titles: Iterable[str]) -> dict[str, str]:
     Of several titles with one slug (`C++` and `C#`) the first has it and the others a hash of the title behind it; a
     title without Latin letters and digits always has its hash. So a column added at the end changes no other's key.
     """
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     taken: set[str] = set()
     for title in dict.fromkeys(titles):
         bare = slug(title)
@@ -66,8 +66,8 @@ def column_keys(titles: Iterable[str]) -> dict[str, str]:
             key = f"{first}-{digest[:n_digits]}"
             n_digits += 1
         taken.add(key)
-        found[title] = key
-    return found
+        keys[title] = key
+    return keys
 
 
 def _latin(title: str) -> str:
@@ -75,7 +75,7 @@ def _latin(title: str) -> str:
 
 
 ANY_METRIC = ""  # of a member: the task's primary metric in the run
-SHOWN = tuple(column.key for column in FACTS if column.shown)  # columns that are no scores, unless a board says
+SHOWN = tuple(column.key for column in FACTS if column.is_shown)  # columns that are no scores, unless a board says
 TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
 
 
@@ -134,7 +134,7 @@ class Board:
     task_files: tuple[Path, ...] = ()  # own task sets, as they are given to `assaymark run --tasks`
     table: TableSource | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
-    shown: tuple[str, ...] = SHOWN  # columns that are no scores
+    shown_columns: tuple[str, ...] = SHOWN  # columns that are no scores
     rank_together: bool = False  # across prompt sets
     baselines: tuple[CitedScores, ...] = ()  # rows that are no models; their averages are computed
     claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model

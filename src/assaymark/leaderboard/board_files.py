@@ -43,11 +43,11 @@ LARGEST_LOGO = 1 << 19
 
 def library_suites() -> dict[str, Suite]:
     """Return the suites that come with the package, by name and alias."""
-    found: dict[str, Suite] = {}
+    suites: dict[str, Suite] = {}
     for path in sorted((LIBRARY / "suites").glob("*.yaml")):
         suite = read_suite(path)
-        found.update(dict.fromkeys((suite.name, *suite.aliases), suite))
-    return found
+        suites.update(dict.fromkeys((suite.name, *suite.aliases), suite))
+    return suites
 
 
 def board_of_suite(suite: Suite) -> Board:
@@ -58,7 +58,7 @@ def board_of_suite(suite: Suite) -> Board:
         title=suite.title,
         introduction=suite.note,
         suite=suite,
-        faq=tuple(Question(one["question"], one["answer"]) for one in texts["faq"]),
+        faq=tuple(Question(entry["question"], entry["answer"]) for entry in texts["faq"]),
         policy=texts["policy"],
     )
 
@@ -72,13 +72,13 @@ def _suite_texts() -> Mapping[str, Any]:
 def read_board(path: str | Path) -> Board:
     """Return the board of a file.
 
-    Raises: UsageError where there is no such file; DataError for what the file says, naming file and key.
+    Raises: UsageError where the file does not exist; DataError for what the file says, naming file and key.
     """
     try:
         place = Path(path).expanduser()
         is_file = place.is_file()
     except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"{str(path)!r:.80} is no file name: {_short(error)}") from error
+        raise UsageError(f"{str(path)!r:.80} is not a file name: {_short(error)}") from error
     if not is_file:
         raise UsageError(f"there is no board file {place}; make one with: assaymark board init {place}")
     if place.stat().st_size > LARGEST_FILE:
@@ -101,15 +101,15 @@ class _Reader:
 
     def board(self) -> Board:
         self.refuse_strange(self.spec, _KEYS, "")
-        given = [key for key in ("suite", "tasks", "table") if self.spec.get(key) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none of them"
-            raise self.fault("", f"has {found}; expected exactly one of suite, tasks and table")
+        keys = [key for key in ("suite", "tasks", "table") if self.spec.get(key) is not None]
+        if len(keys) != 1:
+            present = " and ".join(keys) or "none of them"
+            raise self.fault("", f"has {present}; expected exactly one of suite, tasks and table")
         title = self.text(self.spec, "title") or self.path.stem
         name = self.text(self.spec, "name") or slug(self.path.stem)
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
             raise self.fault("name", f"is {name!r:.80}; expected lower-case letters, digits, dots and dashes")
-        suite = self.suite(given[0], name, title)
+        suite = self.suite(keys[0], name, title)
         runs = self.mapping(self.spec, "runs")
         self.refuse_strange(runs, ("only", "exclude"), "runs")
         board = Board(
@@ -121,10 +121,12 @@ class _Reader:
             faq=self.faq(),
             logo=self.logo(),
             suite=suite,
-            task_files=tuple(self.file(one["file"], f"tasks[{at}].file") for at, one in self.tasks() if "file" in one),
+            task_files=tuple(
+                self.file(entry["file"], f"tasks[{at}].file") for at, entry in self.tasks() if "file" in entry
+            ),
             table=self.table(),
             categories=self.categories(),
-            shown=self.shown(),
+            shown_columns=self.shown(),
             rank_together=self.boolean("rank_together"),
             baselines=self.cited("baselines", "name"),
             claims=self.cited("claims", "model"),
@@ -160,7 +162,7 @@ class _Reader:
     def words(self, spec: Mapping[Any, Any], key: str) -> tuple[str, ...]:
         value = spec.get(key) or ()
         listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+        if not isinstance(listed, Sequence) or not all(isinstance(word, str) for word in listed):
             raise self.fault(key, f"is {value!r:.80}; expected a text or a list of texts")
         return tuple(listed)
 
@@ -177,14 +179,14 @@ class _Reader:
         try:
             place = (self.path.parent / Path(name).expanduser()).resolve()
             is_there, is_known = place.exists(), place.is_file() or (or_folder and place.is_dir())
-        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that is not there
-            raise self.fault(key, f"is {name!r:.80}, which is no file name: {_short(error)}") from error
-        shown = " ".join(name.split())[:200]
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, `~` of a user that does not exist
+            raise self.fault(key, f"is {name!r:.80}, which is not a file name: {_short(error)}") from error
+        text = " ".join(name.split())[:200]
         if not is_there:
-            raise self.fault(key, f"names {shown}, which is not there; expected a file beside {self.path.name}")
+            raise self.fault(key, f"names {text}, which does not exist; expected a file beside {self.path.name}")
         if not is_known:
             expected = "a file or a folder" if or_folder else "a file"
-            raise self.fault(key, f"names {shown}, which is no regular file; expected {expected}")
+            raise self.fault(key, f"names {text}, which is not a regular file; expected {expected}")
         return place
 
     def folder(self, name: object, key: str) -> Path:
@@ -195,7 +197,7 @@ class _Reader:
         return place
 
     def refuse_strange(self, spec: Mapping[Any, Any], known: Sequence[str], key: str) -> None:
-        strange = next((str(one) for one in spec if one not in known), None)
+        strange = next((str(name) for name in spec if name not in known), None)
         if strange is not None:
             close = nearest(strange, known)
             hint = f"; nearest: {', '.join(close)}" if close else ""
@@ -203,12 +205,12 @@ class _Reader:
 
     # -------------------------------------------------------------------------------- what is measured
 
-    def suite(self, given: str, name: str, title: str) -> Suite | None:
-        if given != "tasks":
+    def suite(self, source: str, name: str, title: str) -> Suite | None:
+        if source != "tasks":
             if own := [key for key in _OWN_RULES if key in self.spec]:
-                raise self.fault(own[0], f"belongs to a board with `tasks`; this one has `{given}`, which has its own")
-            return self.named_suite() if given == "suite" else None
-        members = [self.member(one, at) for at, one in self.tasks()]
+                raise self.fault(own[0], f"belongs to a board with `tasks`; this one has `{source}`, which has its own")
+            return self.named_suite() if source == "suite" else None
+        members = [self.member(entry, at) for at, entry in self.tasks()]
         if not members:
             raise self.fault("tasks", "is empty; expected at least one file or task")
         rules = {key: self.spec[key] for key in _OWN_RULES if key in self.spec}
@@ -232,14 +234,14 @@ class _Reader:
         value = self.spec.get("tasks") or ()
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise self.fault("tasks", f"is {value!r:.80}; expected a list of files or task names")
-        found = []
-        for at, one in enumerate(value, start=1):
-            entry = {("file" if _is_file_name(one) else "task"): one} if isinstance(one, str) else one
+        entries = []
+        for at, task in enumerate(value, start=1):
+            entry = {("file" if _is_file_name(task) else "task"): task} if isinstance(task, str) else task
             if not isinstance(entry, Mapping) or ("file" in entry) == ("task" in entry):
-                raise self.fault(f"tasks[{at}]", f"is {one!r:.80}; expected a file, a task name, or file: or task:")
+                raise self.fault(f"tasks[{at}]", f"is {task!r:.80}; expected a file, a task name, or file: or task:")
             self.refuse_strange(entry, _TASK_KEYS, f"tasks[{at}]")
-            found.append((at, entry))
-        return found
+            entries.append((at, entry))
+        return entries
 
     def member(self, entry: Mapping[str, Any], at: int) -> dict[str, Any]:
         """Return one task set as a member of a suite; without a metric the task's primary one is used."""
@@ -285,12 +287,12 @@ class _Reader:
         value = self.spec.get("faq") or ()
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise self.fault("faq", f"is {value!r:.80}; expected a list of question and answer")
-        found = []
-        for at, one in enumerate(value, start=1):
-            if not isinstance(one, Mapping) or set(one) != {"question", "answer"}:
-                raise self.fault(f"faq[{at}]", f"is {one!r:.80}; expected question: and answer:")
-            found.append(Question(self.text(one, "question"), self.text(one, "answer")))
-        return tuple(found)
+        questions = []
+        for at, entry in enumerate(value, start=1):
+            if not isinstance(entry, Mapping) or set(entry) != {"question", "answer"}:
+                raise self.fault(f"faq[{at}]", f"is {entry!r:.80}; expected question: and answer:")
+            questions.append(Question(self.text(entry, "question"), self.text(entry, "answer")))
+        return tuple(questions)
 
     def logo(self) -> Path | None:
         name = self.text(self.spec, "logo")
@@ -304,9 +306,9 @@ class _Reader:
     def categories(self) -> dict[str, tuple[str, ...]]:
         named = {str(key): self.words(self.mapping(self.spec, "categories"), key)
                  for key in self.mapping(self.spec, "categories")}  # fmt: skip
-        for at, one in self.tasks():
-            if category := self.text(one, "category"):
-                title = str(one.get("column") or self.member(one, at)["task"])
+        for at, entry in self.tasks():
+            if category := self.text(entry, "category"):
+                title = str(entry.get("column") or self.member(entry, at)["task"])
                 named[category] = (*named.get(category, ()), title)
         return {name: tuple(dict.fromkeys(titles)) for name, titles in named.items()}
 
@@ -322,12 +324,14 @@ class _Reader:
         return wanted
 
     def models(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+        models: dict[str, dict[str, Any]] = {}
         for name, facts in self.mapping(self.spec, "models").items():
-            given = self.mapping({"models." + str(name): facts}, f"models.{name}")
-            self.refuse_strange(given, tuple(FACTS_BY_KEY), f"models.{name}")
-            found[str(name)] = {str(key): self.fact(f"models.{name}.{key}", key, value) for key, value in given.items()}
-        return found
+            stated = self.mapping({"models." + str(name): facts}, f"models.{name}")
+            self.refuse_strange(stated, tuple(FACTS_BY_KEY), f"models.{name}")
+            models[str(name)] = {
+                str(key): self.fact(f"models.{name}.{key}", key, value) for key, value in stated.items()
+            }
+        return models
 
     def fact(self, where: str, key: str, value: Any) -> str | float | bool:
         column = FACTS_BY_KEY[key]
@@ -346,35 +350,35 @@ class _Reader:
         value = self.spec.get(listed) or ()
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise self.fault(listed, f"is {value!r:.80}; expected a list")
-        found = []
-        for at, one in enumerate(value, start=1):
+        cited_scores = []
+        for at, entry in enumerate(value, start=1):
             key = f"{listed}[{at}]"
-            if not isinstance(one, Mapping) or not one.get(name) or not one.get("source"):
+            if not isinstance(entry, Mapping) or not entry.get(name) or not entry.get("source"):
                 raise self.fault(key, f"lacks its {name} or source; expected {name}:, source: and scores:")
-            self.refuse_strange(one, (name, "source", "scores"), key)
-            scores = self.mapping(one, "scores")
+            self.refuse_strange(entry, (name, "source", "scores"), key)
+            scores = self.mapping(entry, "scores")
             if not all(isinstance(score, int | float) and abs(score) < 1e6 for score in scores.values()):
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
-            found.append(CitedScores(str(one[name]), dict(scores), str(one["source"])))
-        return tuple(found)
+            cited_scores.append(CitedScores(str(entry[name]), dict(scores), str(entry["source"])))
+        return tuple(cited_scores)
 
     def ratings(self) -> tuple[RatingSource, ...]:
         value = self.spec.get("ratings") or ()
         listed = [value] if isinstance(value, Mapping) else value
         if not isinstance(listed, Sequence) or isinstance(listed, str):
             raise self.fault("ratings", f"is {value!r:.80}; expected file: and column:, or a list of such")
-        found = []
-        for at, one in enumerate(listed, start=1):
+        sources = []
+        for at, entry in enumerate(listed, start=1):
             key = f"ratings[{at}]"
-            spec = self.mapping({key: one}, key)
+            spec = self.mapping({key: entry}, key)
             self.refuse_strange(spec, ("file", "column", *_RATING_HEADINGS), key)
             headings = {name: self.text(spec, name) or name for name in _RATING_HEADINGS}
             title = self.text(spec, "column") or "Rating"
-            found.append(RatingSource(self.file(spec.get("file"), f"{key}.file"), title, **headings))
-        titles = [source.title for source in found]
+            sources.append(RatingSource(self.file(spec.get("file"), f"{key}.file"), title, **headings))
+        titles = [source.title for source in sources]
         if len(set(titles)) < len(titles):
             raise self.fault("ratings", f"has the columns {', '.join(titles)}; expected different ones")
-        return tuple(found)
+        return tuple(sources)
 
     def check_columns(self, board: Board) -> None:
         """Refuse categories and cited numbers that name columns which the board does not have."""

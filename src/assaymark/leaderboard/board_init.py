@@ -54,7 +54,7 @@ def write_board(
     if path.exists():
         raise UsageError(f"{path} is there already; name another file")
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}; make it first")
+        raise UsageError(f"{path.parent} is not a directory; make it first")
     if table is not None:
         text = _table(path, Path(table), form, title)
     elif tasks:
@@ -82,13 +82,13 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
         is_file = place.is_file()
         if not is_file and ("/" in name or place.suffix in _FILES):
             raise UsageError(
-                f"there is no file {name}; expected a file of questions or a task's name (the leaderboard's own file "
+                f"file not found: {name}; expected a file of questions or a task's name (the leaderboard's own file "
                 "is named before --tasks)"
             )
         key = "file" if is_file else "task"
-        shown = relpath(place, path.parent) if is_file else name
+        target = relpath(place, path.parent) if is_file else name
         column = place.name.split(".")[0] if is_file else name
-        lines.append(f"  - {key}: {json.dumps(shown)}\n    column: {json.dumps(column.replace('_', ' '))}\n")
+        lines.append(f"  - {key}: {json.dumps(target)}\n    column: {json.dumps(column.replace('_', ' '))}\n")
         lines.append("    # category: General\n")
     rules = "\n# aggregate: mean        # or weighted (with column_weights), geometric\n"
     rules += "# normalise: chance      # guessing becomes 0\n"
@@ -97,9 +97,9 @@ def _tasks(path: Path, names: Sequence[str], title: str | None) -> str:
 
 def _table(path: Path, table: Path, form: str, title: str | None) -> str:
     if not table.is_file():
-        raise UsageError(f"there is no file {table}; expected a CSV file")
-    shown = json.dumps(relpath(table, path.parent))
-    lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {shown}\n",
+        raise UsageError(f"file not found: {table}; expected a CSV file")
+    quoted = json.dumps(relpath(table, path.parent))
+    lines = [_head(title or table.stem.replace("_", " ")), "table:\n", f"  file: {quoted}\n",
              f"  format: {form}\n"]  # fmt: skip
     if form == "csv":
         lines.append("  columns:                  # title: heading in the file\n")
@@ -118,16 +118,16 @@ def number_headings(table: Path) -> list[str]:
             rows = [row for row, _ in zip(reader, range(50), strict=False)]
             headings = list(reader.fieldnames or ())
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{table}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{table}: is not a CSV file in UTF-8: {error}") from error
     if "model" not in headings:
         raise DataError(f"{table}: has no column 'model'; expected one with the models' names")
     skipped = facts | {"model", "average", "rank", "id"}
-    found = [
+    number_columns = [
         name for name in headings if name.strip().lower() not in skipped and _holds_shares([r[name] for r in rows])
     ]
-    if not found:
+    if not number_columns:
         raise DataError(f"{table}: has no column of numbers from 0 to 100; expected one for each benchmark")
-    return found
+    return number_columns
 
 
 def _holds_shares(values: Sequence[str | None]) -> bool:

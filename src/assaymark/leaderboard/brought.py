@@ -35,7 +35,7 @@ def read_brought(paths: Sequence[Path]) -> list[StoredRun]:
 def _checked(file: Path) -> Path:
     """Return a file that may be read: a regular one, not too large."""
     if not file.is_file():
-        raise DataError(f"{file} is no regular file; expected a results file")
+        raise DataError(f"{file} is not a regular file; expected a results file")
     if file.stat().st_size > LARGEST_FILE:
         raise DataError(f"{file} has {file.stat().st_size:,} bytes; a results file has at most {LARGEST_FILE:,}")
     return file

@@ -46,14 +46,14 @@ def capabilities() -> Mapping[str, Capability]:
     return {
         key: Capability(
             key,
-            given["title"],
-            tuple(given["other_names"]),
-            tuple(given["domains"]),
-            tuple(given["tasks"]),
-            given["suggested"],
-            given["advice"],
+            entry["title"],
+            tuple(entry["other_names"]),
+            tuple(entry["domains"]),
+            tuple(entry["tasks"]),
+            entry["suggested"],
+            entry["advice"],
         )
-        for key, given in _content()["capabilities"].items()
+        for key, entry in _content()["capabilities"].items()
     }
 
 

@@ -62,8 +62,8 @@ class SizedModels:
     def models(self, among: npt.NDArray[np.bool_] | None = None) -> Iterator[SizedModel]:
         """Yield the models one by one, or some of them."""
         for at in range(len(self)) if among is None else np.flatnonzero(among).tolist():
-            one = self.rows.row(int(self.places[at]))
-            yield SizedModel(one.row.model, float(self.params[at]), _average(one), bool(self.is_on_front[at]))
+            row = self.rows.row(int(self.places[at]))
+            yield SizedModel(row.row.model, float(self.params[at]), _average(row), bool(self.is_on_front[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
     """Return the models that raised the best average, by date; rows without a date or an average are left out."""
     days = _days(table, rows)
     dated = np.flatnonzero((days > 0) & rows.is_ranked)
-    found = dated[np.lexsort((-rows.values[dated], days[dated]))]
-    shown = [(int(days[at]), rows.row(at)) for at in found[_above_all_before(rows.values[found])].tolist()]
-    return [TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row)) for day, row in shown]
+    ordered = dated[np.lexsort((-rows.values[dated], days[dated]))]
+    best = [(int(days[at]), rows.row(at)) for at in ordered[_above_all_before(rows.values[ordered])].tolist()]
+    return [TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row)) for day, row in best]
 
 
 def last_day(table: Table, rows: SelectedRows) -> str:
@@ -136,10 +136,10 @@ def _above_all_before(values: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(values > best[:-1])
 
 
-def _average(one: ShownRow) -> Number:
-    if one.average is None:
+def _average(row: ShownRow) -> Number:
+    if row.average is None:
         raise ValueError("a row without an average has no rank")
-    return one.average.number
+    return row.average.number
 
 
 def heat_map(rows: SelectedRows, columns: Sequence[ScoreColumn]) -> HeatMap:
@@ -149,12 +149,14 @@ def heat_map(rows: SelectedRows, columns: Sequence[ScoreColumn]) -> HeatMap:
         column.key: np.sort([row.cells[column.key].number.value for row in first if column.key in row.cells])
         for column in columns
     }
-    found = [(row.row.model, tuple(_heat_cell(row, column, values[column.key]) for column in columns)) for row in first]
-    return HeatMap(tuple(columns), tuple(found))
+    heat_rows = [
+        (row.row.model, tuple(_heat_cell(row, column, values[column.key]) for column in columns)) for row in first
+    ]
+    return HeatMap(tuple(columns), tuple(heat_rows))
 
 
-def _heat_cell(one: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell | None:
-    cell = one.cells.get(column.key)
+def _heat_cell(row: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell | None:
+    cell = row.cells.get(column.key)
     if cell is None:
         return None
     low, high = (int(np.searchsorted(values, cell.number.value, side)) for side in ("left", "right"))

@@ -56,22 +56,24 @@ ORIGINS = ("measured", "self-reported", "published", "baseline")
 
 @dataclass(frozen=True, slots=True)
 class FactColumn:
-    """One column that is no score."""
+    """One column that is not a score."""
 
     key: str
     title: str
     kind: Kind
     help: str
-    shown: bool = False  # unless the reader or the board chooses otherwise
+    is_shown: bool = False  # unless the reader or the board chooses otherwise
     aliases: tuple[str, ...] = ()  # in the search language
     choices: tuple[str, ...] = ()  # of `choice`: the values there are; empty for any
 
 
 FACTS: tuple[FactColumn, ...] = (
     FactColumn(
-        "type", "Type", "choice", "how the model was made", choices=tuple(one.key for one in MODEL_TYPES)
+        "type", "Type", "choice", "how the model was made", choices=tuple(kind.key for kind in MODEL_TYPES)
     ),
-    FactColumn("params", "Params (B)", "number", "parameters, in billions", shown=True, aliases=("size", "parameters")),
+    FactColumn(
+        "params", "Params (B)", "number", "parameters, in billions", is_shown=True, aliases=("size", "parameters")
+    ),
     FactColumn("precision", "Precision", "choice", "type of number the weights were loaded in", aliases=("dtype",)),
     FactColumn(
         "weight", "Weights", "choice", "original, adapter or delta", aliases=("weights", "weight_type"),
@@ -113,13 +115,13 @@ FACTS: tuple[FactColumn, ...] = (
 
 FACTS_BY_KEY: Mapping[str, FactColumn] = {column.key: column for column in FACTS}
 _TYPE_NAMES: Mapping[str, str] = {
-    name: one.key for one in MODEL_TYPES for name in (one.key, one.title, one.symbol, *one.aliases)
+    name: kind.key for kind in MODEL_TYPES for name in (kind.key, kind.title, kind.symbol, *kind.aliases)
 }
 
 
 def model_type(key: str) -> ModelType:
     """Return a type by its key; the unknown one for any other."""
-    return next((one for one in MODEL_TYPES if one.key == key), MODEL_TYPES[-1])
+    return next((kind for kind in MODEL_TYPES if kind.key == key), MODEL_TYPES[-1])
 
 
 def precision_name(text: str) -> str:
@@ -136,10 +138,10 @@ def canonical(column: FactColumn, text: str) -> str:
     if column.key == "precision":
         return precision_name(text)
     if column.key == "type":
-        found = _TYPE_NAMES.get(text.strip().lower())
-        if found is None:
+        type_key = _TYPE_NAMES.get(text.strip().lower())
+        if type_key is None:
             raise UnknownName("type", text, nearest(text, _TYPE_NAMES), f"types: {', '.join(column.choices)}")
-        return found
+        return type_key
     lowered = text.strip().lower()
     if column.choices and lowered not in column.choices:
         raise UnknownName(column.key, text, nearest(text, column.choices), f"known: {', '.join(column.choices)}")

@@ -49,52 +49,54 @@ def board_correlations(table: Table, *, confidence: float = 0.95) -> list[Benchm
     if not ratings:
         raise UsageError("the board has no ratings; add `ratings: {file: ratings.csv, column: Arena}` to its file")
     benchmarks = [(column.key, column.title, column) for column in table.columns if column not in ratings]
-    found: list[BenchmarkCorrelation] = []
+    rows: list[BenchmarkCorrelation] = []
     for rating in ratings:
         of_models = _values(table, rating)
-        one = [
+        of_rating = [
             _correlated(rating, of_models, key, title, _values(table, column), confidence)
             for key, title, column in [(AVERAGE, "Average", None), *benchmarks]
         ]
-        found += sorted(one, key=lambda each: 2.0 if each.spearman.value is None else -each.spearman.value)
-    return found
+        rows += sorted(of_rating, key=lambda each: 2.0 if each.spearman.value is None else -each.spearman.value)
+    return rows
 
 
-def correlations_json(found: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
+def correlations_json(rows: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
     """Return the correlations with stable names; undefined is None."""
-    return [asdict(correlation) | {"n": correlation.n} for correlation in found]
+    return [asdict(correlation) | {"n": correlation.n} for correlation in rows]
 
 
-def correlations_table(found: Sequence[BenchmarkCorrelation]) -> Any:
+def correlations_table(rows: Sequence[BenchmarkCorrelation]) -> Any:
     """Return the correlations as a table for the terminal."""
     table = plain_table()
     for header in ("rating", "benchmark"):
         table.add_column(header, overflow="fold")
     for header in ("Spearman", "95% interval", "Pearson", "95% interval", "models"):
         table.add_column(header, justify="right", no_wrap=True)
-    for correlation in found:
+    for correlation in rows:
         cells = (*_cells(correlation.spearman), *_cells(correlation.pearson), f"{correlation.n:,}")
         table.add_row(Text(correlation.rating_title), Text(correlation.benchmark_title), *map(Text, cells))
     return table
 
 
-def _cells(one: Correlation) -> tuple[str, str]:
-    value = NOTHING if one.value is None else f"{one.value:.2f}"
-    return value, NOTHING if one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"
+def _cells(correlation: Correlation) -> tuple[str, str]:
+    value = NOTHING if correlation.value is None else f"{correlation.value:.2f}"
+    if correlation.low is None or correlation.high is None:
+        return value, NOTHING
+    return value, f"{correlation.low:.2f} to {correlation.high:.2f}"
 
 
 def _correlated(
     rating: ScoreColumn, ratings: dict[str, float], key: str, title: str, scores: dict[str, float], confidence: float
 ) -> BenchmarkCorrelation:
     models = sorted(ratings.keys() & scores.keys())
-    values = [np.array([one[model] for model in models], dtype=np.float64) for one in (scores, ratings)]
+    values = [np.array([by_model[model] for model in models], dtype=np.float64) for by_model in (scores, ratings)]
     spearman, pearson = correlations(values[0], values[1], confidence=confidence)
     return BenchmarkCorrelation(rating.key, rating.title, key, title, spearman, pearson)
 
 
 def _values(table: Table, column: ScoreColumn | None) -> dict[str, float]:
     """Return each model's value, of a complete average if no column is given; higher is better."""
-    found: dict[str, list[float]] = {}
+    by_model: dict[str, list[float]] = {}
     for row in table.rows:
         if row.is_baseline or row.is_upload:
             continue
@@ -105,5 +107,5 @@ def _values(table: Table, column: ScoreColumn | None) -> dict[str, float]:
             is_complete = row.average is not None and row.average.n_columns == table.n_averaged
             value = row.average.number.value if row.average is not None and is_complete else None
         if value is not None:
-            found.setdefault(row.model, []).append(value)
-    return {model: sum(values) / len(values) for model, values in found.items()}
+            by_model.setdefault(row.model, []).append(value)
+    return {model: sum(values) / len(values) for model, values in by_model.items()}

@@ -39,7 +39,7 @@ def sources_of(site: Site) -> list[Source]:
     """
     boards = list(site.boards.values())
     published = [Source(board.name, board.title, site.table(board)) for board in boards if board.table is not None]
-    # what visitors report is no evidence, and must not decide which benchmarks and shots are compared
+    # what visitors report is not evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
     runs = [*stored, *read_brought([path for board in boards for path in board.results])]
     board = own_board(runs, boards, [source.table for source in published])
@@ -78,8 +78,8 @@ def _members(runs: Sequence[StoredRun]) -> Iterator[dict[str, object]]:
         for name, estimate in benchmarks(run):
             n = estimate.details.get("n_shots")
             of_run.setdefault(name, set()).update([n] if isinstance(n, int) else [])
-        for name, found in of_run.items():
-            shots.setdefault(name, set()).add(next(iter(found)) if len(found) == 1 else None)
+        for name, of_task in of_run.items():
+            shots.setdefault(name, set()).add(next(iter(of_task)) if len(of_task) == 1 else None)
     for name, kinds in shots.items():
         for n in sorted(kind for kind in kinds if kind is not None) if len(kinds) > 1 else [None]:
             title = name if n is None else f"{name}, {n}-shot"

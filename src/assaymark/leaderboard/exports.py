@@ -15,28 +15,28 @@ from assaymark.results.plain_text import csv_row
 __all__ = ["flat_row", "rows_csv", "rows_jsonl", "rows_parquet", "shown_json"]
 
 
-def flat_row(shown: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, JsonValue]:
+def flat_row(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, JsonValue]:
     """Return a row as one flat mapping with the same keys for every row; shares are in [0, 1], undefined is None."""
-    row = shown.row
-    average = shown.average
-    found: dict[str, JsonValue] = {
-        "rank": shown.rank,
-        "rank_best": shown.best,
-        "rank_worst": shown.worst,
+    row = shown_row.row
+    average = shown_row.average
+    flat: dict[str, JsonValue] = {
+        "rank": shown_row.rank,
+        "rank_best": shown_row.best,
+        "rank_worst": shown_row.worst,
         "model": row.model,
         **_ends("average", None if average is None else average.number),
         "n_columns": None if average is None else average.n_columns,
     }
     for column in columns:
-        cell = shown.cells.get(column.key)
-        found |= _ends(column.key, None if cell is None else cell.number)
+        cell = shown_row.cells.get(column.key)
+        flat |= _ends(column.key, None if cell is None else cell.number)
         if column.normalised:
-            found[f"{column.key}_raw"] = None if cell is None or cell.raw is None else cell.raw.value
-        found[f"{column.key}_claimed"] = None if cell is None or cell.claim is None else cell.claim.value
-        found[f"{column.key}_n"] = None if cell is None else cell.n
-        found[f"{column.key}_n_failed"] = None if cell is None else cell.n_failed
-    found |= {fact.key: row.facts.get(fact.key) for fact in FACTS}
-    return {**found, "runs": " ".join(row.run_ids), "id": row.id, "notes": "; ".join(row.notes), "url": row.url}
+            flat[f"{column.key}_raw"] = None if cell is None or cell.raw is None else cell.raw.value
+        flat[f"{column.key}_claimed"] = None if cell is None or cell.claim is None else cell.claim.value
+        flat[f"{column.key}_n"] = None if cell is None else cell.n
+        flat[f"{column.key}_n_failed"] = None if cell is None else cell.n_failed
+    flat |= {fact.key: row.facts.get(fact.key) for fact in FACTS}
+    return {**flat, "runs": " ".join(row.run_ids), "id": row.id, "notes": "; ".join(row.notes), "url": row.url}
 
 
 def _ends(key: str, number: Number | None) -> dict[str, JsonValue]:
@@ -45,16 +45,16 @@ def _ends(key: str, number: Number | None) -> dict[str, JsonValue]:
     return {key: number.value, f"{key}_low": number.low, f"{key}_high": number.high}
 
 
-def shown_json(shown: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue:
+def shown_json(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue:
     """Return a row as nested JSON."""
-    row = shown.row
-    average = shown.average
+    row = shown_row.row
+    average = shown_row.average
     return {
         "id": row.id,
         "model": row.model,
         "origin": row.origin,
-        "rank": shown.rank,
-        "rank_set": None if shown.best is None else [shown.best, shown.worst],
+        "rank": shown_row.rank,
+        "rank_set": None if shown_row.best is None else [shown_row.best, shown_row.worst],
         "average": None if average is None else {**_json(average.number), "n_columns": average.n_columns,
                                                  "stated": average.stated},
         "scores": {
@@ -63,7 +63,7 @@ def shown_json(shown: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue:
                          "claimed": None if cell.claim is None else {"value": cell.claim.value,
                                                                      "source": cell.claim.source,
                                                                      "outside_interval": cell.claim.is_outside}}
-            for column in columns if (cell := shown.cells.get(column.key)) is not None
+            for column in columns if (cell := shown_row.cells.get(column.key)) is not None
         },
         "facts": dict(row.facts),
         "runs": list(row.run_ids),

@@ -69,10 +69,10 @@ def _cards() -> Mapping[str, Mapping[str, Any]]:
     return {file.name.removesuffix(CARD): load_yaml(file.read_bytes()) for file in files}
 
 
-def _section(one: Capability, cards: Mapping[str, Mapping[str, Any]]) -> GuideSection:
-    entries = [_entry(task, card) for task, card in cards.items() if card["domain"] in one.domains]
-    entries.sort(key=lambda entry: (entry.task != one.suggested, -entry.n_samples, entry.task))
-    return GuideSection(one, tuple(entries))
+def _section(capability: Capability, cards: Mapping[str, Mapping[str, Any]]) -> GuideSection:
+    entries = [_entry(task, card) for task, card in cards.items() if card["domain"] in capability.domains]
+    entries.sort(key=lambda entry: (entry.task != capability.suggested, -entry.n_samples, entry.task))
+    return GuideSection(capability, tuple(entries))
 
 
 def _entry(task: str, card: Mapping[str, Any]) -> GuideEntry:

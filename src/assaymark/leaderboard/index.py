@@ -190,10 +190,10 @@ class TableIndex:
 
     def scores(self, key: str, *, raw: bool = False) -> Scores:
         """Return a score column, or `average`, as it counts on the board or raw."""
-        found = self._scores.get((key, raw))
-        if found is None:
-            found = self._scores[key, raw] = self._scores_of(key, raw=raw)
-        return found
+        scores = self._scores.get((key, raw))
+        if scores is None:
+            scores = self._scores[key, raw] = self._scores_of(key, raw=raw)
+        return scores
 
     def _scores_of(self, key: str, *, raw: bool) -> Scores:
         numbers: list[Number | None] = []
@@ -212,46 +212,46 @@ class TableIndex:
 
     def texts(self, key: str) -> _Texts:
         """Return a column of texts, choices or dates, or the models' names."""
-        found = self._texts.get(key)
-        if found is None:
+        texts = self._texts.get(key)
+        if texts is None:
             values = [row.model if key == NAME else row.facts.get(key) for row in self._rows]
             known: dict[str, int] = {}
             codes = [-1 if v is None or v == "" else known.setdefault(str(v).lower(), len(known)) for v in values]
-            found = self._texts[key] = _Texts(np.array(codes, dtype=np.int64), list(known))
-        return found
+            texts = self._texts[key] = _Texts(np.array(codes, dtype=np.int64), list(known))
+        return texts
 
     def numbers(self, key: str) -> Floats:
         """Return a column of numbers; NaN where a row has none."""
-        found = self._numbers.get(key)
-        if found is None:
+        numbers = self._numbers.get(key)
+        if numbers is None:
             values = [row.facts.get(key) for row in self._rows]
-            found = _floats([v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values])
-            self._numbers[key] = found
-        return found
+            numbers = _floats([v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values])
+            self._numbers[key] = numbers
+        return numbers
 
     def flags(self, key: str) -> NDArray[np.int8]:
         """Return a column of yes (1), no (0) and not stated (-1)."""
-        found = self._flags.get(key)
-        if found is None:
+        flags = self._flags.get(key)
+        if flags is None:
             values = [row.facts.get(key) for row in self._rows]
-            found = np.array([int(v) if isinstance(v, bool) else -1 for v in values], dtype=np.int8)
-            self._flags[key] = found
-        return found
+            flags = np.array([int(v) if isinstance(v, bool) else -1 for v in values], dtype=np.int8)
+            self._flags[key] = flags
+        return flags
 
     def counts(self, key: str) -> tuple[tuple[str, int], ...]:
         """Return a column's values, as they are spelled, with their numbers of models."""
-        found = self._counts.get(key)
-        if found is None:
+        counts = self._counts.get(key)
+        if counts is None:
             counted = Counter(str(row.facts[key]) for row in self._rows if row.facts.get(key) and not row.is_baseline)
-            found = self._counts[key] = tuple(counted.items())
-        return found
+            counts = self._counts[key] = tuple(counted.items())
+        return counts
 
     def order(self, name: tuple[str, bool, bool], make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return an order of all rows (column, raw, descending), which `make` computes the first time."""
-        found = self._orders.get(name)
-        if found is None:
-            found = self._orders[name] = make()
-        return found
+        order = self._orders.get(name)
+        if order is None:
+            order = self._orders[name] = make()
+        return order
 
     @cached_property
     def name_order(self) -> Floats:
@@ -269,10 +269,10 @@ class TableIndex:
     def hidable(self) -> frozenset[str]:
         """What of `view.HIDDEN_BY` would leave out any row."""
         models = ~self.is_baseline
-        found = {key for key in ("merged", "moe", "flagged") if bool((self.flags(key) == 1).any())}
-        found |= {"baselines"} if not models.all() else set()
-        found |= {"partial"} if bool((models & ~self.is_complete).any()) else set()
-        return frozenset(found | ({"unavailable"} if bool((self.flags("available") == 0).any()) else set()))
+        keys = {key for key in ("merged", "moe", "flagged") if bool((self.flags(key) == 1).any())}
+        keys |= {"baselines"} if not models.all() else set()
+        keys |= {"partial"} if bool((models & ~self.is_complete).any()) else set()
+        return frozenset(keys | ({"unavailable"} if bool((self.flags("available") == 0).any()) else set()))
 
     # ------------------------------------------------------------------------------------- searching
 
@@ -280,13 +280,13 @@ class TableIndex:
         """Return which rows fulfil a condition."""
         if not condition.groups:
             return np.ones(len(self._rows), dtype=bool)
-        found = np.zeros(len(self._rows), dtype=bool)
+        mask = np.zeros(len(self._rows), dtype=bool)
         for group in condition.groups:
             every = np.ones(len(self._rows), dtype=bool)
             for term in group:
                 every &= self.fulfilling(term)
-            found |= every
-        return found
+            mask |= every
+        return mask
 
     def fulfilling(self, term: Term) -> Mask:
         """Return which rows fulfil a term."""
@@ -306,8 +306,8 @@ class TableIndex:
     @staticmethod
     def _fulfilling_texts(texts: _Texts, test: Callable[[str], bool]) -> Mask:
         lookup = np.array([*map(test, texts.distinct), False], dtype=bool)  # the last stands for -1
-        found: Mask = lookup[texts.codes]
-        return found
+        mask: Mask = lookup[texts.codes]
+        return mask
 
 
 def _floats(values: Sequence[float | None]) -> Floats:

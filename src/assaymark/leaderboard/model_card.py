@@ -55,22 +55,27 @@ class _Result:
     @property
     def skill(self) -> tuple[float, float, float] | None:
         """The share of what lies between the best baseline and 1, with its interval; None where that says nothing."""
-        one = self.estimate
-        if not is_proportion(one) or not one.higher_is_better or one.value is None or truncation_of(one):
+        estimate = self.estimate
+        if (
+            not is_proportion(estimate)
+            or not estimate.higher_is_better
+            or estimate.value is None
+            or truncation_of(estimate)
+        ):
             return None
-        if one.low is None or one.high is None:
+        if estimate.low is None or estimate.high is None:
             return None
         base = self.baseline
         if base >= 1.0:
             return None
-        value, low, high = ((end - base) / (1.0 - base) for end in (one.value, one.low, one.high))
+        value, low, high = ((end - base) / (1.0 - base) for end in (estimate.value, estimate.low, estimate.high))
         return value, low, high
 
     @property
     def baseline(self) -> float:
         """The best baseline, a share; 0 where there are no choices to guess from."""
-        found = highest_baseline(self.estimate)
-        return 0.0 if found is None else found[1]
+        highest = highest_baseline(self.estimate)
+        return 0.0 if highest is None else highest[1]
 
 
 def runs_of_model(runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
@@ -80,10 +85,10 @@ def runs_of_model(runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
     """
     known = {label: run for run in runs if run.estimates for label in (run.model, run.plan.model.name)}
     name = meant(name, {run.model for run in runs if run.estimates} if name not in known else ())
-    found = [run for run in runs if run.estimates and name in {run.model, run.plan.model.name}]
-    if not found:
+    of_model = [run for run in runs if run.estimates and name in {run.model, run.plan.model.name}]
+    if not of_model:
         raise UnknownName("model", name[:100], nearest(name, known), f"{counted(len(known), 'name')} in the store")
-    return found
+    return of_model
 
 
 def model_card(store: Store, name: str, licence: str = "") -> str:
@@ -120,14 +125,15 @@ def model_card(store: Store, name: str, licence: str = "") -> str:
 def _results(runs: Sequence[StoredRun]) -> Iterator[_Result]:
     """Yield the latest result of each benchmark, shots and prompts; with --limit only if there is no other."""
     seen: set[tuple[object, ...]] = set()
-    for run in sorted(runs, key=lambda one: one.plan.limit is not None):  # stable: the latest first within each
+    whole_first = sorted(runs, key=lambda run: run.plan.limit is not None)  # stable: the latest first within each
+    for run in whole_first:
         for name in dict.fromkeys(name for name, _ in benchmarks(run)):
-            for one in estimates_of_member(Member(task=name, column=name, metrics=(ANY_METRIC,)), run):
-                shots = one.details.get("n_shots")
-                key = (one.task, one.metric, one.filter, shots, prompt_set(run.plan))
+            for estimate in estimates_of_member(Member(task=name, column=name, metrics=(ANY_METRIC,)), run):
+                shots = estimate.details.get("n_shots")
+                key = (estimate.task, estimate.metric, estimate.filter, shots, prompt_set(run.plan))
                 if key not in seen:
                     seen.add(key)
-                    yield _Result(one, run, shots if isinstance(shots, int) else None)
+                    yield _Result(estimate, run, shots if isinstance(shots, int) else None)
 
 
 def _front_matter(store: Store, runs: Sequence[StoredRun], licence: str) -> str:
@@ -199,10 +205,10 @@ def _strengths(results: Sequence[_Result]) -> Iterator[str]:
     yield "Benchmarks differ in difficulty: a low share can be the benchmark's, where other models have no more."
 
 
-def _skill_line(one: _Result, skill: tuple[float, float, float]) -> str:
+def _skill_line(result: _Result, skill: tuple[float, float, float]) -> str:
     value, low, high = (f"{100 * end:.1f}" for end in skill)
-    shots = "" if one.shots is None else f", {one.shots}-shot"
-    return f"{markdown_inline(one.estimate.task)}{shots}: {value}% ({low} to {high})"
+    shots = "" if result.shots is None else f", {result.shots}-shot"
+    return f"{markdown_inline(result.estimate.task)}{shots}: {value}% ({low} to {high})"
 
 
 def _ranks(store: Store, every: Sequence[StoredRun], results: Sequence[_Result]) -> Iterator[str]:
@@ -279,7 +285,8 @@ def _lineage(run: StoredRun) -> list[str]:
 
 
 def _not_measured(results: Sequence[_Result]) -> list[str]:
-    measured = {key for one in results for name in (one.estimate.task, *one.estimate.details.get("path", ()))
+    estimates = [result.estimate for result in results]
+    measured = {key for estimate in estimates for name in (estimate.task, *estimate.details.get("path", ()))
                 for key in capabilities_of_task(name)}  # fmt: skip
     lines = []
     for key, capability in capabilities().items():

@@ -14,7 +14,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "-", "–"})
 def number_in(path: Path, line: int, record: Mapping[str, str | None], heading: str) -> float | None:
     """Return the number in a cell, without its percent sign; None for a cell that says that there is none.
 
-    Raises: DataError with file, line and heading for a cell that is no finite number.
+    Raises: DataError with file, line and heading for a cell that is not a finite number.
     """
     text = (record.get(heading) or "").strip().rstrip("%")
     if text.lower() in MISSING:

@@ -99,19 +99,19 @@ def _work(work: Any) -> dict[str, float]:
     """Return speed and memory of a run's latest attempt, rounded as precisely as they are repeatable."""
     if not isinstance(work, Mapping):
         return {}
-    found = {}
+    facts = {}
     n_tokens, seconds, peak = (work.get(name) for name in ("n_tokens", "seconds", "peak_bytes"))
     if isinstance(n_tokens, int) and n_tokens and isinstance(seconds, float) and seconds > 0:
-        found["speed"] = float(f"{n_tokens / seconds:.3g}")
+        facts["speed"] = float(f"{n_tokens / seconds:.3g}")
     if isinstance(peak, int):
-        found["memory"] = round(peak / 1e9, 2)
-    return found
+        facts["memory"] = round(peak / 1e9, 2)
+    return facts
 
 
 def _prompt_spread(run: StoredRun) -> float | None:
     """Return the mean spread over wordings of the run's tasks that were audited, in points; None if none was."""
-    found = [spread for task, spread in run.spreads.items() if task in run.row.tasks]
-    return round(sum(found) / len(found), 1) if found else None
+    spreads = [spread for task, spread in run.spreads.items() if task in run.row.tasks]
+    return round(sum(spreads) / len(spreads), 1) if spreads else None
 
 
 def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
     model, preset = plan.model, plan.prompt_preset
     sha = model.revision or (short_hash(model.content_hash) if model.content_hash else None)
     is_known = "unknown" not in model.dtype
-    found = {
+    facts = {
         "type": "unknown",
         "weight": "adapter" if "+" in model.name else None,
         "precision": model.dtype if is_known else None,
@@ -139,7 +139,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
         **board.models.get(run.model, {}),
         **board.models.get(model.name, {}),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 COMPOSITE = "composite"
@@ -174,7 +174,9 @@ def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
     for (_, _, name), of_row in sorted(ways.items(), key=lambda way: way[0][:2]):
         row = _row(board, board.suite, name, of_row)
         if row is not None:
-            row_name = next(one for one in (name, f"{name}-reported", f"{name}-uploaded") if one not in names)
+            row_name = next(
+                candidate for candidate in (name, f"{name}-reported", f"{name}-uploaded") if candidate not in names
+            )
             names.add(row_name)
             rows.append(replace(row, id=row_name))
     return rows
@@ -198,23 +200,27 @@ def is_of_board(board: Board, run: StoredRun) -> bool:
 
 def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Row | None:
     notes: list[str] = []
-    found = [_latest(member, runs, notes) for member in suite.members]
-    if not any(found):
+    matches = [_latest(member, runs, notes) for member in suite.members]
+    if not any(matches):
         return None
     columns = board.score_columns
-    cells = _cells(suite, columns, found)
+    cells = _cells(suite, columns, matches)
     whole = _stored_composite(suite, runs)
     if whole is not None:
         cells |= _composite_cells(whole, cells, columns)
-    used = {one.run.run_id: one.run for one in found if one is not None}
+    used = {match.run.run_id: match.run for match in matches if match is not None}
     latest = next(run for run in runs if run.run_id in used)
     facts = facts_of_run(latest, board)
-    notes += [one.run.mark.note for one in found if one is not None and one.run.mark is not None and one.run.mark.note]
+    notes += [
+        match.run.mark.note
+        for match in matches
+        if match is not None and match.run.mark is not None and match.run.mark.note
+    ]
     notes += [
         f"{estimate.task}: {note}"
-        for one in found
-        if one is not None
-        for estimate in one.estimates
+        for match in matches
+        if match is not None
+        for estimate in match.estimates
         if (note := truncation_of(estimate))
     ]
     origin: Origin = "self-reported" if latest.is_self_reported else "measured"
@@ -223,7 +229,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
         model=latest.model,
         origin=origin,
         cells=cells,
-        average=_average(suite, columns, cells, found, whole),
+        average=_average(suite, columns, cells, matches, whole),
         facts={**facts, "origin": origin},
         run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
         notes=tuple(dict.fromkeys(notes)),
@@ -286,19 +292,24 @@ def with_present_names(run: StoredRun) -> StoredRun:
     """Return the run of a first leaderboard's results file under the names that tasks and metrics have here."""
     if not any("|" in estimate.task for estimate in run.estimates):
         return run
-    found = [(estimate, present_name(estimate.task, estimate.metric)) for estimate in run.estimates]
-    sizes = Counter(group for group, _ in {(name.group, name.task) for _, name in found if name is not None})
+    named = [(estimate, present_name(estimate.task, estimate.metric)) for estimate in run.estimates]
+    sizes = Counter(group for group, _ in {(name.group, name.task) for _, name in named if name is not None})
     whole = {group for group, n_tasks in GROUP_SIZES.items() if sizes[group] == n_tasks}
-    return replace(run, estimates=tuple(one if name is None else _renamed(one, name, whole) for one, name in found))
-
-
-def _renamed(one: Estimate, name: PresentName, groups: Container[str]) -> Estimate:
-    path = (name.group,) if name.group is not None and name.group in groups else ()
-    details = {**one.details, "path": path, TASK_IN_FILE: one.task}
     return replace(
-        one, task=name.task, metric=name.metric, filter=name.filter if one.filter == "none" else one.filter,
+        run, estimates=tuple(estimate if name is None else _renamed(estimate, name, whole) for estimate, name in named)
+    )
+
+
+def _renamed(estimate: Estimate, name: PresentName, groups: Container[str]) -> Estimate:
+    path = (name.group,) if name.group is not None and name.group in groups else ()
+    details = {**estimate.details, "path": path, TASK_IN_FILE: estimate.task}
+    return replace(
+        estimate,
+        task=name.task,
+        metric=name.metric,
+        filter=name.filter if estimate.filter == "none" else estimate.filter,
         details=details,
-    )  # fmt: skip
+    )
 
 
 def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore | None:
@@ -308,7 +319,7 @@ def _member_score(member: Member, estimates: Sequence[Estimate]) -> MemberScore 
     wanted = 1 if member.metrics == (ANY_METRIC,) else len(member.metrics)
     if any(len(of_task) != wanted for of_task in by_task.values()):
         return None
-    parts = [average([_part(one) for one in of_task]) for of_task in by_task.values()]
+    parts = [average([_part(task_estimate) for task_estimate in of_task]) for of_task in by_task.values()]
     weights = [float(part.n) for part in parts] if member.within == "weighted" else [1.0] * len(parts)
     chances = [of_task[0].chance for of_task in by_task.values()]
     chance = member.chance if isinstance(member.chance, float) else _mean(chances, weights)
@@ -346,19 +357,19 @@ def scored_columns(suite: Suite, members: Sequence[MemberScore | None]) -> tuple
     return counted, None if suite.normalise == "none" else score_suite(raw, members)
 
 
-def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found | None]) -> dict[str, Cell]:
-    counted, raw = scored_columns(suite, [None if one is None else one.score for one in found])
+def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found | None]) -> dict[str, Cell]:
+    counted, raw = scored_columns(suite, [None if match is None else match.score for match in matches])
     keys = {column.title: column.key for column in columns}
     raws = {} if raw is None else {name: number_of(number) for name, number in raw.columns}
     cells: dict[str, Cell] = {}
     for title, number in counted.columns:
-        of_column = [one for member, one in zip(suite.members, found, strict=True)
-                     if member.column == title and one is not None]  # fmt: skip
-        estimates = [estimate for one in of_column for estimate in one.estimates]
+        of_column = [match for member, match in zip(suite.members, matches, strict=True)
+                     if member.column == title and match is not None]  # fmt: skip
+        estimates = [estimate for match in of_column for estimate in match.estimates]
         # a group has no samples of its own: its number leads to the run
-        own = [one for one in estimates if one.details.get("kind", "task") == "task"]
-        tasks = list(dict.fromkeys(one.details.get(TASK_IN_FILE, one.task) for one in own))
-        has_group = any(one.details.get("kind", "task") != "task" for one in estimates)
+        own = [estimate for estimate in estimates if estimate.details.get("kind", "task") == "task"]
+        tasks = list(dict.fromkeys(estimate.details.get(TASK_IN_FILE, estimate.task) for estimate in own))
+        has_group = any(estimate.details.get("kind", "task") != "task" for estimate in estimates)
         is_one = len(estimates) == 1 and suite.normalise == "none"
         cells[keys[title]] = Cell(
             _number_of_estimate(estimates[0]) if is_one else number_of(number),
@@ -367,19 +378,19 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], found: Sequence[Found |
             n_failed=sum({estimate.task: estimate.n_failed for estimate in estimates}.values()),
             run_id=None if of_column[0].run.source else of_column[0].run.run_id,
             task=tasks[0] if len(tasks) == 1 and not has_group else None,
-            is_share=all(one.is_share for one in of_column),
+            is_share=all(match.is_share for match in of_column),
             higher_is_better=all(estimate.higher_is_better for estimate in estimates),
         )
     return cells
 
 
-def _number_of_estimate(one: Estimate) -> Number:
-    return Number(float(one.value or 0.0), one.low, one.high, one.stderr, one.method)
+def _number_of_estimate(estimate: Estimate) -> Number:
+    return Number(float(estimate.value or 0.0), estimate.low, estimate.high, estimate.stderr, estimate.method)
 
 
-def number_of(found: IntervalEstimate) -> Number:
+def number_of(estimate: IntervalEstimate) -> Number:
     """Return an interval estimate as a board's number."""
-    return Number(found.value, found.low, found.high, found.stderr, found.method)
+    return Number(estimate.value, estimate.low, estimate.high, estimate.stderr, estimate.method)
 
 
 def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
@@ -396,21 +407,21 @@ def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
 
 def _composite_cells(whole: Estimate, cells: Mapping[str, Cell], columns: Sequence[ScoreColumn]) -> dict[str, Cell]:
     keys = {column.title: column.key for column in columns}
-    found: dict[str, Cell] = {}
+    replaced: dict[str, Cell] = {}
     for column in whole.details.get("columns", ()):
         key = keys.get(column["name"], "")
         cell = cells.get(key)
         if cell is not None and column.get("value") is not None:
             number = Number(column["value"], column["low"], column["high"], column["stderr"], column["method"])
-            found[key] = replace(cell, number=number)
-    return found
+            replaced[key] = replace(cell, number=number)
+    return replaced
 
 
 def _average(
     suite: Suite,
     columns: Sequence[ScoreColumn],
     cells: Mapping[str, Cell],
-    found: Sequence[Found | None],
+    matches: Sequence[Found | None],
     whole: Estimate | None,
 ) -> Average | None:
     if suite.aggregate == "winrate":
@@ -420,8 +431,8 @@ def _average(
     if whole is not None:
         number = Number(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
         return Average(number, len(columns))
-    if all(one is None or one.is_share for one in found):
-        counted, _ = scored_columns(suite, [None if one is None else one.score for one in found])
+    if all(match is None or match.is_share for match in matches):
+        counted, _ = scored_columns(suite, [None if match is None else match.score for match in matches])
         if counted.value is not None:
             return Average(number_of(counted.value), len(columns))
     shares = [column for column in columns if column.key not in cells or cells[column.key].is_share]

@@ -26,25 +26,25 @@ class PromptSpreads:
 
     def __init__(self) -> None:
         self._state: tuple[tuple[str, str], ...] = ()
-        self._found: dict[ModelKey, dict[str, float]] = {}
+        self._spreads: dict[ModelKey, dict[str, float]] = {}
 
     def read(self, store: Store) -> Mapping[ModelKey, Mapping[str, float]]:
         """Return each audited model's spreads by task, in points; of several audits of a task the latest counts."""
         state = tuple(store.audit_states(KIND))
         if state != self._state:
-            found: dict[ModelKey, dict[str, float]] = {}
+            spreads: dict[ModelKey, dict[str, float]] = {}
             for run_id, _ in state:  # the latest last
                 row = store.run(run_id)
-                found.setdefault(model_key(row.plan), {}).update(_spreads(row))
-            self._found, self._state = found, state
-        return self._found
+                spreads.setdefault(model_key(row.plan), {}).update(_spreads(row))
+            self._spreads, self._state = spreads, state
+        return self._spreads
 
 
 def _spreads(row: RunRow) -> dict[str, float]:
     parts = (row.extra.get(AUDIT) or {}).get("parts") or {}
-    found: dict[str, float] = {}
+    spreads: dict[str, float] = {}
     for part in parts.values():
         spread: Any = part.get("spread")
         if isinstance(spread, Mapping) and isinstance(spread.get("spread"), float):
-            found[str(part.get("task"))] = 100 * spread["spread"]
-    return found
+            spreads[str(part.get("task"))] = 100 * spread["spread"]
+    return spreads

@@ -39,14 +39,14 @@ _KNOWN: dict[TableFormat, frozenset[str]] = {
 def board_of_table(path: Path, form: TableFormat | None = None) -> Board:
     """Return the board of a CSV file, its title the file's name; without `form` the layout is recognised.
 
-    Raises: UsageError where there is no such file; DataError for one that is no table of models.
+    Raises: UsageError where the file does not exist; DataError for one that is not a table of models.
     """
     if not path.is_file():
-        raise UsageError(f"there is no file {path}; expected a CSV file with a row for each model")
-    found = form or _table_format(path)
-    columns = {name: name for name in number_headings(path)} if found == "csv" else {}
+        raise UsageError(f"file not found: {path}; expected a CSV file with a row for each model")
+    layout = form or _table_format(path)
+    columns = {name: name for name in number_headings(path)} if layout == "csv" else {}
     name = slug(path.stem)
-    return Board(name=name, title=path.stem, table=TableSource(path.resolve(), found, columns))
+    return Board(name=name, title=path.stem, table=TableSource(path.resolve(), layout, columns))
 
 
 def _table_format(path: Path) -> TableFormat:
@@ -54,7 +54,7 @@ def _table_format(path: Path) -> TableFormat:
         with path.open(encoding="utf-8-sig", newline="") as file:
             headings = set(next(csv.reader(file), ()))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
     return next((form for form, needed in _KNOWN.items() if needed <= headings), "csv")
 
 
@@ -88,21 +88,21 @@ def _v2_sources() -> tuple[_Source, ...]:
     sizes = {"IFEval": 541, "BBH": 5657, "MATH Lvl 5": 1324, "GPQA": 1192, "MuSR": 756, "MMLU-PRO": 12032}
     names = dict(zip(sizes, ("ifeval", "bbh", "math", "gpqa", "musr", "mmlu_pro"), strict=True))
     suite = library_suites()["open-llm-v2"]
-    found = []
+    sources = []
     for title, size in sizes.items():
         chances = [m.chance for m in suite.members if m.column == title and isinstance(m.chance, float)]
-        one = f"evaluations_{names[title]}"
-        found.append(
+        prefix = f"evaluations_{names[title]}"
+        sources.append(
             _Source(
                 title,
-                f"{one}_normalized_score",
-                f"{one}_value",
+                f"{prefix}_normalized_score",
+                f"{prefix}_value",
                 chances[0] if len(chances) == 1 else None,
                 size,
                 sum(1.0 / (1.0 - chance) for chance in chances) / len(chances),
             )
         )
-    return tuple(found)
+    return tuple(sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ def read_published(board: Board, source: TableSource) -> Table:
     Raises: DataError, in one line that names file, line and heading, for what is not as the format promises.
     """
     form = _format_of(source)
-    keys = column_keys(one.title for one in form.sources)
-    columns = tuple(_column(board, one, source, keys[one.title]) for one in form.sources)
+    keys = column_keys(column.title for column in form.sources)
+    columns = tuple(_column(board, column, source, keys[column.title]) for column in form.sources)
     rows: list[Row] = []
     issues: list[Issue] = []
     seen: dict[str, int] = {}
@@ -154,13 +154,13 @@ def read_published(board: Board, source: TableSource) -> Table:
                  updated_at=max(dates, default=""))  # fmt: skip
 
 
-def _column(board: Board, one: _Source, source: TableSource, key: str) -> ScoreColumn:
+def _column(board: Board, column: _Source, source: TableSource, key: str) -> ScoreColumn:
     return ScoreColumn(
         key=key,
-        title=one.title,
-        category=board.category_of(one.title),
-        normalised=one.raw is not None,
-        n=source.sizes.get(one.title, one.size),
+        title=column.title,
+        category=board.category_of(column.title),
+        normalised=column.raw is not None,
+        n=source.sizes.get(column.title, column.size),
     )
 
 
@@ -186,7 +186,7 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
                     raise DataError(f"{path}: has more than {MOST_ROWS:,} rows")
                 yield reader.line_num, {key: value or "" for key, value in record.items() if isinstance(key, str)}
     except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{path}: is not a CSV file in UTF-8: {error}") from error
 
 
 def _row(
@@ -222,7 +222,7 @@ def _row(
     ), what  # fmt: skip
 
 
-def _cell(value: float, raw: float | None, one: _Source, size: int | None) -> Cell:
+def _cell(value: float, raw: float | None, column: _Source, size: int | None) -> Cell:
     if size is None:
         return Cell(Number(value), None if raw is None else Number(raw))
     share = value if raw is None else raw
@@ -233,8 +233,8 @@ def _cell(value: float, raw: float | None, one: _Source, size: int | None) -> Ce
     plain = Number(share, ends.low, ends.high, stderr, METHOD)
     if raw is None:
         return Cell(plain, n=size)
-    low, high = value - one.slope * (share - ends.low), value + one.slope * (ends.high - share)
-    return Cell(Number(value, max(low, 0.0), high, one.slope * stderr, f"{METHOD}, rescaled"), plain, n=size)
+    low, high = value - column.slope * (share - ends.low), value + column.slope * (ends.high - share)
+    return Cell(Number(value, max(low, 0.0), high, column.slope * stderr, f"{METHOD}, rescaled"), plain, n=size)
 
 
 def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:

@@ -84,23 +84,23 @@ def facts_v2(record: Mapping[str, str]) -> dict[str, Any]:
 def facts_of_csv(record: Mapping[str, str]) -> dict[str, Any]:
     """Return the facts of a row of any CSV file: headings that are keys or aliases of the columns here."""
     names = {name: column for column in FACTS for name in (column.key, *column.aliases)}
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for heading in record:
         column = names.get(heading.strip().lower())
         if column is None or column.key == "origin":
             continue
         if column.kind == "number":
-            found[column.key] = _float(record, heading)
+            facts[column.key] = _float(record, heading)
         elif column.kind == "flag":
-            found[column.key] = _flag(record, heading)
+            facts[column.key] = _flag(record, heading)
         else:
-            found[column.key] = _text(record, heading)
-    if "type" in found:
-        text = str(found["type"]).lower()
-        found["type"] = next((t.key for t in MODEL_TYPES if text in (t.key, t.title, *t.aliases)), "unknown")
-    if found.get("precision"):
-        found["precision"] = precision_name(str(found["precision"]))
-    return _known(found)
+            facts[column.key] = _text(record, heading)
+    if "type" in facts:
+        text = str(facts["type"]).lower()
+        facts["type"] = next((t.key for t in MODEL_TYPES if text in (t.key, t.title, *t.aliases)), "unknown")
+    if facts.get("precision"):
+        facts["precision"] = precision_name(str(facts["precision"]))
+    return _known(facts)
 
 
 def _known(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,13 +82,13 @@ SearchKeys = Mapping[str, _Key]
 
 def search_keys(scores: Mapping[str, str]) -> SearchKeys:
     """Return what may stand before a colon on a board: its score columns (key -> title) and those all boards share."""
-    found = {key.lower(): _Key(key, "score") for key in ("average", *scores)}
-    found |= {_plain(title): _Key(key, "score") for key, title in scores.items() if _plain(title) not in found}
-    found |= {"avg": _Key("average", "score"), NAME: _Key(NAME, "text"), "name": _Key(NAME, "text")}
+    keys = {key.lower(): _Key(key, "score") for key in ("average", *scores)}
+    keys |= {_plain(title): _Key(key, "score") for key, title in scores.items() if _plain(title) not in keys}
+    keys |= {"avg": _Key("average", "score"), NAME: _Key(NAME, "text"), "name": _Key(NAME, "text")}
     for column in FACTS:
         for name in (column.key, *column.aliases):
-            found[name] = _Key(column.key, column.kind, column)
-    return found
+            keys[name] = _Key(column.key, column.kind, column)
+    return keys
 
 
 def _plain(title: str) -> str:
@@ -103,7 +103,7 @@ def parse_query(text: str, keys: SearchKeys) -> Condition:
     """
     if len(text) > LONGEST:
         raise UsageError(f"the search has {len(text):,} characters; at most {LONGEST:,} are read")
-    segments = [segment for found in _SEGMENT.findall(text) if (segment := _terms(found, keys))]
+    segments = [segment for part in _SEGMENT.findall(text) if (segment := _terms(part, keys))]
     if len(segments) > MOST_SEGMENTS:
         raise UsageError(f"the search has {len(segments)} segments; at most {MOST_SEGMENTS} are read")
     licences = [segment.terms for segment in segments if segment.only_licence]
@@ -162,7 +162,7 @@ def _keyed_term(key: _Key, name: str, text: str, negated: bool) -> Term:
     if key.kind == "date":
         return Term(key.name, *_date(name, sign, value), negated)
     if sign not in {"", "="}:
-        raise UsageError(f"'{name}:{text}': {name} is no number; expected {name}:{_example(key)}")
+        raise UsageError(f"'{name}:{text}': {name} is not a number; expected {name}:{_example(key)}")
     if key.kind == "flag":
         if value.lower() not in _YES:
             raise UsageError(f"'{name}:{text}': expected {name}:true or {name}:false")

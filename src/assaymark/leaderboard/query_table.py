@@ -31,10 +31,10 @@ def found_rows(
     table = site.table(board)
     pairs = [("q", query), ("sort", sort), ("hide", ",".join({*hide, "baselines"}))]
     view = parse_view(pairs, [column.key for column in table.columns])
-    shown = show_table(table, view, board.shown)
-    if shown.problems:
-        raise UsageError(shown.problems[0])
-    return table.columns, all_rows(table, view, board.shown), shown.n_models
+    visible = show_table(table, view, board.shown_columns)
+    if visible.problems:
+        raise UsageError(visible.problems[0])
+    return table.columns, all_rows(table, view, board.shown_columns), visible.n_models
 
 
 def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:

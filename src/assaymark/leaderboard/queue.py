@@ -143,11 +143,11 @@ def overview(store: Store) -> Overview:
     submissions = queue.submissions_of([job for jobs in by_state.values() for job in jobs])
 
     def entries(state: str) -> tuple[Entry, ...]:
-        found = []
+        listed = []
         for at, job in enumerate(by_state[state]):
             row = submissions[job.submission]
             waits = state == "pending"
-            found.append(
+            listed.append(
                 Entry(
                     job,
                     row,
@@ -156,7 +156,7 @@ def overview(store: Store) -> Overview:
                     expected_seconds(counts, at) if waits else None,
                 )
             )
-        return tuple(found)
+        return tuple(listed)
 
     return Overview(counts, entries("pending"), entries("running"), entries("failed"), entries("finished"))
 

@@ -1,6 +1,6 @@
 """Ratings of arenas, judges and studies as columns of a board, beside its scores.
 
-A rating is no share: it is in no average, and no rank depends on it.
+A rating is not a share: it is in no average, and no rank depends on it.
 """
 
 import csv
@@ -84,7 +84,7 @@ def _read(source: RatingSource) -> _Rated:
         ratings = rate(read_votes(source.file), RatingSettings())
     except AssaymarkError as error:
         raise DataError(
-            f"{source.file}: has no columns {source.model} and {source.rating}, and is no file of votes: {error}"
+            f"{source.file}: has no columns {source.model} and {source.rating}, and is not a file of votes: {error}"
         ) from error
     numbers = {
         rating.model.lower(): Number(rating.rating, rating.low, rating.high, method="sandwich")
@@ -102,7 +102,7 @@ def _headings(source: RatingSource) -> Sequence[str]:
         with source.file.open(encoding="utf-8-sig", newline="") as file:
             return csv.DictReader(file).fieldnames or ()
     except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{source.file}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{source.file}: is not a CSV file in UTF-8: {error}") from error
 
 
 def _ratings(source: RatingSource) -> _Rated:
@@ -120,5 +120,5 @@ def _ratings(source: RatingSource) -> _Rated:
                     both = low is not None and high is not None
                     numbers.setdefault(name, Number(value, low if both else None, high if both else None))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{source.file}: is no CSV file in UTF-8: {error}") from error
+        raise DataError(f"{source.file}: is not a CSV file in UTF-8: {error}") from error
     return _Rated(numbers, {}, f"column {source.rating} of {source.file.name}")

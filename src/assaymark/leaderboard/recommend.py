@@ -158,7 +158,7 @@ def recommend(sources: Sequence[Source], requested: Requested) -> Recommendation
         )
     demands = tuple(dict.fromkeys(_demand(name, sources) for name in requested.capabilities))
     rankings = tuple(_ranking(source, demands, requested) for source in sources)
-    rankings = tuple(one for one in rankings if one.used)
+    rankings = tuple(ranking for ranking in rankings if ranking.used)
     measured = {used.demand for ranking in rankings for used in ranking.used}
     return Recommendation(
         requested,
@@ -219,18 +219,18 @@ def _command(demand: Demand) -> str:
 
 
 def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) -> Ranking:
-    found = {demand: _columns_for(demand, source) for demand in demands}
+    by_demand = {demand: _columns_for(demand, source) for demand in demands}
     notes = [
         f"{column.title} has a unit of its own and does not count"
-        for column in dict.fromkeys(column for columns in found.values() for column in columns)
+        for column in dict.fromkeys(column for columns in by_demand.values() for column in columns)
         if not _counts(column)
     ]
     excluded: dict[str, int] = {}
     rows = _fulfilling(source, requested, excluded)
-    columns = {demand: [column for column in some if _counts(column)] for demand, some in found.items()}
+    columns = {demand: [column for column in some if _counts(column)] for demand, some in by_demand.items()}
     everyone = [row for row in source.table.rows if not (row.is_baseline or row.is_upload)]
     used = _used(columns, rows) or _used(columns, everyone)  # conditions that no model fulfils are no lack of evidence
-    keys = {one.column for one in used}
+    keys = {use.column for use in used}
     models: dict[str, list[Row]] = {}
     for row in rows:
         models.setdefault(row.model, []).append(row)
@@ -239,7 +239,7 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     if lacking and keys:
         excluded["not evaluated on every benchmark used"] = lacking
     ranked = _ranked({name: some for name, some in complete.items() if some}, used) if keys else []
-    if any(one.value.stderr is None for one in ranked):
+    if any(model.value.stderr is None for model in ranked):
         notes.append(NO_ERRORS)
     return Ranking(
         source=source.name,
@@ -279,10 +279,10 @@ def _fulfilling(source: Source, requested: Requested, excluded: dict[str, int]) 
     counted = {row.model for row in rows}
     for why, (_, unknown) in conditions.items():
         others = [fulfilled for reason, (fulfilled, _) in conditions.items() if reason != why]
-        found = {row.model for row in _where(source, np.logical_and.reduce([models, unknown, *others]))} - counted
-        counted |= found
-        if found:
-            excluded[why] = len(found)
+        lacking = {row.model for row in _where(source, np.logical_and.reduce([models, unknown, *others]))} - counted
+        counted |= lacking
+        if lacking:
+            excluded[why] = len(lacking)
     return rows
 
 
@@ -299,7 +299,7 @@ def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[Row]) 
     held = [frozenset(every.keys() & row.cells.keys()) for row in rows]
     popular = Counter(key for keys in held for key in keys)
     candidates = {frozenset(_one_per_task([every[key] for key in keys], popular)) for keys in set(held) if keys}
-    counts = {one: sum(one <= keys for keys in held) for one in candidates}
+    counts = {candidate: sum(candidate <= keys for keys in held) for candidate in candidates}
     if not counts:
         return ()
 
@@ -332,11 +332,11 @@ def _measures(column: ScoreColumn) -> str:
 def _ranked(models: Mapping[str, Sequence[Row]], used: Sequence[Used]) -> list[Ranked]:
     """Return all models, the best first."""
     weights: dict[str, float] = {}
-    for one in used:
-        weights[one.column] = weights.get(one.column, 0.0) + one.share
+    for use in used:
+        weights[use.column] = weights.get(use.column, 0.0) + use.share
     rows = [max(some, key=lambda row: _weight_of_evidence(row, weights)) for some in models.values()]
     valued = [(row, _value(row, weights)) for row in rows]
-    valued.sort(key=lambda one: (-one[1].value, one[0].model))
+    valued.sort(key=lambda pair: (-pair[1].value, pair[0].model))
     return [
         Ranked(
             rank=at + 1,
@@ -373,10 +373,10 @@ def _weight_of_evidence(row: Row, weights: Weights) -> tuple[int, str, str]:
 def _reason(row: Row, used: Sequence[Used]) -> str:
     """Return which of a model's values speak for it, in one line."""
     demands: dict[str, list[str]] = {}
-    for one in used:
-        number = row.cells[one.column].number
+    for use in used:
+        number = row.cells[use.column].number
         ends = "" if number.low is None or number.high is None else f" ({100 * number.low:.1f}–{100 * number.high:.1f})"
-        demands.setdefault(one.demand, []).append(f"{one.title} {100 * number.value:.1f}{ends}")
+        demands.setdefault(use.demand, []).append(f"{use.title} {100 * number.value:.1f}{ends}")
     words = ["; ".join(f"{_title(key)}: {', '.join(parts)}" for key, parts in demands.items())]
     if row.facts.get("limit"):
         words.append(f"on some samples only ({row.facts['limit']})")
@@ -392,11 +392,11 @@ def _title(key: str) -> str:
 
 def _by_size(ranked: Sequence[Ranked]) -> tuple[SizeClass, ...]:
     classes: dict[int, list[Ranked]] = {}
-    for one in ranked:
-        params = one.row.facts.get("params")
+    for model in ranked:
+        params = model.row.facts.get("params")
         is_known = isinstance(params, int | float) and not isinstance(params, bool)
         at = sum(float(params) > end for end in SIZES) if is_known and params is not None else len(SIZES) + 1
-        classes.setdefault(at, []).append(one)
+        classes.setdefault(at, []).append(model)
     return tuple(SizeClass(_size_title(at), len(some), some[0]) for at, some in sorted(classes.items()))
 
 
@@ -411,38 +411,38 @@ def _size_title(at: int) -> str:
 FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")
 
 
-def recommendation_json(found: Recommendation) -> JsonValue:
+def recommendation_json(recommendation: Recommendation) -> JsonValue:
     """Return a recommendation as plain data; shares in [0, 1], undefined is None."""
-    requested = found.requested
+    requested = recommendation.requested
     return {
-        "for": [demand.key for demand in found.demands],
+        "for": [demand.key for demand in recommendation.demands],
         "max_params": requested.max_params,
         "license": requested.licence or None,
         "where": requested.where or None,
-        "rankings": [_ranking_json(ranking) for ranking in found.rankings],
+        "rankings": [_ranking_json(ranking) for ranking in recommendation.rankings],
         "no_evidence": [
             {"for": missing.demand.key, "title": missing.demand.title, "command": missing.command or None}
-            for missing in found.no_evidence
+            for missing in recommendation.no_evidence
         ],
     }
 
 
-def _ranking_json(one: Ranking) -> JsonValue:
+def _ranking_json(ranking: Ranking) -> JsonValue:
     return {
-        "source": one.source,
-        "title": one.title,
+        "source": ranking.source,
+        "title": ranking.title,
         "benchmarks": [
             {"for": used.demand, "column": used.column, "title": used.title, "measures": used.measures or None,
              "share": used.share}
-            for used in one.used
+            for used in ranking.used
         ],
-        "no_evidence": [demand.key for demand in one.no_evidence],
-        "n_ranked": one.n_ranked,
-        "excluded": dict(one.excluded),
-        "notes": list(one.notes),
-        "models": [_model(ranked) for ranked in one.models],
+        "no_evidence": [demand.key for demand in ranking.no_evidence],
+        "n_ranked": ranking.n_ranked,
+        "excluded": dict(ranking.excluded),
+        "notes": list(ranking.notes),
+        "models": [_model(ranked) for ranked in ranking.models],
         "best_by_size": [
-            {"size": size.title, "n_models": size.n_models, **_model(size.best)} for size in one.by_size
+            {"size": size.title, "n_models": size.n_models, **_model(size.best)} for size in ranking.by_size
         ],
     }  # fmt: skip
 
@@ -472,10 +472,10 @@ def _number(number: Number) -> dict[str, JsonValue]:
 # ------------------------------------------------------------------------------------------ terminal
 
 
-def recommendation_tables(found: Recommendation) -> Iterator[Any]:
+def recommendation_tables(recommendation: Recommendation) -> Iterator[Any]:
     """Yield the rankings as tables and lines for the terminal; what has no evidence is for `missing_line`."""
-    for ranking in found.rankings:
-        yield Text(f"{ranking.title}: {conditions_of(found.requested, ranking)}", style="bold")
+    for ranking in recommendation.rankings:
+        yield Text(f"{ranking.title}: {conditions_of(recommendation.requested, ranking)}", style="bold")
         if ranking.models:
             yield _models_table(ranking.models)
             if len(ranking.by_size) > 1:
@@ -503,13 +503,13 @@ def conditions_of(requested: Requested, ranking: Ranking) -> str:
     return ", ".join(words)
 
 
-def remarks(one: Ranking) -> Iterator[str]:
+def remarks(ranking: Ranking) -> Iterator[str]:
     """Yield what a reader should know of a table's ranking."""
-    for demand in one.no_evidence:
+    for demand in ranking.no_evidence:
         yield f"no evidence for {demand.title.lower()} in this table"
-    for why, n in one.excluded.items():
+    for why, n in ranking.excluded.items():
         yield f"not ranked: {counted(n, 'model')} ({why})"
-    yield from one.notes
+    yield from ranking.notes
 
 
 def missing_line(missing: Missing) -> str:
@@ -548,8 +548,8 @@ def _sizes_table(ranking: Ranking) -> Any:
     return table
 
 
-def _params(one: Ranked) -> str:
-    params = one.row.facts.get("params")
+def _params(model: Ranked) -> str:
+    params = model.row.facts.get("params")
     return NOTHING if params is None else f"{params:.3g} B"
 
 

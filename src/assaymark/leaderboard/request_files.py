@@ -52,7 +52,7 @@ class RequestFile:
 
     def facts(self) -> dict[str, Fact]:
         """Return what a row shows of it."""
-        found: dict[str, Fact | None] = {
+        facts: dict[str, Fact | None] = {
             "type": self.type,
             "weight": self.weight or None,
             "precision": self.precision or None,
@@ -64,22 +64,22 @@ class RequestFile:
             "date": self.submitted[:10] or None,
             "chat_template": self.has_chat_template,
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in facts.items() if value is not None}
 
 
 def read_requests(folders: Sequence[Path]) -> dict[str, list[RequestFile]]:
     """Return the requests below these folders by model, in lower case, the latest first.
 
-    Raises: DataError for a file that is no request; it names the file.
+    Raises: DataError for a file that is not a request; it names the file.
     """
     files = [file for folder in folders for file in sorted(folder.rglob(NAMED)) if file.is_file()]
     if len(files) > MOST_FILES:
         raise DataError(f"{folders[0]} and others hold {len(files):,} request files; at most {MOST_FILES:,} are read")
-    found: dict[str, list[RequestFile]] = {}
+    by_model: dict[str, list[RequestFile]] = {}
     for file in files:
-        one = _read(file)
-        found.setdefault(one.model.lower(), []).append(one)
-    return {name: sorted(some, key=lambda one: one.submitted, reverse=True) for name, some in found.items()}
+        request = _read(file)
+        by_model.setdefault(request.model.lower(), []).append(request)
+    return {name: sorted(some, key=lambda entry: entry.submitted, reverse=True) for name, some in by_model.items()}
 
 
 def with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[RequestFile]]) -> list[StoredRun]:
@@ -121,30 +121,30 @@ def request_of(row: Row) -> RequestFile:
     )
 
 
-def write_request(folder: Path, one: RequestFile, place: str) -> Path:
+def write_request(folder: Path, request: RequestFile, place: str) -> Path:
     """Write a request below a folder, as the old boards named it, and return its path. place: `org/model`.
 
     Raises: OSError.
     """
-    weight = (one.weight or WEIGHT_TYPES[0]).capitalize()
-    path = folder / f"{place}_eval_request_{one.is_private}_{one.precision or 'unknown'}_{weight}.json"
-    kind = model_type(one.type)
+    weight = (request.weight or WEIGHT_TYPES[0]).capitalize()
+    path = folder / f"{place}_eval_request_{request.is_private}_{request.precision or 'unknown'}_{weight}.json"
+    kind = model_type(request.type)
     content = {
-        "model": one.model,
-        "base_model": one.base,
-        "revision": one.revision,
-        "private": one.is_private,
-        "precision": one.precision,
-        "params": one.params,
-        "architectures": one.architecture,
+        "model": request.model,
+        "base_model": request.base,
+        "revision": request.revision,
+        "private": request.is_private,
+        "precision": request.precision,
+        "params": request.params,
+        "architectures": request.architecture,
         "weight_type": weight,
-        "status": one.status,
-        "submitted_time": one.submitted,
+        "status": request.status,
+        "submitted_time": request.submitted,
         "model_type": f"{kind.symbol} : {kind.title}",
         "job_id": -1,
         "job_start_time": None,
-        "use_chat_template": one.has_chat_template,
-        "license": one.licence,
+        "use_chat_template": request.has_chat_template,
+        "license": request.licence,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as draft:
@@ -158,7 +158,7 @@ def _read(file: Path) -> RequestFile:
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} is no JSON: {error}; expected a request of the Open LLM Leaderboard") from error
+        raise DataError(f"{file} is not JSON: {error}; expected a request of the Open LLM Leaderboard") from error
     if not isinstance(content, dict) or not isinstance(content.get("model"), str) or not content["model"]:
         raise DataError(f"{file} names no model; expected a request of the Open LLM Leaderboard, with the key 'model'")
     weight = _text(content, "weight_type").lower()
@@ -188,8 +188,10 @@ def _type(text: str) -> str:
     """Return the type of `🔶 : fine-tuned`, of `🔶`, or of `fine-tuned`."""
     symbol, _, words = text.partition(":")
     name = (words or symbol).strip().lower()
-    by_symbol = next((one.key for one in MODEL_TYPES if one.symbol in symbol), None)
-    return by_symbol or next((one.key for one in MODEL_TYPES if name in (one.key, one.title, *one.aliases)), "unknown")
+    by_symbol = next((kind.key for kind in MODEL_TYPES if kind.symbol in symbol), None)
+    return by_symbol or next(
+        (kind.key for kind in MODEL_TYPES if name in (kind.key, kind.title, *kind.aliases)), "unknown"
+    )
 
 
 def _params(value: Any) -> float | None:

@@ -95,7 +95,7 @@ class Row:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether the row is no model: guessing, the best constant answer, people."""
+        """Whether the row is not a model: guessing, the best constant answer, people."""
         return self.origin == "baseline"
 
     def fact(self, key: str) -> Fact:

@@ -53,7 +53,7 @@ class Series:
 
 
 def step_of(run: StoredRun) -> tuple[str, int] | None:
-    """Return the name of a run's series and its step; None for a model that is no checkpoint."""
+    """Return the name of a run's series and its step; None for a model that is not a checkpoint."""
     match = _IN_NAME.fullmatch(run.model)
     if match is not None:
         return match["series"], int(match["step"])
@@ -65,9 +65,9 @@ def series_names(runs: Sequence[StoredRun]) -> Mapping[str, int]:
     """Return the series that have at least two checkpoints, with how many."""
     steps: dict[str, set[int]] = {}
     for run in runs:
-        found = step_of(run)
-        if found is not None and run.estimates:
-            steps.setdefault(found[0], set()).add(found[1])
+        step = step_of(run)
+        if step is not None and run.estimates:
+            steps.setdefault(step[0], set()).add(step[1])
     return {name: len(some) for name, some in steps.items() if len(some) > 1}
 
 
@@ -83,9 +83,9 @@ def find_series(site: Site, name: str) -> Series:
         raise UnknownName("series", name[:100], nearest(name[:100], known), remedy)
     by_step: dict[int, list[StoredRun]] = {}
     for run in every:
-        found = step_of(run)
-        if found is not None and found[0] == name and run.estimates:
-            by_step.setdefault(found[1], []).append(run)
+        named_step = step_of(run)
+        if named_step is not None and named_step[0] == name and run.estimates:
+            by_step.setdefault(named_step[1], []).append(run)
     steps = sorted(by_step)
     first = by_step[steps[0]][0]
     checkpoints = [
@@ -113,7 +113,7 @@ def _lines(by_step: Mapping[int, Sequence[StoredRun]]) -> list[SeriesLine]:
         return []
     rows = rows_of_runs(board, runs)
     steps = {run.run_id: step for step, some in by_step.items() for run in some}
-    found = []
+    lines = []
     for column in board.score_columns:
         points: dict[int, Number] = {}
         for row in rows:  # the latest runs first
@@ -122,5 +122,5 @@ def _lines(by_step: Mapping[int, Sequence[StoredRun]]) -> list[SeriesLine]:
                 points.setdefault(steps[cell.run_id], cell.number)
         if len(points) > 1:
             is_share = all(row.cells[column.key].is_share for row in rows if column.key in row.cells)
-            found.append(SeriesLine(replace(column, is_share=is_share), tuple(sorted(points.items()))))
-    return found
+            lines.append(SeriesLine(replace(column, is_share=is_share), tuple(sorted(points.items()))))
+    return lines

@@ -131,32 +131,32 @@ class _Selection:
 
     def _matching(self) -> Mask:
         view, index = self.view, self.index
-        found = index.matching(self._condition()) & ~index.is_baseline
+        mask = index.matching(self._condition()) & ~index.is_baseline
         for key, wanted in (("type", view.types), ("precision", view.precisions)):
             if wanted:
-                found &= self._is_one_of(key, wanted)
+                mask &= self._is_one_of(key, wanted)
         if view.prompts:
-            found &= self._is_one_of("prompts", (view.prompts,))
+            mask &= self._is_one_of("prompts", (view.prompts,))
         low, high = view.params
         if low is not None or high is not None:
             params = index.numbers("params")
             with np.errstate(invalid="ignore"):
-                found &= (params >= (0.0 if low is None else low)) & (params <= (np.inf if high is None else high))
+                mask &= (params >= (0.0 if low is None else low)) & (params <= (np.inf if high is None else high))
         for key in view.hide:
             if key == "partial":
-                found &= index.is_complete
+                mask &= index.is_complete
             elif key == "unavailable":
-                found &= index.flags("available") != 0
+                mask &= index.flags("available") != 0
             elif key != "baselines":
-                found &= index.flags(key) != 1
-        return found
+                mask &= index.flags(key) != 1
+        return mask
 
     def _is_one_of(self, key: str, wanted: Sequence[str]) -> Mask:
         texts = self.index.texts(key)
-        lowered = {one.lower() for one in wanted}
+        lowered = {text.lower() for text in wanted}
         lookup = np.array([*(text in lowered for text in texts.distinct), False], dtype=bool)
-        found: Mask = lookup[texts.codes]
-        return found
+        mask: Mask = lookup[texts.codes]
+        return mask
 
     # --------------------------------------------------------------------------------------- ranking
 
@@ -198,15 +198,15 @@ class _Selection:
         """Return the positions of the matching rows, baselines among them where the order is by a score."""
         key = self.view.sort_key
         is_score = key == "average" or self.table.column(key) is not None
-        shown = self.matching.copy()
+        included = self.matching.copy()
         if is_score and "baselines" not in self.view.hide:
-            shown |= self.index.is_baseline
+            included |= self.index.is_baseline
         if key == "average" and not self.is_boards_average:
             every = self._order_of_all(key)
         else:
             name = (key, self.view.scale == "raw", self.view.descending)
             every = self.index.order(name, lambda: self._order_of_all(key))
-        return every[shown[every]]
+        return every[included[every]]
 
     def _order_of_all(self, key: str) -> NDArray[np.int64]:
         values = self._sort_values(key)
@@ -302,11 +302,11 @@ class _Selection:
 
     def _facets(self, key: str, chosen: Sequence[str]) -> tuple[Facet, ...]:
         """Return the values of a column with their numbers of models, the commonest first; types in their order."""
-        found = list(self.index.counts(key))
-        lowered = {one.lower() for one in chosen}
+        counts = list(self.index.counts(key))
+        lowered = {text.lower() for text in chosen}
         if key == "type":
-            by_key = dict(found)
+            by_key = dict(counts)
             return tuple(Facet(model_type.key, model_type.title, by_key[model_type.key], model_type.key in lowered)
                          for model_type in MODEL_TYPES if model_type.key in by_key)  # fmt: skip
-        found.sort(key=lambda each: (-each[1], each[0]))
-        return tuple(Facet(text, text, n, text.lower() in lowered) for text, n in found)
+        counts.sort(key=lambda each: (-each[1], each[0]))
+        return tuple(Facet(text, text, n, text.lower() in lowered) for text, n in counts)

@@ -58,13 +58,15 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
                               "always the most frequent correct choice, counted on the samples"))  # fmt: skip
     rows += [_cited(scores.name, scores.scores, scores.source, columns) for scores in board.baselines]
-    found: dict[str, Row] = {}
+    by_id: dict[str, Row] = {}
     for row in rows:
         if row is not None:
-            again = sum(known.partition("~")[0] == row.id for known in found) + 1
-            one = row if again == 1 else replace(row, id=f"{row.id}~{again}")  # names in other scripts share a slug
-            found[one.id] = one
-    return list(found.values())
+            again = sum(known.partition("~")[0] == row.id for known in by_id) + 1
+            named_row = (
+                row if again == 1 else replace(row, id=f"{row.id}~{again}")
+            )  # names in other scripts share a slug
+            by_id[named_row.id] = named_row
+    return list(by_id.values())
 
 
 def _computed(
@@ -100,9 +102,9 @@ def _member(
 
     A run that was measured here comes before any file: files seldom hold what guessing scores.
     """
-    known = [(run, found) for run in runs if (found := estimates_of_member(member, run))]
+    known = [(run, estimates) for run in runs if (estimates := estimates_of_member(member, run))]
     _, best = max(
-        known, key=lambda one: (not one[0].is_self_reported, sum(each.n for each in one[1])), default=(None, [])
+        known, key=lambda pair: (not pair[0].is_self_reported, sum(each.n for each in pair[1])), default=(None, [])
     )
     value = of(member, best)
     chance = member.chance if isinstance(member.chance, float) else _chance(member, best)
@@ -111,9 +113,9 @@ def _member(
 
 def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
     """Return what guessing scores; the suite's number where no run says."""
-    found = _mean([estimate.chance for estimate in estimates])
-    if found is not None:
-        return found
+    chance = _mean([estimate.chance for estimate in estimates])
+    if chance is not None:
+        return chance
     return member.chance if isinstance(member.chance, float) else None
 
 
@@ -126,11 +128,11 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _cited(name: str, given: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> Row:
+def _cited(name: str, scores: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> Row:
     cells = {}
     for column in columns:
-        if column.title in given:
-            value = float(given[column.title]) / (100.0 if column.is_share else 1.0)
+        if column.title in scores:
+            value = float(scores[column.title]) / (100.0 if column.is_share else 1.0)
             cells[column.key] = Cell(Number(value))
     return Row(
         id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells,
@@ -154,16 +156,16 @@ def with_claims(rows: Sequence[Row], claims: Sequence[CitedScores], columns: Seq
 def _claimed(
     cells: Mapping[str, Cell], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]
 ) -> dict[str, Cell]:
-    found = dict(cells)
+    claimed = dict(cells)
     for column in columns:
-        cell = found.get(column.key)
-        one = next((claim for claim in claims if column.title in claim.scores), None)
-        if cell is not None and one is not None:
-            value = float(one.scores[column.title]) / (100.0 if column.is_share else 1.0)
+        cell = claimed.get(column.key)
+        first_claim = next((claim for claim in claims if column.title in claim.scores), None)
+        if cell is not None and first_claim is not None:
+            value = float(first_claim.scores[column.title]) / (100.0 if column.is_share else 1.0)
             low, high = cell.number.low, cell.number.high
             is_outside = low is not None and high is not None and not low <= value <= high
-            found[column.key] = replace(cell, claim=Claim(value, one.source, is_outside))
-    return found
+            claimed[column.key] = replace(cell, claim=Claim(value, first_claim.source, is_outside))
+    return claimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class Site:
 
     def __init__(self, boards: Sequence[Board], runs: StoredRuns | None = None) -> None:
         """Args: boards: at least one is expected; runs: of the store, None where only published tables are shown."""
-        self._given = tuple(boards)
+        self._own_boards = tuple(boards)
         self.runs = runs
         self._made: dict[str, _Made] = {}
         self._boards: tuple[tuple[tuple[str, str], ...], tuple[Board, ...]] | None = None
@@ -188,7 +190,7 @@ class Site:
     @property
     def boards(self) -> Mapping[str, Board]:
         """The boards by name: those given, else one per suite that has runs in the store."""
-        return {board.name: board for board in self._given or self._boards_of_store()}
+        return {board.name: board for board in self._own_boards or self._boards_of_store()}
 
     def _boards_of_store(self) -> tuple[Board, ...]:
         """Return the boards of the store's runs, made again when runs change."""
@@ -366,12 +368,12 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
             for estimate in run.estimates
             if estimate.details.get("kind") == "group" and estimate.value is not None
         }
-        shown = {member for suite in suites for member in suite.members if holds_member(member, run)}
+        covered = {member for suite in suites for member in suite.members if holds_member(member, run)}
         for estimate in run.estimates:
             path = estimate.details.get("path", ())
             named = {*path, estimate.task}
             is_task = estimate.details.get("kind", "task") == "task" and estimate.details.get("primary")
-            if is_task and not any(member.task in named for member in shown):
+            if is_task and not any(member.task in named for member in covered):
                 name = next((group for group in path if group in groups), estimate.task)
                 titles.setdefault(name, _without_prefix(name, path))
                 if (n := estimate.details.get("n_shots")) is not None:

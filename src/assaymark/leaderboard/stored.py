@@ -71,12 +71,12 @@ LONGEST_NUMBER = 9  # digits of a sample's number
 
 def model_label(name: str) -> str:
     """Return a model's name as pages show it: of a folder its last two parts, since the rest is this machine's."""
-    shown = []
+    labels = []
     for part in name.split("+"):
-        parts = [one for one in part.split("/") if one not in {"", ".", "..", "~"}]
+        parts = [component for component in part.split("/") if component not in {"", ".", "..", "~"}]
         is_path = part.startswith(("/", ".", "~")) or len(parts) > 2
-        shown.append("/".join(parts[-2:]) if is_path and parts else part)
-    return "+".join(shown)
+        labels.append("/".join(parts[-2:]) if is_path and parts else part)
+    return "+".join(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class StoredRuns:
         """
         self._opened = store
         self._shows = shows
-        self._shown: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
+        self._visibility: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
         self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
@@ -215,10 +215,10 @@ class StoredRuns:
                    if not _is_same(known.get(facts.run_id), facts, columns.get(facts.run_id))]  # fmt: skip
         for row in self._rows(changed):
             known[row.run_id] = _Known(self._with_estimates(row), columns.get(row.run_id))
-        found = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
+        current = {facts.run_id: known[facts.run_id] for facts in listed if facts.run_id in known}
         with self._lock:
-            self._known = found
-        return self._visible(self._with_spreads([one.run for one in found.values()]))
+            self._known = current
+        return self._visible(self._with_spreads([entry.run for entry in current.values()]))
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""
@@ -231,10 +231,10 @@ class StoredRuns:
 
     def marks(self) -> Marks:
         """Return what the queue and moderators say of runs and models, as it is now."""
-        found = read_marks(self._store, self._marks)
+        marks = read_marks(self._store, self._marks)
         with self._lock:
-            self._marks = found
-        return found
+            self._marks = marks
+        return marks
 
     def _visible(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
         """Return the runs that visitors may see, with their marks."""
@@ -242,20 +242,20 @@ class StoredRuns:
         if self._shows is None:
             return marked
         with self._lock:
-            known = self._shown
+            known = self._visibility
         judged = {
             run.run_id: before if (before := known.get(run.run_id, ("", False)))[0] == run.state
             else (run.state, self._shows(run))
             for run in marked
         }  # fmt: skip
         with self._lock:
-            self._shown = {**self._shown, **judged}
+            self._visibility = {**self._visibility, **judged}
         return [run for run in marked if judged[run.run_id][1]]
 
     def _marked(self, runs: Sequence[StoredRun]) -> list[StoredRun]:
         """Return the runs that are shown, with their marks, under the present names of their models."""
         marks = self.marks()
-        found = []
+        marked = []
         for run in runs:
             mark = marks.runs.get(run.run_id)
             if mark is None and run.row.command == UPLOADED:
@@ -264,23 +264,23 @@ class StoredRuns:
                 present = marks.names.get(run.model)
                 mark = None if present is None else RunMark(present, "")
             if mark is None:
-                found.append(run)
+                marked.append(run)
             elif not mark.is_hidden:
-                found.append(replace(run, mark=mark, state=f"{run.state} {mark.name} {mark.note}"))
-        return found
+                marked.append(replace(run, mark=mark, state=f"{run.state} {mark.name} {mark.note}"))
+        return marked
 
     def _rows(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return the rows of runs; one that was removed meanwhile is omitted."""
         if len(run_ids) > MOST_SINGLE:
             wanted = set(run_ids)
             return [row for row in self._store.runs() if row.run_id in wanted]
-        found = []
+        rows = []
         for run_id in run_ids:
             try:
-                found.append(self._store.run(run_id))
+                rows.append(self._store.run(run_id))
             except UnknownName:
                 continue
-        return found
+        return rows
 
     def run(self, name: str) -> StoredRun:
         """Return one run by its id or the beginning of it.
@@ -309,8 +309,8 @@ class StoredRuns:
         Raises: UsageError where they have no task in common.
         """
         store = self._store
-        found = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
-        return self._without_withheld(found)
+        comparison = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
+        return self._without_withheld(comparison)
 
     def row_pairs(self, first: str, second: str, pair: PairComparison, most: int) -> list[RowPair]:
         """Return the rows of two compared runs, those that got worse first, without withheld ones.

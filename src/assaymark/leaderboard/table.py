@@ -63,10 +63,10 @@ class Table:
 
 
 def _grouped(pairs: Iterable[tuple[str, Row]]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for key, row in pairs:
-        found.setdefault(key, []).append(row)
-    return found
+        groups.setdefault(key, []).append(row)
+    return groups
 
 
 def averaged(columns: Sequence[ScoreColumn]) -> list[ScoreColumn]:

@@ -62,7 +62,7 @@ class View:
     def pairs(self) -> list[tuple[str, str]]:
         """Return the parameters that differ from the defaults, in one order."""
         low, high = self.params
-        given = {
+        parameters = {
             "q": self.q,
             "types": ",".join(self.types),
             "precisions": ",".join(self.precisions),
@@ -78,7 +78,7 @@ class View:
             "page": "" if self.page == 1 else str(self.page),
             "per": "" if self.per == 50 else str(self.per),
         }
-        return [(name, value) for name, value in given.items() if value]
+        return [(name, value) for name, value in parameters.items() if value]
 
     def query(self, **changes: Any) -> str:
         """Return the query string of this view with some choices changed: `?q=llama&sort=-arc`, or nothing.
@@ -108,15 +108,15 @@ def parse_view(pairs: Iterable[tuple[str, str]], score_keys: Sequence[str]) -> V
         pairs: decoded parameters; one that may have several values holds commas or stands several times.
         score_keys: keys of the table's score columns.
     """
-    given: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     problems: list[str] = []
     for name, value in pairs:
         if len(value) > LONGEST_PARAMETER:
             problems.append(f"{name[:40]} has {len(value):,} characters; at most {LONGEST_PARAMETER:,} are read")
         elif value or name == "cols":
-            given.setdefault(name, []).append(value)
+            by_name.setdefault(name, []).append(value)
     known: dict[str, Any] = {}
-    for name, values in given.items():
+    for name, values in by_name.items():
         field_name, read = _READERS.get(name, ("", None))
         if read is None:
             problems.append(f"unknown parameter '{name[:40]}'; known: {', '.join(_READERS)}")
@@ -139,18 +139,18 @@ def _listed(values: Sequence[str]) -> list[str]:
 
 
 def _types(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
-    found = [canonical(FACTS_BY_KEY["type"], one) for one in _listed(values)]
-    return tuple(model_type.key for model_type in MODEL_TYPES if model_type.key in found)
+    keys = [canonical(FACTS_BY_KEY["type"], text) for text in _listed(values)]
+    return tuple(model_type.key for model_type in MODEL_TYPES if model_type.key in keys)
 
 
 def _precisions(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
-    return tuple(canonical(FACTS_BY_KEY["precision"], one)[:40] for one in _listed(values))
+    return tuple(canonical(FACTS_BY_KEY["precision"], text)[:40] for text in _listed(values))
 
 
 def _params(values: Sequence[str], _: Sequence[str]) -> tuple[float | None, float | None]:
     low, dots, high = values[-1].partition("..")
     if not dots:
-        raise UsageError(f"'{values[-1][:40]}' is no range; expected for example 3..13, 3.. or ..13")
+        raise UsageError(f"'{values[-1][:40]}' is not a range; expected for example 3..13, 3.. or ..13")
     return _size(low), _size(high)
 
 
@@ -158,12 +158,12 @@ def _size(text: str) -> float | None:
     if not text.strip():
         return None
     if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text.strip()):
-        raise UsageError(f"'{text[:40]}' is no number of parameters in billions")
+        raise UsageError(f"'{text[:40]}' is not a number of parameters in billions")
     return float(text)
 
 
 def _hide(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_one_of(one, tuple(HIDDEN_BY)) for one in _listed(values))
+    return tuple(_one_of(text, tuple(HIDDEN_BY)) for text in _listed(values))
 
 
 def _one_of(value: str, known: Sequence[str]) -> str:
@@ -173,8 +173,8 @@ def _one_of(value: str, known: Sequence[str]) -> str:
 
 
 def _cols(values: Sequence[str], score_keys: Sequence[str]) -> tuple[str, ...]:
-    wanted = [one for one in _listed(values) if one != "none"]
-    return tuple(_one_of(one, ("rank", "average", *FACTS_BY_KEY, *score_keys)) for one in wanted)
+    wanted = [name for name in _listed(values) if name != "none"]
+    return tuple(_one_of(name, ("rank", "average", *FACTS_BY_KEY, *score_keys)) for name in wanted)
 
 
 def _sort(values: Sequence[str], score_keys: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ def _pins(values: Sequence[str], _: Sequence[str]) -> tuple[str, ...]:
 
 def _page(values: Sequence[str], _: Sequence[str]) -> int:
     if not re.fullmatch(r"[1-9]\d{0,5}", values[-1]):
-        raise UsageError(f"'{values[-1][:40]}' is no page; expected a number from 1")
+        raise UsageError(f"'{values[-1][:40]}' is not a page; expected a number from 1")
     return int(values[-1])
 
 

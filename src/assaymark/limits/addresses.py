@@ -32,8 +32,8 @@ class NotPublic(ValueError):
 
 def resolved(host: str, port: int) -> tuple[str, ...]:
     """Return a host's addresses by the system's resolver, each once. Raises: OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 def checked_addresses(
@@ -70,7 +70,7 @@ def why_not_public(text: str, allowed: Sequence[Network] = ()) -> str | None:
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
-        return f"{text!r:.60}, which is no address"
+        return f"{text!r:.60}, which is not an address"
     if any(address.version == network.version and address in network for network in allowed):
         return None
     return _kind(address)

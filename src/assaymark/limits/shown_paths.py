@@ -44,9 +44,9 @@ def without_folders(value: Any) -> Any:
     return value
 
 
-def _last_of_quoted(found: re.Match[str]) -> str:
-    text, quote = found[0][1:-1], found["quote"]
+def _last_of_quoted(match: re.Match[str]) -> str:
+    text, quote = match[0][1:-1], match["quote"]
     if " /" in text or text.count("/") < 2:
-        return found[0]
+        return match[0]
     name, is_named, path = text.partition("=") if re.match(r"\w+=", text) else ("", "", text)
     return f"{quote}{name}{is_named}{path.rpartition('/')[2]}{quote}"

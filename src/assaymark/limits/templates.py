@@ -133,8 +133,8 @@ def _largest(values: Sequence[Any]) -> int:
     return max((each for each in values if isinstance(each, int)), default=0)
 
 
-def _padded(value: Any, *given: Any) -> int:
-    return max(_length(value), _largest(given))
+def _padded(value: Any, *arguments: Any) -> int:
+    return max(_length(value), _largest(arguments))
 
 
 def _replaced(value: Any, old: Any = "", new: Any = "", *_: Any) -> int:
@@ -148,16 +148,16 @@ def _joined(separator: Any, items: Any = (), *_: Any) -> int:
     return weigh(items) + n_items * _length(separator)
 
 
-def _in_lines(value: Any, *given: Any) -> int:
+def _in_lines(value: Any, *arguments: Any) -> int:
     """Return the size of calls that repeat their arguments for each line or word."""
-    longest = max((len(each) if isinstance(each, str) else 0 for each in given), default=0)
+    longest = max((len(each) if isinstance(each, str) else 0 for each in arguments), default=0)
     text = str(value)
     n_lines = text.count("\n") + 1 if not longest else len(text) + 1
-    return len(text) + n_lines * max(longest, _largest(given))
+    return len(text) + n_lines * max(longest, _largest(arguments))
 
 
-def _tabs(value: Any, *given: Any) -> int:
-    return _length(value) + str(value).count("\t") * max(8, _largest(given))
+def _tabs(value: Any, *arguments: Any) -> int:
+    return _length(value) + str(value).count("\t") * max(8, _largest(arguments))
 
 
 def _translated(value: Any, table: Any = None, *_: Any) -> int:
@@ -165,21 +165,21 @@ def _translated(value: Any, table: Any = None, *_: Any) -> int:
     return _length(value) * max((len(each) for each in values if isinstance(each, str)), default=1)
 
 
-def _formatted(value: Any, *given: Any) -> int:
+def _formatted(value: Any, *arguments: Any) -> int:
     """Return the size of `str.format`: a field may have any width, which another field may set."""
     text = str(value)
-    spoken = [text, *(str(each) for each in given if isinstance(each, str | int) and NESTED.search(text))]
+    spoken = [text, *(str(each) for each in arguments if isinstance(each, str | int) and NESTED.search(text))]
     if NESTED.search(text):
-        weigh(list(given))
-        spoken += [repr(each) for each in given if isinstance(each, Mapping | list | tuple)]
-    return _widths(spoken) + len(text) + text.count("{") * max(map(weigh, given), default=0)
+        weigh(list(arguments))
+        spoken += [repr(each) for each in arguments if isinstance(each, Mapping | list | tuple)]
+    return _widths(spoken) + len(text) + text.count("{") * max(map(weigh, arguments), default=0)
 
 
-def size_of_percent(text: Any, given: Any) -> int:
+def size_of_percent(text: Any, operand: Any) -> int:
     """Return the size of a text formatted with `%`."""
-    values = given if isinstance(given, tuple) else (given,)
+    values = operand if isinstance(operand, tuple) else (operand,)
     spoken = [str(text), *(str(each) for each in values if "*" in str(text) and isinstance(each, int))]
-    return _widths(spoken) + len(str(text)) + str(text).count("%") * weigh(given)
+    return _widths(spoken) + len(str(text)) + str(text).count("%") * weigh(operand)
 
 
 def _widths(texts: Sequence[str]) -> int:
@@ -205,13 +205,13 @@ METHODS: Sizes = {**PAD, "replace": _replaced, "join": _joined, "expandtabs": _t
                   "format": _formatted, "format_map": _formatted, "extend": _extended}  # fmt: skip
 FILTERS: Sizes = {
     **PAD, "replace": _replaced, "join": lambda items, separator="", *_: _joined(separator, items),
-    "indent": _in_lines, "wordwrap": _in_lines, "format": lambda text, *given: size_of_percent(text, given),
+    "indent": _in_lines, "wordwrap": _in_lines, "format": lambda text, *arguments: size_of_percent(text, arguments),
     "tojson": _written_size, "pprint": _written_size, "string": _written_size,
 }  # fmt: skip
 MEASURED = frozenset({*METHODS, *LARGEST_COUNT})
 
 
-def size_of_call(function: Any, given: tuple[Any, ...]) -> int:
+def size_of_call(function: Any, arguments: tuple[Any, ...]) -> int:
     """Return the size of a call's result, 0 if it creates no more than it is given.
 
     Raises: TemplateTooLarge for a count above its own limit.
@@ -219,18 +219,18 @@ def size_of_call(function: Any, given: tuple[Any, ...]) -> int:
     name = getattr(function, "__name__", "")
     if name not in MEASURED:
         return 0
-    _refuse_count(name, given)
+    _refuse_count(name, arguments)
     owner = getattr(function, "__self__", None)
     if owner is None:  # str.format is wrapped by the sandbox
         owner = getattr(getattr(function, "__wrapped__", None), "__self__", None)
     if name in METHODS and isinstance(owner, str | bytes | list | int):
-        return METHODS[name](owner, *given)
+        return METHODS[name](owner, *arguments)
     return 0
 
 
-def _refuse_count(name: str, given: tuple[Any, ...]) -> None:
-    if name in LARGEST_COUNT and _largest(given) > LARGEST_COUNT[name]:
-        raise TemplateTooLarge(f"{name}({_largest(given):,}) is over its limit of {LARGEST_COUNT[name]:,}")
+def _refuse_count(name: str, arguments: tuple[Any, ...]) -> None:
+    if name in LARGEST_COUNT and _largest(arguments) > LARGEST_COUNT[name]:
+        raise TemplateTooLarge(f"{name}({_largest(arguments):,}) is over its limit of {LARGEST_COUNT[name]:,}")
 
 
 def counted(budget: Budget, result: Any) -> Any:
@@ -248,14 +248,14 @@ def bounded_filter(name: str, function: Callable[..., Any], budget: Budget) -> C
     @wraps(function)
     def within(*args: Any, **kwargs: Any) -> Any:
         budget.step()
-        given = args[n_passed:]
-        if size_of is not None and given:
-            if name == "join" and not isinstance(given[0], list | tuple | str):
-                given = (list(given[0]), *given[1:])
-                args = (*args[:n_passed], *given)
-            budget.make(size_of(*given, *kwargs.values()))
+        arguments = args[n_passed:]
+        if size_of is not None and arguments:
+            if name == "join" and not isinstance(arguments[0], list | tuple | str):
+                arguments = (list(arguments[0]), *arguments[1:])
+                args = (*args[:n_passed], *arguments)
+            budget.make(size_of(*arguments, *kwargs.values()))
         if name in LARGEST_COUNT:
-            _refuse_count(name, (*given, *kwargs.values()))
+            _refuse_count(name, (*arguments, *kwargs.values()))
         return counted(budget, function(*args, **kwargs))
 
     return within
@@ -302,9 +302,9 @@ class _Bounds(SandboxedEnvironment):
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
         """Join the output of a block or a macro."""
-        found = list(pieces)
-        _budget.make(sum(map(len, found)))
-        return "".join(found)
+        texts = list(pieces)
+        _budget.make(sum(map(len, texts)))
+        return "".join(texts)
 
 
 def _measure(operator: str, left: Any, right: Any) -> None:
@@ -314,9 +314,9 @@ def _measure(operator: str, left: Any, right: Any) -> None:
         if bits > MAX_BITS:
             raise TemplateTooLarge(f"a number would have {bits:,} bits; the limit is {MAX_BITS:,}")
     elif operator == "*":
-        for one, times in ((left, right), (right, left)):
-            if isinstance(one, str | bytes | list | tuple) and isinstance(times, int):
-                _budget.make(len(one) * max(times, 0))
+        for value, times in ((left, right), (right, left)):
+            if isinstance(value, str | bytes | list | tuple) and isinstance(times, int):
+                _budget.make(len(value) * max(times, 0))
     elif operator == "+" and isinstance(left, str | bytes | list | tuple) and isinstance(right, type(left)):
         _budget.make(len(left) + len(right))
     elif operator == "%" and isinstance(left, str | bytes):
@@ -332,9 +332,9 @@ def _written(value: Any) -> Any:
 
 def _join(pieces: Iterable[Any]) -> str:
     """Join as the operator `~` does."""
-    found = [str(_written(piece)) for piece in pieces]
-    _budget.make(sum(map(len, found)))
-    return "".join(found)
+    texts = [str(_written(piece)) for piece in pieces]
+    _budget.make(sum(map(len, texts)))
+    return "".join(texts)
 
 
 @cache
@@ -360,7 +360,7 @@ class _Measuring(NodeTransformer):
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - the visitor finds it by this name
         """Measure both sides, unless one is a constant: such a comparison ends at once."""
         self.generic_visit(node)
-        if not any(isinstance(each, nodes.Const) for each in (node.expr, *(one.expr for one in node.ops))):
+        if not any(isinstance(each, nodes.Const) for each in (node.expr, *(operation.expr for operation in node.ops))):
             holders: list[Any] = [node, *node.ops]
             for holder in holders:
                 call = nodes.Call(nodes.Name(WEIGHED, "load"), [holder.expr], [], None, None)
@@ -411,23 +411,23 @@ def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[
 
 
 def _output(pieces: Iterable[str]) -> str:
-    found: list[str] = []
+    texts: list[str] = []
     n_characters = 0
     for piece in pieces:
-        found.append(piece)
+        texts.append(piece)
         n_characters += len(piece)
         if n_characters > MAX_CHARACTERS:
             raise TemplateTooLarge(f"its output has more than {MAX_CHARACTERS:,} characters")
-    return "".join(found)
+    return "".join(texts)
 
 
 def line_of(error: BaseException) -> int | None:
     """Return the line of the template in which an error was raised, None if unknown."""
     if isinstance(line := getattr(error, "lineno", None), int):
         return line
-    found, trace = None, error.__traceback__
+    deepest, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":
-            found = trace.tb_lineno
+            deepest = trace.tb_lineno
         trace = trace.tb_next
-    return found
+    return deepest

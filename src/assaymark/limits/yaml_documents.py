@@ -38,8 +38,8 @@ def _converted(tag: str) -> Callable[[Any, Any], Any]:
         try:
             return constructor(loader, node)
         except _CONVERSION_ERRORS as error:
-            shown = f"{str(node.value)[:60]!r} is not a valid {kind}"
-            raise yaml.constructor.ConstructorError(None, None, shown, node.start_mark) from error
+            fault = f"{str(node.value)[:60]!r} is not a valid {kind}"
+            raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark) from error
 
     return construct
 

@@ -173,7 +173,7 @@ def gguf(arguments: Mapping[str, Any]) -> Model:
     """Return a model in a GGUF file, run by llama.cpp.
 
     Raises: UsageError; UnknownName, with what to use instead, for lm-eval's arguments of a server of llama.cpp;
-        ModelUnavailable if there is no such file.
+        ModelUnavailable if the file does not exist.
     """
     from assaymark.models.gguf.arguments import gguf_arguments
     from assaymark.models.gguf.gguf_model import GgufModel

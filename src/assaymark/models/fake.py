@@ -56,13 +56,13 @@ class FakeArguments:
     delay_ms: float = 0.0
 
 
-def fake_arguments(given: Mapping[str, Any]) -> FakeArguments:
+def fake_arguments(model_args: Mapping[str, Any]) -> FakeArguments:
     """Return the fake model's arguments; those that only other models have are ignored.
 
     Raises: UnknownName, UsageError.
     """
     known = [each.name for each in fields(FakeArguments)]
-    values = known_arguments(given, known, "argument of the fake model")
+    values = known_arguments(model_args, known, "argument of the fake model")
     for name in ("accuracy", "fail", "delay_ms", "seed"):
         if name in values and (isinstance(values[name], bool) or not isinstance(values[name], int | float)):
             raise UsageError(f"{name}={values[name]!r}; expected a number")
@@ -259,8 +259,8 @@ def _is_gold(request: Request, query: Query, text: str) -> bool:
         return target in (text.strip(), str(query.index))
     own = [each for each in request.queries if isinstance(each, LoglikelihoodQuery) and each.role == "choice"]
     for shift, rotation in enumerate(rotations_of(request), start=1):
-        for shown, each in enumerate(rotation):
+        for position, each in enumerate(rotation):
             if each.index == query.index:
-                option = own[(shown - shift) % len(own)]
+                option = own[(position - shift) % len(own)]
                 return target in (option.continuation.strip(), str(option.index))
     return False

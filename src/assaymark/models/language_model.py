@@ -50,7 +50,7 @@ def loaded_pair(model: Any, tokenizer: Any) -> "tuple[PreTrainedModel, PreTraine
 
 
 def not_a_model(model: Any) -> UsageError:
-    """Return the error for something that is no model."""
+    """Return the error for something that is not a model."""
     return UsageError(
         f"model is a {type(model).__name__}; expected a path, a hub id, (model, tokenizer), or what load_model returns"
     )
@@ -112,8 +112,7 @@ def load_model(model: Any, **model_args: Any) -> LanguageModel:
     Weights are loaded at the first use. A loaded model, also given as `load_model(model, tokenizer=tokenizer)`, stays
     the caller's: between uses it is as the caller left it.
 
-    Raises: UsageError for an unknown argument, or something that is no model; ModelUnavailable where there is no such
-        model.
+    Raises: UsageError for an unknown argument, or something that is not a model; ModelUnavailable if it does not exist.
     """
     pair = loaded_pair(model, model_args.get("tokenizer"))
     if pair is not None:

@@ -39,27 +39,27 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         `checkpoint` is the name of that state: the Trainer's folder and step, as `train/checkpoint-500`.
         """
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Evaluate if the step count is a multiple of `every`."""
         if self.every is not None and state.global_step % self.every == 0:
-            self._evaluate(args, state, control, given)
+            self._evaluate(args, state, control, kwargs)
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Evaluate after an epoch, unless `every` is set."""
         if self.every is None:
-            self._evaluate(args, state, control, given)
+            self._evaluate(args, state, control, kwargs)
 
-    def _evaluate(self, args: Any, state: Any, control: Any, given: Mapping[str, Any]) -> None:
+    def _evaluate(self, args: Any, state: Any, control: Any, kwargs: Mapping[str, Any]) -> None:
         if not state.is_world_process_zero:
             return
-        model = given["model"]
+        model = kwargs["model"]
         if sharded := [name for name, parameter in model.named_parameters() if not _is_whole(parameter)]:
             raise UsageError(
                 f"the parameter {sharded[0]} is only partly on this process (FSDP or DeepSpeed ZeRO-3); expected a "
                 "whole model: evaluate the saved checkpoint instead"
             )
         checkpoint = f"{Path(args.output_dir or 'training').name}/checkpoint-{state.global_step}"
-        metrics = dict(self.measure(model, given.get("processing_class"), checkpoint))
+        metrics = dict(self.measure(model, kwargs.get("processing_class"), checkpoint))
         if self._log is None:
             state.log_history.append({**metrics, "epoch": state.epoch, "step": state.global_step})
             return

@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 
-def preset_of(given: Mapping[str, Any]) -> PromptPreset | None:
+def preset_of(options: Mapping[str, Any]) -> PromptPreset | None:
     """Return the prompt preset that the options name; None for the model's own template, or plain text.
 
     Raises: UnknownName, DataError; UsageError where a chat template is requested as well.
     """
     from assaymark.tasks.prompt_presets import NONE, find_preset
 
-    preset = find_preset(given["prompt_preset"] or NONE)
-    if preset is not None and given["apply_chat_template"]:
+    preset = find_preset(options["prompt_preset"] or NONE)
+    if preset is not None and options["apply_chat_template"]:
         raise UsageError(
             f"prompt_preset {preset.name} and apply_chat_template both set the prompt's format; omit one of them"
         )
@@ -46,15 +46,15 @@ def limit_shown(limit: float) -> str:
     return f"first {int(limit):,} sample{'' if int(limit) == 1 else 's'} per task"
 
 
-def template_name(given: Mapping[str, Any]) -> str | None:
+def template_name(options: Mapping[str, Any]) -> str | None:
     """Return the name of the requested chat template; None for the model's own, or no template."""
-    template = given["apply_chat_template"]
+    template = options["apply_chat_template"]
     return template if isinstance(template, str) and template else None
 
 
-def preset_plan(given: Mapping[str, Any]) -> PresetPlan | None:
+def preset_plan(options: Mapping[str, Any]) -> PresetPlan | None:
     """Return the prompt preset as the plan stores it."""
-    preset = preset_of(given)
+    preset = preset_of(options)
     return None if preset is None else PresetPlan(preset.name, preset.template_hash, preset.spec)
 
 
@@ -117,5 +117,5 @@ def short_hash(text: str) -> str:
 
 def preset_heading(plan: RunPlan) -> tuple[str, str] | None:
     """Return the heading of a run's table that names its prompt preset."""
-    shown = preset_shown(plan)
-    return None if shown is None else ("prompt preset", f"prompt preset {shown}")
+    preset_text = preset_shown(plan)
+    return None if preset_text is None else ("prompt preset", f"prompt preset {preset_text}")

@@ -116,11 +116,11 @@ class Declared:
 @cache
 def declared_options(kind: type) -> Mapping[str, Declared]:
     """Return the options that a TypedDict declares, by name, in declaration order."""
-    found: dict[str, Declared] = {}
+    declared: dict[str, Declared] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], Option):
-            found[name] = Declared(name, hint.__metadata__[0], tuple(_types(hint.__origin__)))
-    return found
+            declared[name] = Declared(name, hint.__metadata__[0], tuple(_types(hint.__origin__)))
+    return declared
 
 
 def _types(hint: Any) -> Sequence[type]:
@@ -129,7 +129,7 @@ def _types(hint: Any) -> Sequence[type]:
         return ()
     origin = get_origin(hint)
     if origin in {Union, UnionType}:
-        return [found for each in get_args(hint) if each is not type(None) for found in _types(each)]
+        return [accepted for each in get_args(hint) if each is not type(None) for accepted in _types(each)]
     if hint is float:
         return (int, float)
     if origin is Sequence or hint is Sequence:
@@ -147,24 +147,24 @@ _WORDS: Mapping[type, str] = {
 }
 
 
-def check_options(kind: type, given: Mapping[str, Any]) -> None:
+def check_options(kind: type, options: Mapping[str, Any]) -> None:
     """Validate the given options against the declarations of `kind`, a TypedDict.
 
     Raises: UnknownName for an unknown option, UsageError for a value of a wrong type or an invalid one, and what an
         option's own check raises.
     """
     declared = declared_options(kind)
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in declared:
             raise UnknownName("option of evaluate", name, nearest(name, declared))
         if value is not None:
             _check(declared[name], value)
 
 
-def with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value for each option that `kind`, a TypedDict, declares: the given one, or its default."""
     return {
-        name: declared.option.default if given.get(name) is None else given[name]
+        name: declared.option.default if options.get(name) is None else options[name]
         for name, declared in declared_options(kind).items()
     }
 
@@ -195,7 +195,7 @@ def check_limit(value: float) -> None:
 
 
 def check_cost(value: float) -> None:
-    """Raise UsageError for a limit on the cost that is no amount of money."""
+    """Raise UsageError for a limit on the cost that is not an amount of money."""
     if not math.isfinite(value) or value < 0:
         raise UsageError(f"max_cost is {value:g}; expected an amount of money from 0")
 

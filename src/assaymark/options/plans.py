@@ -16,21 +16,21 @@ def _in_plans(kind: type = SharedOptions) -> Iterator[InPlan]:
     )
 
 
-def plan_settings(given: Mapping[str, Any], kind: type = SharedOptions) -> dict[str, Any]:
+def plan_settings(options: Mapping[str, Any], kind: type = SharedOptions) -> dict[str, Any]:
     """Return the plan's fields of all options, with their defaults filled in; fields that are None are omitted.
 
     Fields that are set from `BindOptions` are not among them.
 
     Raises: UsageError, UnknownName and DataError where a name cannot be looked up.
     """
-    found = {plan.field: plan.value(given) for plan in _in_plans(kind) if plan.value is not None}
-    return {name: value for name, value in found.items() if value is not None}
+    fields = {plan.field: plan.value(options) for plan in _in_plans(kind) if plan.value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def options_of(plan: RunPlan, kind: type = SharedOptions) -> dict[str, Any]:
     """Return the options that recreate a plan, except its shots: tasks may fix those themselves."""
     declared = declared_options(kind).values()
-    return {one.name: one.option.reads_back(plan) for one in declared if one.option.reads_back is not None}
+    return {entry.name: entry.option.reads_back(plan) for entry in declared if entry.option.reads_back is not None}
 
 
 def compared_settings(plan: RunPlan, kind: type = SharedOptions) -> dict[str, JsonValue]:

@@ -122,7 +122,7 @@ class SharedOptions(LmEvalOptions, total=False):
             choices=("cut", "error"),
             in_plan=InPlan(
                 field="too_long",
-                value=lambda given: given["too_long"],
+                value=lambda options: options["too_long"],
                 read_back=lambda plan: plan.too_long,
                 label="prompts that are too long",
                 in_files=False,
@@ -147,7 +147,7 @@ class SharedOptions(LmEvalOptions, total=False):
             default=False,
             in_plan=InPlan(
                 field="environment",
-                value=lambda given: environment() if given["strict_env"] else None,
+                value=lambda options: environment() if options["strict_env"] else None,
                 read_back=lambda plan: plan.environment is not None,
             ),
         ),

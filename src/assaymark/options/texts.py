@@ -50,7 +50,7 @@ def read_samples(text: str) -> dict[str, list[int]]:
         path = Path(text)
         if not path.is_file():
             raise UsageError(
-                f"--samples names '{text}', which is no file; expected JSON such as {{\"arc_easy\": [0, 7]}}"
+                f"--samples names '{text}', which is not a file; expected JSON such as {{\"arc_easy\": [0, 7]}}"
             )
         origin, text = str(path), path.read_text(encoding="utf-8")
     try:

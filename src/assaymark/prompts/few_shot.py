@@ -96,10 +96,10 @@ class LeakGuard:
 
 
 def _first(indices: Iterable[int], n_shots: int) -> Shots:
-    found = tuple(islice(indices, n_shots))
-    if len(found) < n_shots:
-        raise _too_few(n_shots, len(found))
-    return found
+    shots = tuple(islice(indices, n_shots))
+    if len(shots) < n_shots:
+        raise _too_few(n_shots, len(shots))
+    return shots
 
 
 def _draw_in_order(samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules) -> Iterator[Shots]:

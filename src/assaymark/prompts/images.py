@@ -60,10 +60,10 @@ def placing(render: Render | None, images: Sequence[ImagePart]) -> Render | None
     """Return the function that renders a conversation after its images were put in their places."""
     if render is None:
         return None
-    given = render
+    renderer = render
 
     def rendered(messages: Sequence[Message], continue_final: bool, /, tools: str | None = None) -> str:
         placed = place_images(messages, images)
-        return given(placed, continue_final) if tools is None else given(placed, continue_final, tools=tools)
+        return renderer(placed, continue_final) if tools is None else renderer(placed, continue_final, tools=tools)
 
     return rendered

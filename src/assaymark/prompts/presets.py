@@ -37,10 +37,10 @@ class PromptPreset:
     @property
     def spec(self) -> dict[str, JsonValue]:
         """The format as in a YAML file; it is stored with a run, so that it can be applied again without the file."""
-        found = {key: value for key, value in asdict(self).items() if key != "around" and value is not None}
+        content = {key: value for key, value in asdict(self).items() if key != "around" and value is not None}
         return {
             key: list(value) if isinstance(value, tuple) else value
-            for key, value in (found | dict(self.around)).items()
+            for key, value in (content | dict(self.around)).items()
         }
 
     def render(self, messages: Sequence[Message], continue_final: bool = False, /, tools: str | None = None) -> str:

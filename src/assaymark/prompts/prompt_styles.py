@@ -96,7 +96,7 @@ class _Styled:
 
 
 def _positions(target: Any, choices: Sequence[str]) -> Any:
-    """Return the position of the correct choice, or a list of positions; a target that is no choice is unchanged."""
+    """Return the position of the correct choice, or a list of positions; a target that is not a choice is unchanged."""
     if isinstance(target, list):
         return [_positions(each, choices) for each in target]
     return choices.index(target) if isinstance(target, str) and target in choices else target

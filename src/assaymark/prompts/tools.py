@@ -56,8 +56,8 @@ def resolve_tools(field: Any, columns: Collection[str]) -> ToolsOf:
     if callable(field):
         return lambda row: declarations_in(field(row))
     if isinstance(field, list):
-        found = declarations_in(field)
-        return lambda _: found
+        declarations = declarations_in(field)
+        return lambda _: declarations
     if not isinstance(field, str) or field not in columns:
         raise DataError(f"doc_to_tools is {field!r:.80}; expected a column, a list or a function")
     return lambda row: declarations_in(row[field])
@@ -75,15 +75,15 @@ def declarations_in(value: Any) -> list[dict[str, Any]]:
             raise MalformedSample(f"tools are {value!r:.80}, which is not JSON: {error}") from None
     if not isinstance(value, list):
         raise MalformedSample(f"tools are {value!r:.80}; expected a list of declarations of functions")
-    found = [_declaration(each, number) for number, each in enumerate(value, start=1)]
+    declarations = [_declaration(each, number) for number, each in enumerate(value, start=1)]
     by_name: dict[str, str] = {}
-    for each in found:
+    for each in declarations:
         other = by_name.setdefault(shown_name(each["name"]), each["name"])
-        if sum(one["name"] == each["name"] for one in found) > 1 or other != each["name"]:
+        if sum(entry["name"] == each["name"] for entry in declarations) > 1 or other != each["name"]:
             raise MalformedSample(
                 f"two tools are called {other}" + ("" if other == each["name"] else " once signs are _")
             )
-    return found
+    return declarations
 
 
 def _declaration(value: Any, number: int) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def tools_for_template(declarations: list[dict[str, Any]]) -> str | None:
     if not declarations:
         return None
     no_parameters: dict[str, Any] = {"parameters": {"type": "object", "properties": {}}}
-    shown = [{**each, "name": shown_name(each["name"])} for each in declarations]
-    tools = [{"type": "function", "function": each if "parameters" in each else each | no_parameters} for each in shown]
+    named = [{**each, "name": shown_name(each["name"])} for each in declarations]
+    tools = [{"type": "function", "function": each if "parameters" in each else each | no_parameters} for each in named]
     return json.dumps(tools, ensure_ascii=False)  # in the order of the row: the model reads it
 
 

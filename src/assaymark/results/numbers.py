@@ -23,10 +23,10 @@ def shown_count(cells: Iterable[Estimate]) -> str:
     """
     own = list(cells)
     counts = sorted({reported_count(cell) for cell in own}, key=lambda n: n or 0)
-    shown = [NOTHING if n is None else f"{n:,}" for n in counts]
-    known = [text for text in shown if text != NOTHING]
+    texts = [NOTHING if n is None else f"{n:,}" for n in counts]
+    known = [text for text in texts if text != NOTHING]
     skipped = max((int(cell.details.get("n_skipped") or 0) for cell in own), default=0)
-    text = "–".join(dict.fromkeys([known[0], known[-1]])) if known else "".join(shown)
+    text = "–".join(dict.fromkeys([known[0], known[-1]])) if known else "".join(texts)
     return f"{text} ({skipped:,} skipped)" if skipped else text
 
 
@@ -104,7 +104,7 @@ def truncation_of(estimate: Estimate) -> str:
 
 def names_apart(names: Collection[str]) -> dict[str, str]:
     """Return each model's name as a list shows it: its last part, and as many more as tell it from the others."""
-    shown: dict[str, str] = {}
+    short_names: dict[str, str] = {}
     for name in names:
         parts = name.rstrip("/").split("/")
         others = {other.rstrip("/") for other in names} - {name.rstrip("/")}
@@ -112,8 +112,8 @@ def names_apart(names: Collection[str]) -> dict[str, str]:
             tail = "/".join(parts[-length:])
             if "+" in name or not any(other == tail or other.endswith(f"/{tail}") for other in others):
                 break
-        shown[name] = short_model_name(name) if "+" in name else tail or name
-    return shown
+        short_names[name] = short_model_name(name) if "+" in name else tail or name
+    return short_names
 
 
 def shortened_apart(names: Collection[str], longest: int) -> dict[str, str]:

@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 def escape_unprintable(text: str, escaped: Callable[[int], str]) -> str:
     """Return text in which `escaped(code point)` stands for each character that is not printable."""
-    return _NOT_PRINTABLE.sub(lambda found: escaped(ord(found[0])), text)
+    return _NOT_PRINTABLE.sub(lambda match: escaped(ord(match[0])), text)
 
 
 def csv_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,8 +37,8 @@ def csv_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _csv_cell(text: str) -> str:
-    shown = printable(text)
-    return f"'{shown}" if shown.startswith(_FORMULA_STARTS) else shown
+    cell = printable(text)
+    return f"'{cell}" if cell.startswith(_FORMULA_STARTS) else cell
 
 
 def html_text(text: str) -> str:
@@ -52,5 +52,5 @@ def latex_inline(text: str) -> str:
 
 
 def markdown_inline(text: str) -> str:
-    """Return text that Markdown shows as it is, in one line; an underscore within a word is no markup."""
+    """Return text that Markdown shows as it is, in one line; an underscore within a word is not markup."""
     return _MARKDOWN.sub(r"\\\1", escape(" ".join(printable(text).split()), quote=False))

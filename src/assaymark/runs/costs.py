@@ -16,9 +16,9 @@ def bill_for(model: Model, price: str | Price | None, prices: str | Path | None,
     Raises: UsageError for a limit without a price; as `find_price`.
     """
     identity = model.identity
-    found = find_price(identity, price, prices)
-    if found is not None:
-        return Bill(found, BillingRules.of(identity), max_cost)
+    model_price = find_price(identity, price, prices)
+    if model_price is not None:
+        return Bill(model_price, BillingRules.of(identity), max_cost)
     if max_cost is None:
         return None
     raise UsageError(

@@ -34,7 +34,7 @@ def examine(model_args: str = "") -> dict[str, dict[str, JsonValue]]:
 
     Raises: ModelUnavailable if the model cannot be loaded.
     """
-    found: dict[str, dict[str, JsonValue]] = {
+    sections: dict[str, dict[str, JsonValue]] = {
         "Assaymark": {"version": settings.VERSION, "python": platform.python_version(), "system": platform.platform()},
         "Extras": {extra: _extra(extra, names) for extra, names in EXTRAS.items()},
         "Device": _devices(),
@@ -49,10 +49,10 @@ def examine(model_args: str = "") -> dict[str, dict[str, JsonValue]]:
         model = create_model("hf", model_args)
         try:
             facts = {name: value for name, value in model.describe().items() if name != "chat_template"}  # pages long
-            found["Model"] = {**_identity(model), **facts}
+            sections["Model"] = {**_identity(model), **facts}
         finally:
             model.close()
-    return found
+    return sections
 
 
 def _identity(model: Model) -> dict[str, JsonValue]:

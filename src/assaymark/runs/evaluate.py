@@ -79,9 +79,9 @@ def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[Eval
     """Return each task's name and the exact text of its first prompt."""
     opened, prepared = prepare_run(model, tasks, options)
     render = render_of(opened)
-    found: list[tuple[str, str]] = []
+    prompts: list[tuple[str, str]] = []
     for bound in prepared.bound:
         sample = next(iter(bound.samples()), None)
         if sample is not None:
-            found.append((bound.plan.name, bound.request(sample, render).prompt))
-    return found
+            prompts.append((bound.plan.name, bound.request(sample, render).prompt))
+    return prompts

@@ -46,18 +46,25 @@ def explain_metric(name: str) -> dict[str, JsonValue] | None:
     }
 
 
-def metric_view(found: Mapping[str, JsonValue]) -> "Text":
+def metric_view(explanation: Mapping[str, JsonValue]) -> "Text":
     """Return the explanation of a metric for a terminal."""
     from assaymark.results.console import Text
 
-    text = Text().append(f"{found['metric']}", style="bold").append(f"  a metric of one sample ({found['scale']})\n")
-    better = "higher" if found["higher_is_better"] else "lower"
+    text = (
+        Text()
+        .append(f"{explanation['metric']}", style="bold")
+        .append(f"  a metric of one sample ({explanation['scale']})\n")
+    )
+    better = "higher" if explanation["higher_is_better"] else "lower"
     rows = [
-        ("formula", found["formula"]),
-        *((f"for {kind}", formula) for kind, formula in found["other_formulas"].items()),
-        ("over samples", f"{found['aggregation']}, {better} is better"),
-        ("computed for", ", ".join(found["output_types"]) or "tasks that name it, or whose own function returns it"),
-        *([("packages", ", ".join(found["packages"]))] if found["packages"] else []),
+        ("formula", explanation["formula"]),
+        *((f"for {kind}", formula) for kind, formula in explanation["other_formulas"].items()),
+        ("over samples", f"{explanation['aggregation']}, {better} is better"),
+        (
+            "computed for",
+            ", ".join(explanation["output_types"]) or "tasks that name it, or whose own function returns it",
+        ),
+        *([("packages", ", ".join(explanation["packages"]))] if explanation["packages"] else []),
     ]
     for title, value in rows:
         text.append(f"{title:<13}", style="dim").append(f"{value}\n")
@@ -159,26 +166,26 @@ def _tokens(request: Request, model_args: str) -> dict[str, JsonValue] | None:
     return {"model": model.identity.name, "texts": texts[begin:], "scored_from": boundary - begin, "n": len(texts)}
 
 
-def explanation_view(found: Mapping[str, JsonValue]) -> "list[RenderableType]":
+def explanation_view(explanation: Mapping[str, JsonValue]) -> "list[RenderableType]":
     """Return the explanation for a terminal."""
     from assaymark.results.console import Text
 
     head = Text()
-    head.append(f"{found['task']}", style="bold")
-    samples = "" if found["n_samples"] is None else f", {found['n_samples']:,} samples"
-    head.append(f"  version {found['version']}{samples}\n")
-    if found["members"]:
-        shown = ", ".join(found["members"][:6])
-        head.append(f"a group of {len(found['members'])} tasks: {shown} ...; the first is shown\n")
-    for key, value in found["card"].items():
+    head.append(f"{explanation['task']}", style="bold")
+    samples = "" if explanation["n_samples"] is None else f", {explanation['n_samples']:,} samples"
+    head.append(f"  version {explanation['version']}{samples}\n")
+    if explanation["members"]:
+        names = ", ".join(explanation["members"][:6])
+        head.append(f"a group of {len(explanation['members'])} tasks: {names} ...; the first is shown\n")
+    for key, value in explanation["card"].items():
         head.append(f"{key.replace('_', ' '):<13}", style="dim")
         head.append(_card_text(value) + "\n")
-    if not found["card"]:
+    if not explanation["card"]:
         head.append("no card: this task is not in Assaymark's library\n", style="dim")
-    if found["no_sample"]:
-        without = Text("No sample can be shown\n", style="bold").append(f"{found['no_sample']}\n")
-        return [head, without, _score_view(found)]
-    return [head, _prompt_view(found), _score_view(found)]
+    if explanation["no_sample"]:
+        without = Text("No sample can be shown\n", style="bold").append(f"{explanation['no_sample']}\n")
+        return [head, without, _score_view(explanation)]
+    return [head, _prompt_view(explanation), _score_view(explanation)]
 
 
 def _both_ends(text: str) -> str:
@@ -194,13 +201,13 @@ def _card_text(value: JsonValue) -> str:
     return str(value)
 
 
-def _prompt_view(found: Mapping[str, JsonValue]) -> "Text":
+def _prompt_view(explanation: Mapping[str, JsonValue]) -> "Text":
     from assaymark.results.console import Text
 
     text = Text()
-    hidden = f", and {found['hidden_shots']} in the prompt template itself" if found["hidden_shots"] else ""
-    text.append(f"Prompt: {found['n_shots']} shots{hidden}\n", style="bold")
-    prompt, tokens = str(found["prompt"]), found["tokens"]
+    hidden = f", and {explanation['hidden_shots']} in the prompt template itself" if explanation["hidden_shots"] else ""
+    text.append(f"Prompt: {explanation['n_shots']} shots{hidden}\n", style="bold")
+    prompt, tokens = str(explanation["prompt"]), explanation["tokens"]
     if tokens is None:
         if len(prompt) > SHOWN_CHARACTERS:
             text.append(f"(its last {SHOWN_CHARACTERS:,} of {len(prompt):,} characters)\n", style="dim")
@@ -218,20 +225,20 @@ def _prompt_view(found: Mapping[str, JsonValue]) -> "Text":
     return text
 
 
-def _score_view(found: Mapping[str, JsonValue]) -> "Text":
+def _score_view(explanation: Mapping[str, JsonValue]) -> "Text":
     from assaymark.results.console import Text
 
     text = Text()
     text.append("Scoring\n", style="bold")
-    text.append(f"request    {found['request_type']}\n")
-    for pipeline in found["filters"]:
+    text.append(f"request    {explanation['request_type']}\n")
+    for pipeline in explanation["filters"]:
         text.append(f"filter     {pipeline['name']}: {', then '.join(pipeline['steps'])}\n")
-    for metric in found["metrics"]:
+    for metric in explanation["metrics"]:
         better = "higher" if metric["higher_is_better"] else "lower"
         text.append(f"metric     {metric['name']}: {metric['formula']}; {metric['aggregation']}, {better} is better\n")
-    if not found["metrics"]:
+    if not explanation["metrics"]:
         return text.append("no metric: outputs are stored, to be compared by a judge\n")
-    worked = found["worked"]
+    worked = explanation["worked"]
     if worked is None:
         return text
     text.append("Example on this sample, with made-up outputs\n", style="bold")

@@ -83,10 +83,12 @@ def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
     if task.name in wanted.samples:
         options = replace(options, sample_indices=wanted.samples[task.name])
     refuse_missing_packages(task)
-    found = bind(task, options)
-    if shots is not None and found.plan.num_fewshot != shots:
-        raise PlanError(f"task {task.name} was requested at {shots} shots but fixes its own: {found.plan.num_fewshot}")
-    return found
+    bound_task = bind(task, options)
+    if shots is not None and bound_task.plan.num_fewshot != shots:
+        raise PlanError(
+            f"task {task.name} was requested at {shots} shots but fixes its own: {bound_task.plan.num_fewshot}"
+        )
+    return bound_task
 
 
 def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
@@ -100,9 +102,9 @@ def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
     reasons: dict[str, list[str]] = {}
     for name, why in left.items():
         reasons.setdefault(why, []).append(name)
-    shown = "; ".join(f"{few(names)}: {why}" for why, names in reasons.items())
+    listed = "; ".join(f"{few(names)}: {why}" for why, names in reasons.items())
     if len(left) == len(bound):
-        raise PlanError(f"circular: no task here can be asked in rotations of its options: {shown}; omit --circular")
+        raise PlanError(f"circular: no task here can be asked in rotations of its options: {listed}; omit --circular")
     children = {group.name: group.children for group in selection.groups}
     rotated = {task.plan.name for task in bound} - set(left)
 
@@ -110,7 +112,7 @@ def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
         return name in rotated or (name in children and all(map(is_rotated, children[name])))
 
     groups = tuple(circular_group(group) if is_rotated(group.name) else group for group in selection.groups)
-    notes = [f"evaluated in the file's order of options only, without circular_acc: {shown}"] if left else []
+    notes = [f"evaluated in the file's order of options only, without circular_acc: {listed}"] if left else []
     return replace(selection, groups=groups, notes=(*selection.notes, *notes))
 
 
@@ -303,7 +305,7 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
     ]
     if not refused:
         return
-    shown = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
+    names = ", ".join(refused[:5]) + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
     kinds = sorted({t.output_type for t in selection.tasks if t.name in set(refused)})
     remedy = "omit those tasks"
     if model.takes_messages:
@@ -314,7 +316,7 @@ def refuse_unanswerable(selection: Selection, model: Model, leave: Container[str
         )
     raise PlanError(
         f"model '{model.identity.name}' ({model.identity.kind}) cannot answer {', '.join(kinds)}, "
-        f"which these tasks need: {shown}; it can answer {', '.join(sorted(able))}; {remedy}"
+        f"which these tasks need: {names}; it can answer {', '.join(sorted(able))}; {remedy}"
     )
 
 

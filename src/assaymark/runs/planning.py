@@ -99,11 +99,11 @@ def _label(names: TaskNames, groups: Sequence[Group]) -> str:
     for name in names:
         label = next((group for group, tasks in outer.items() if name in tasks), name)
         labels[label] = labels.get(label, 0) + 1
-    shown = [
+    parts = [
         f"{label} ({count} of {len(outer[label])})" if label in outer and count < len(outer[label]) else label
         for label, count in labels.items()
     ]
-    return ", ".join(shown)
+    return ", ".join(parts)
 
 
 def _tasks_under(name: str, groups: Mapping[str, Group]) -> list[str]:

@@ -60,8 +60,8 @@ class WantedPower:
 
     def of_task(self, name: str, n: int) -> PowerLine:
         """Return a task's line."""
-        one = [WeightedTask(1.0, n)]
-        paired, unpaired = mde_of_weighted(one, self.disagreement), mde_of_weighted(one, None)
+        tasks = [WeightedTask(1.0, n)]
+        paired, unpaired = mde_of_weighted(tasks, self.disagreement), mde_of_weighted(tasks, None)
         z = detectable_z()
         n_unpaired = math.ceil(z**2 * 2.0 * WORST_SHARE * (1.0 - WORST_SHARE) / self.difference**2 - 1e-9)
         n_paired = samples_paired_binary(self.difference, self.disagreement)
@@ -104,7 +104,7 @@ def _of_group(
     wanted: WantedPower, group: Group, prepared: PreparedRun, shares: Mapping[str, BoundTask]
 ) -> PowerLine | None:
     """Return a group's line; None if it does not average its tasks."""
-    leaves = list(_leaves(group.name, {one.name: one for one in prepared.selection.groups}))
+    leaves = list(_leaves(group.name, {member.name: member for member in prepared.selection.groups}))
     if not group.metrics or not leaves or not all(leaf in shares for leaf in leaves):
         return None
     sizes = [shares[leaf].plan.n_samples for leaf in leaves]
@@ -152,7 +152,7 @@ def _of_suite(wanted: WantedPower, chosen: ChosenSuite, shares: Mapping[str, Bou
 def _member_weight(suite: Suite, member: Member, bound: BoundTask) -> float:
     """Return the composite's change per unit of a member's score, with its normalisation."""
     columns = sum(suite.weight_of(column) for column in suite.columns)
-    within = sum(one.weight for one in suite.members if one.column == member.column)
+    within = sum(other.weight for other in suite.members if other.column == member.column)
     weight = suite.weight_of(member.column) / columns * member.weight / within
     if suite.normalise == "minmax":
         return weight / (member.range[1] - member.range[0])

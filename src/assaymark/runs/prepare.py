@@ -63,7 +63,7 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
     include = [Path(folder).expanduser() for folder in options.get("include_path") or ()]
     for folder in include:
         if not folder.is_dir():
-            raise UsageError(f"include_path '{folder}' is no folder; expected a folder with task files (*.yaml)")
+            raise UsageError(f"include_path '{folder}' is not a directory; expected a folder with task files (*.yaml)")
     own = OwnData(data_folder(options.get("data_dir")), bool(options.get("skip_bad_rows")), options.get("answers"))
     selection = Catalog.open(include).select(names, partial=bool(options.get("partial")), own=own)
     if prompt_style := options.get("prompt_style"):
@@ -144,15 +144,17 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
 
 def _model_options(options: EvaluateOptions) -> dict[str, Any]:
     """Return those options of a run that are also arguments of its model."""
-    found = {name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value}
+    arguments = {
+        name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value
+    }
     if (workers := options.get("workers") or 1) > 1:
-        found["workers"] = workers
+        arguments["workers"] = workers
     if isinstance(template := options.get("apply_chat_template"), str):
-        found["chat_template"] = template
+        arguments["chat_template"] = template
     add_bos = find_profile(options.get("profile") or DEFAULT_PROFILE.name).add_bos
     if add_bos is not None:
-        found["add_bos_token"] = add_bos
-    return found
+        arguments["add_bos_token"] = add_bos
+    return arguments
 
 
 def _named(model: str | Path, model_args: str | Mapping[str, Any], arguments: Mapping[str, Any]) -> Model:
@@ -168,47 +170,47 @@ def run_options(options: EvaluateOptions) -> RunOptions:
     Raises: UsageError for an invalid value; UnknownName for an unknown profile, preset or system prompt.
     """
     check_options(EvaluateOptions, options)
-    given = cast("EvaluateOptions", with_defaults(EvaluateOptions, options))
+    complete = cast("EvaluateOptions", with_defaults(EvaluateOptions, options))
     return RunOptions(
-        bind=_bind_options(given),
+        bind=_bind_options(complete),
         samples=tuple(
-            (task, tuple(int(index) for index in indices)) for task, indices in (given["samples"] or {}).items()
+            (task, tuple(int(index) for index in indices)) for task, indices in (complete["samples"] or {}).items()
         ),
-        settings=plan_settings(given),
-        partial=given["partial"],
-        n_workers=given["workers"],
+        settings=plan_settings(complete),
+        partial=complete["partial"],
+        n_workers=complete["workers"],
     )
 
 
-def _bind_options(given: EvaluateOptions) -> BindOptions:
-    preset = preset_of(given)
-    is_chat = bool(given["apply_chat_template"]) or preset is not None
-    multiturn = given["fewshot_as_multiturn"]
+def _bind_options(options: EvaluateOptions) -> BindOptions:
+    preset = preset_of(options)
+    is_chat = bool(options["apply_chat_template"]) or preset is not None
+    multiturn = options["fewshot_as_multiturn"]
     if multiturn and not is_chat:
         raise UsageError(
             "fewshot_as_multiturn needs apply_chat_template or prompt_preset: without a template there are no turns"
         )
     return BindOptions(
-        num_fewshot=given["num_fewshot"],
-        limit=given["limit"],
-        seed=given["seed"],
-        data_dir=data_folder(given["data_dir"]),
-        profile=find_profile(given["profile"] or DEFAULT_PROFILE.name),
-        system_instruction=_system_text(given),
+        num_fewshot=options["num_fewshot"],
+        limit=options["limit"],
+        seed=options["seed"],
+        data_dir=data_folder(options["data_dir"]),
+        profile=find_profile(options["profile"] or DEFAULT_PROFILE.name),
+        system_instruction=_system_text(options),
         apply_chat_template=is_chat,
         preset=preset,
         fewshot_as_multiturn=is_chat if multiturn is None else multiturn,
-        gen_kwargs=dict(given["gen_kwargs"]),
-        circular=given["circular"],
-        skip_bad_rows=given["skip_bad_rows"],
-        confirm_unsafe_code=given["confirm_unsafe_code"],
-        metadata=dict(given["metadata"]),
+        gen_kwargs=dict(options["gen_kwargs"]),
+        circular=options["circular"],
+        skip_bad_rows=options["skip_bad_rows"],
+        confirm_unsafe_code=options["confirm_unsafe_code"],
+        metadata=dict(options["metadata"]),
     )
 
 
-def _system_text(given: EvaluateOptions) -> str | None:
+def _system_text(options: EvaluateOptions) -> str | None:
     """Return the system text, looked up where it was given by name."""
-    name, text = given["system_prompt"], given["system_instruction"]
+    name, text = options["system_prompt"], options["system_instruction"]
     if name is None:
         return text
     if text is not None:

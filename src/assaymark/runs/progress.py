@@ -67,8 +67,8 @@ def clock(seconds: float) -> str:
 def title_of(progress: "RunProgress") -> str:
     """Return the names of the tasks being evaluated, shortened."""
     names = progress.tasks
-    shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return f"[{progress.chunk}/{progress.n_chunks}] {shown}" if progress.n_chunks > 1 else shown
+    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return f"[{progress.chunk}/{progress.n_chunks}] {title}" if progress.n_chunks > 1 else title
 
 
 class ProgressLine:

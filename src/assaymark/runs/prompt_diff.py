@@ -62,10 +62,10 @@ def diff_prompts(first: Run, second: Run, tasks: Sequence[str] = ()) -> PromptDi
             + (f" among {', '.join(tasks)}" if tasks else "")
             + f"; the first has {', '.join(ours[:5])}, the second {', '.join(theirs[:5])}"
         )
-    found = [prompt_differences(task, first.samples(task), second.samples(task)) for task in common]
+    differences = [prompt_differences(task, first.samples(task), second.samples(task)) for task in common]
     return PromptDiff(
         names=(first.short_id, second.short_id),
-        tasks=tuple(found),
+        tasks=tuple(differences),
         only_first=tuple(task for task in ours if task not in theirs),
         only_second=tuple(task for task in theirs if task not in ours),
         models=(_tokenizer_of(first), _tokenizer_of(second)),
@@ -88,13 +88,13 @@ def _tokenizer_of(run: Run) -> Model | None:
     return model
 
 
-def diff_to_json(found: PromptDiff) -> dict[str, JsonValue]:
+def diff_to_json(diff: PromptDiff) -> dict[str, JsonValue]:
     """Return every difference with stable names; `pieces` are the equal and changed parts of the prompts."""
     return {
-        "runs": list(found.names),
-        "n_differing": found.n_differing,
-        "only_first": list(found.only_first),
-        "only_second": list(found.only_second),
+        "runs": list(diff.names),
+        "n_differing": diff.n_differing,
+        "only_first": list(diff.only_first),
+        "only_second": list(diff.only_second),
         "tasks": [
             {
                 "task": task.task,
@@ -102,21 +102,22 @@ def diff_to_json(found: PromptDiff) -> dict[str, JsonValue]:
                 "n_first_only": task.n_first_only,
                 "n_second_only": task.n_second_only,
                 "counts": task.counts(),
-                "differences": [_difference_json(found, difference) for difference in task.differences],
+                "differences": [_difference_json(diff, difference) for difference in task.differences],
             }
-            for task in found.tasks
+            for task in diff.tasks
         ],
     }
 
 
-def _difference_json(found: PromptDiff, one: PromptDifference) -> Mapping[str, JsonValue]:
+def _difference_json(diff: PromptDiff, difference: PromptDifference) -> Mapping[str, JsonValue]:
     return {
-        "sample_indices": [one.first_index, one.second_index],
-        "kinds": list(one.kinds),
-        "pieces": [asdict(piece) for piece in one.pieces],
-        "lines": list(one.lines),
+        "sample_indices": [difference.first_index, difference.second_index],
+        "kinds": list(difference.kinds),
+        "pieces": [asdict(piece) for piece in difference.pieces],
+        "lines": list(difference.lines),
         "tokens": [
-            _tokens(model, request) for model, request in zip(found.models, (one.first, one.second), strict=True)
+            _tokens(model, request)
+            for model, request in zip(diff.models, (difference.first, difference.second), strict=True)
         ],
     }
 
@@ -134,22 +135,22 @@ def _tokens(model: Model | None, request: Request) -> JsonValue:
     return {"n": len(texts), "first": texts[:1], "last": texts[last:], "scored_from": begin - last}
 
 
-def diff_view(found: PromptDiff, limit: int) -> "list[RenderableType]":
+def diff_view(diff: PromptDiff, limit: int) -> "list[RenderableType]":
     """Return a summary per task, and the first `limit` differing samples with the changes marked."""
     from assaymark.results.console import Text
 
-    views: list[RenderableType] = [_summary(found)]
-    differences = [difference for task in found.tasks for difference in task.differences][:limit]
-    views += [_sample_view(found, difference) for difference in differences]
-    if found.n_differing > len(differences):
-        views.append(Text(f"{found.n_differing - len(differences):,} more; show them with --limit", style="dim"))
-    for name, tasks in zip(found.names, (found.only_first, found.only_second), strict=True):
+    views: list[RenderableType] = [_summary(diff)]
+    differences = [difference for task in diff.tasks for difference in task.differences][:limit]
+    views += [_sample_view(diff, difference) for difference in differences]
+    if diff.n_differing > len(differences):
+        views.append(Text(f"{diff.n_differing - len(differences):,} more; show them with --limit", style="dim"))
+    for name, tasks in zip(diff.names, (diff.only_first, diff.only_second), strict=True):
         if tasks:
             views.append(Text(f"only in {name}: {', '.join(tasks)}", style="yellow"))
     return views
 
 
-def _summary(found: PromptDiff) -> "RenderableType":
+def _summary(diff: PromptDiff) -> "RenderableType":
     from assaymark.results.views.cells import plain_table
 
     table = plain_table()
@@ -157,25 +158,25 @@ def _summary(found: PromptDiff) -> "RenderableType":
     for header in ("samples", "differ"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("in", overflow="fold")
-    for task in found.tasks:
+    for task in diff.tasks:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in task.counts().items()) or "identical"
         in_one = [f"{n:,} only in {name}" for name, n in
-                  zip(found.names, (task.n_first_only, task.n_second_only), strict=True) if n]  # fmt: skip
+                  zip(diff.names, (task.n_first_only, task.n_second_only), strict=True) if n]  # fmt: skip
         table.add_row(task.task, f"{task.n:,}", f"{len(task.differences):,}", "; ".join([kinds, *in_one]))
     return table
 
 
-def _sample_view(found: PromptDiff, one: PromptDifference) -> "Text":
+def _sample_view(diff: PromptDiff, difference: PromptDifference) -> "Text":
     from assaymark.results.console import Text
 
-    text = Text(f"\n{one.task} {one.first_index}", style="bold")
-    text.append(f"  {', '.join(one.kinds)}\n", style="not bold yellow")
-    for piece in one.pieces:
+    text = Text(f"\n{difference.task} {difference.first_index}", style="bold")
+    text.append(f"  {', '.join(difference.kinds)}\n", style="not bold yellow")
+    for piece in difference.pieces:
         _append_piece(text, piece)
-    text.append("\n" if one.pieces else "")
-    for line in one.lines:
+    text.append("\n" if difference.pieces else "")
+    for line in difference.lines:
         text.append(f"{line}\n", style="yellow")
-    for name, model, request in zip(found.names, found.models, (one.first, one.second), strict=True):
+    for name, model, request in zip(diff.names, diff.models, (difference.first, difference.second), strict=True):
         tokens: Any = _tokens(model, request)
         if tokens is not None:
             text.append(f"{name}: {tokens['n']:,} tokens  ", style="dim")

@@ -46,17 +46,17 @@ class ClaimResult:
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
-        one, claim = self.comparison, self.claim
+        comparison, claim = self.comparison, self.claim
         if self.obstacle:
             return (
-                f"not comparable: {self.obstacle}: {claim.task} {claim.metric} is {self.value:.1%} of {one.n_b:,} in "
-                f"this run and {claim.value:.1%} of {one.n_a:,} as published"
+                f"not comparable: {self.obstacle}: {claim.task} {claim.metric} is {self.value:.1%} of "
+                f"{comparison.n_b:,} in this run and {claim.value:.1%} of {comparison.n_a:,} as published"
             )
-        verb = "differs significantly from" if one.p < ALPHA else "is not significantly different from"
+        verb = "differs significantly from" if comparison.p < ALPHA else "is not significantly different from"
         return (
-            f"{claim.task} {claim.metric}: {self.value:.1%} of {one.n_b:,} {verb} the published {claim.value:.1%} of "
-            f"{one.n_a:,}: {100 * one.difference:+.1f} points (95% interval {100 * one.low:+.1f} to "
-            f"{100 * one.high:+.1f}, p = {one.p:.2g})"
+            f"{claim.task} {claim.metric}: {self.value:.1%} of {comparison.n_b:,} {verb} the published "
+            f"{claim.value:.1%} of {comparison.n_a:,}: {100 * comparison.difference:+.1f} points (95% interval "
+            f"{100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}, p = {comparison.p:.2g})"
         )
 
 
@@ -82,14 +82,14 @@ def parse_claim(text: str) -> Claim:
 
 def _share(text: str, value: str) -> float:
     try:
-        found = float(value.rstrip("%")) / (100.0 if value.endswith("%") else 1.0)
+        share = float(value.rstrip("%")) / (100.0 if value.endswith("%") else 1.0)
     except ValueError:
-        found = -1.0
-    if not 0.0 <= found <= 1.0:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
         raise UsageError(
             f"'{text}': {value} is not a share; expected a number from 0 to 1, or a percentage such as 32.8%"
         )
-    return found
+    return share
 
 
 def _count(text: str, value: str | None, least: int = 0) -> int | None:
@@ -114,7 +114,7 @@ def compare_published(store: str | None, name: str, texts: Sequence[str]) -> lis
         for claim in claims
     ]
     stored = row.extra.get("claims")
-    earlier = [one for one in stored if one not in map(asdict, claims)] if isinstance(stored, list) else []
+    earlier = [claim for claim in stored if claim not in map(asdict, claims)] if isinstance(stored, list) else []
     run.store.save_estimates(run.id, run.estimates, {**row.extra, "claims": [*earlier, *map(asdict, claims)]})
     return claim_results
 

@@ -342,7 +342,7 @@ def race(
 
 def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple[str, str]]:
     """Return metric and filter of each task. Raises: UsageError for a metric whose values are not shares."""
-    found: dict[str, tuple[str, str]] = {}
+    metrics: dict[str, tuple[str, str]] = {}
     for task in tasks_from(facts_of(prepared.selection, prepared.bound)):
         if task.primary is None or not may_be_share(task.primary[0]):
             measure = task.primary[0] if task.primary else "nothing"
@@ -350,8 +350,8 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
                 f"task {task.name} is measured by {measure}, and {what} needs scores from 0 to 1 of each question, "
                 "such as acc or exact_match"
             )
-        found[task.name] = task.primary
-    return found
+        metrics[task.name] = task.primary
+    return metrics
 
 
 def _stored_run(store: Store, name: Any) -> Run | None:

@@ -81,11 +81,11 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOpt
         )
     run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())
-    given = cast("EvaluateOptions", {**options_of(plan), **options})
-    given["num_fewshot"] = _shots(plan, names, given)
+    rerun_options = cast("EvaluateOptions", {**options_of(plan), **options})
+    rerun_options["num_fewshot"] = _shots(plan, names, rerun_options)
     with draft_folder() as folder:
-        given["store"] = f"{folder}/run.sqlite"
-        again = evaluate(plan.model.kind, names, **given)
+        rerun_options["store"] = f"{folder}/run.sqlite"
+        again = evaluate(plan.model.kind, names, **rerun_options)
         try:
             return compare_with_copy(run, again)
         finally:
@@ -100,29 +100,29 @@ def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
     files = _task_files(run)
     catalog = Catalog.open([Path(folder).expanduser() for folder in include_path])
     origins = {entry.name: entry.origin for entry in catalog.entries()}
-    found = []
+    selectors = []
     for name in run.row.tasks:
         file = files.get(name)
         if origins.get(name) == "user" or (file is None and name in origins):
-            found.append(name)
+            selectors.append(name)
         elif file is not None and (Path(file).is_file() or dataset_name(file) is not None):
-            found.append(file)
+            selectors.append(file)
         else:
             where = f" {file}, which does not exist" if file else " whose location was not stored"
             raise UsageError(
                 f"task '{name}' was read from a file{where}; give it with --tasks FILE or --include_path FOLDER"
             )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(selectors))
 
 
 def _task_files(run: Run) -> Mapping[str, str]:
     """Return the files of the user's own tasks at the time of the run, by task."""
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for attempt in run.attempts():
         facts: Any = attempt["facts"]
-        for one in (facts, *(copied["facts"] for copied in facts.get("copied") or ())):
-            found |= one.get("task_files") or {}
-    return found
+        for attempt_facts in (facts, *(copied["facts"] for copied in facts.get("copied") or ())):
+            files |= attempt_facts.get("task_files") or {}
+    return files
 
 
 def _shots(plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
@@ -135,8 +135,8 @@ def _shots(plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | N
         _, prepared = prepare_run(plan.model.kind, names, {**options, "num_fewshot": count})
         if [task.num_fewshot for task in prepared.plan.tasks] == wanted:
             return count
-    shown = ", ".join(f"{task.name} {task.num_fewshot}" for task in plan.tasks[:5])
-    raise UsageError(f"the tasks of this run have different numbers of shots ({shown}); run the suite again instead")
+    shots = ", ".join(f"{task.name} {task.num_fewshot}" for task in plan.tasks[:5])
+    raise UsageError(f"the tasks of this run have different numbers of shots ({shots}); run the suite again instead")
 
 
 def compare_with_copy(run: Run, again: Run) -> Reproduction:
@@ -177,7 +177,7 @@ class _Tally:
         for output in first.outputs:
             noise = max(noise, self._output(output, outputs.pop((output.ask_index, output.repeat), None)))
         self.n_answers += len(outputs)
-        scores = {(one.metric, one.filter): one for one in second.scores}
+        scores = {(second_score.metric, second_score.filter): second_score for second_score in second.scores}
         for score in first.scores:
             other = scores.get((score.metric, score.filter))
             if other is None or (score.status, score.value is None) != (other.status, other.value is None):
@@ -218,8 +218,8 @@ def _facts(run: Run) -> Mapping[str, JsonValue]:
     attempts = run.attempts()
     facts: Any = attempts[0]["facts"] if attempts else {}
     copied = facts.get("copied")
-    found: Mapping[str, Any] = copied[0]["facts"] if copied else facts
-    return {name: fact for name, fact in found.items() if name != "task_files"}  # contents are in the plan
+    first_facts: Mapping[str, Any] = copied[0]["facts"] if copied else facts
+    return {name: fact for name, fact in first_facts.items() if name != "task_files"}  # contents are in the plan
 
 
 def _differences(path: str, first: Any, second: Any) -> Iterator[str]:
@@ -228,28 +228,33 @@ def _differences(path: str, first: Any, second: Any) -> Iterator[str]:
         for name in dict.fromkeys([*first, *second]):
             yield from _differences(f"{path}.{name}" if path else str(name), first.get(name), second.get(name))
     elif isinstance(first, tuple | list) and isinstance(second, tuple | list) and len(first) == len(second):
-        for index, (one, other) in enumerate(zip(first, second, strict=True)):
-            name = one.get("name", index) if isinstance(one, Mapping) else index
-            yield from _differences(f"{path}[{name}]", one, other)
+        for index, (element, other) in enumerate(zip(first, second, strict=True)):
+            name = element.get("name", index) if isinstance(element, Mapping) else index
+            yield from _differences(f"{path}[{name}]", element, other)
     elif first != second:
         yield f"{path}: {first} before, {second} now"
 
 
-def lines_of(found: Reproduction) -> list[str]:
+def lines_of(reproduction: Reproduction) -> list[str]:
     """Return the differences in causal order, and the verdict."""
-    lines = [f"plan: {line}" for line in found.plan] + [f"environment: {line}" for line in found.environment]
+    lines = [f"plan: {line}" for line in reproduction.plan] + [
+        f"environment: {line}" for line in reproduction.environment
+    ]
     for count, text in (
-        (found.n_missing, "sample(s) are in one run only"),
-        (found.n_prompts, "prompt(s) differ"),
-        (found.n_tokens, "output(s) have different numbers of tokens"),
-        (found.n_answers, f"output(s) differ by more than numerical noise, at most {found.largest_nats:.3g} nats"),
-        (found.n_scores, "score(s) differ"),
+        (reproduction.n_missing, "sample(s) are in one run only"),
+        (reproduction.n_prompts, "prompt(s) differ"),
+        (reproduction.n_tokens, "output(s) have different numbers of tokens"),
+        (
+            reproduction.n_answers,
+            f"output(s) differ by more than numerical noise, at most {reproduction.largest_nats:.3g} nats",
+        ),
+        (reproduction.n_scores, "score(s) differ"),
     ):
         if count:
             lines.append(f"{count:,} {text}")
-    return [*lines, found.verdict]
+    return [*lines, reproduction.verdict]
 
 
-def to_json(found: Reproduction) -> JsonValue:
+def to_json(reproduction: Reproduction) -> JsonValue:
     """Return the result with stable names."""
-    return {**asdict(found), "is_reproduced": found.is_reproduced, "verdict": found.verdict}
+    return {**asdict(reproduction), "is_reproduced": reproduction.is_reproduced, "verdict": reproduction.verdict}

@@ -188,13 +188,13 @@ class Rescored:
 
     def lines(self) -> list[str]:
         """Return the counts of each task, and each changed value with the one it replaced."""
-        earlier = {(one.task, one.filter, one.metric): one.value for one in self.before}
-        found: list[str] = []
+        earlier = {(previous.task, previous.filter, previous.metric): previous.value for previous in self.before}
+        lines: list[str] = []
         for task in self.tasks:
             parts = [f"{task.task.name}: {task.n_scored:,} stored responses scored again, no request was sent"]
             parts += [f"{task.n_failed:,} failed and have no score"] if task.n_failed else []
             parts += [f"{task.n_incomplete:,} have no response yet"] if task.n_incomplete else []
-            found.append("; ".join(parts))
+            lines.append("; ".join(parts))
             for estimate in self.run.estimates:
                 key = (estimate.task, estimate.filter, estimate.metric)
                 if (
@@ -203,8 +203,8 @@ class Rescored:
                     and earlier.get(key, estimate.value) != estimate.value
                 ):
                     before, after = _shown(earlier[key]), _shown(estimate.value)
-                    found.append(f"  {estimate.metric} ({estimate.filter}) was {before}, is {after}")
-        return found
+                    lines.append(f"  {estimate.metric} ({estimate.filter}) was {before}, is {after}")
+        return lines
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the run and the rescored tasks with stable names."""
@@ -296,16 +296,16 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
         why = f"was never summarised (it is {row.status}), so its task files are not known here"
         raise UsageError(f"run {row.short_id} {why}; run the tasks again")
     catalog, own = _catalog(options), OwnData(skip_bad_rows=row.plan.skip_bad_rows, answers=row.plan.answers)
-    found: dict[str, Task] = {}
+    tasks_by_name: dict[str, Task] = {}
     for name in _selected_names(row.extra):
         if is_rows_file(Path(str((row.extra["tasks"].get(name) or {}).get("source") or ""))):
             continue  # `sub/nums`, made of sub/nums.csv, has the form of a data set's id
         try:
-            found.update({task.name: task for task in catalog.select([name], own=own).tasks})
+            tasks_by_name.update({task.name: task for task in catalog.select([name], own=own).tasks})
         except UnknownName:
             continue  # the task was read from a file given by its path
-    found.update({task.name: task for task in _named_tasks(row, options)})
-    known = [found[name] for name in row.tasks if name in found]
+    tasks_by_name.update({task.name: task for task in _named_tasks(row, options)})
+    known = [tasks_by_name[name] for name in row.tasks if name in tasks_by_name]
     if prompt_style := row.plan.prompt_style:
         known = [styled_task(task, find_prompt_style(prompt_style)) for task in known]
     return {task.name: task for task in known}

@@ -113,7 +113,11 @@ class Run:
             for estimate in self.estimates
             if estimate.details.get("kind") == "task" and estimate.details.get("primary")
         ]
-        return {one.task: str(one.details.get("first_error") or "") for one in main if one.n_failed and not one.n}
+        return {
+            estimate.task: str(estimate.details.get("first_error") or "")
+            for estimate in main
+            if estimate.n_failed and not estimate.n
+        }
 
     @property
     def stop_reason(self) -> str | None:
@@ -124,8 +128,8 @@ class Run:
     def cost(self) -> Mapping[str, JsonValue] | None:
         """What the run has cost, all attempts together, and at which price; None where no price was known."""
         for attempt in reversed(self.store.attempts(self.id)):
-            if isinstance(found := attempt.summary.get("cost"), Mapping):
-                return found
+            if isinstance(cost := attempt.summary.get("cost"), Mapping):
+                return cost
         return None
 
     def verify(self) -> list[Problem]:
@@ -196,8 +200,8 @@ class Run:
                 f"{self.result.n_failed} output(s) failed and count as missing, not as wrong; "
                 f"see: assaymark show {row.short_id} --samples {self._task_with_failures()} --wrong"
             )
-            shown = any("first_error" in estimate.details for estimate in self.estimates)
-            if not shown and (why := self.store.first_error(self.id)):
+            has_reason = any("first_error" in estimate.details for estimate in self.estimates)
+            if not has_reason and (why := self.store.first_error(self.id)):
                 lines.append(f"first failure: {why}")
         lines += self._how_run(details=details)
         if (cost := self.cost) is not None:
@@ -281,7 +285,7 @@ class Run:
         from assaymark.results.evidence.from_store import is_wrong, wrong_samples
 
         task = self._task_meant(task)
-        found: list[SampleRecord] = []
+        matching: list[SampleRecord] = []
         indices: set[int] = set()
         records = wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task)
         if search is not None:
@@ -289,9 +293,9 @@ class Run:
         for record in records:
             if limit is not None and len(indices | {record.request.sample_index}) > limit:
                 break
-            found.append(record)
+            matching.append(record)
             indices.add(record.request.sample_index)
-        return found
+        return matching
 
     def _found(self, task: str, search: str) -> Iterator[SampleRecord]:
         """Yield the samples that a search finds."""

@@ -82,21 +82,21 @@ def declared_option(name: str, **changes: Any) -> Decorator[Any]:
 
 def _click_option(declared: Declared, **changes: Any) -> Decorator[Any]:
     option = declared.option
-    given: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
+    attributes: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     if declared.is_flag:
-        given["is_flag"] = True
+        attributes["is_flag"] = True
     elif declared.takes_several:
-        given["multiple"] = True
+        attributes["multiple"] = True
     elif option.choices:
-        given["type"] = click.Choice(list(option.choices))
+        attributes["type"] = click.Choice(list(option.choices))
     elif option.read is None and int in declared.types:
         number = click.FLOAT if float in declared.types else click.INT
-        given["type"] = number if option.least is None else click.IntRange(option.least)
+        attributes["type"] = number if option.least is None else click.IntRange(option.least)
     if isinstance(option.default, str | int) and not declared.is_flag and option.read is None:
-        given |= {"default": option.default, "show_default": option.default != ""}
+        attributes |= {"default": option.default, "show_default": option.default != ""}
     if option.read is not None:
-        given["callback"] = _reader(option.read)
-    return click.option(*option.flags, declared.parameter, **{**given, **changes})
+        attributes["callback"] = _reader(option.read)
+    return click.option(*option.flags, declared.parameter, **{**attributes, **changes})
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -108,29 +108,33 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parame
     return callback
 
 
-def evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def evaluate_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of `evaluate` among a command's parsed options.
 
     Raises: UsageError for several numbers of shots, which need several runs.
     """
-    if isinstance(given.get("num_fewshot"), tuple):
-        shown = ",".join(map(str, given["num_fewshot"]))
-        raise UsageError(f"--num_fewshot {shown} needs several runs; give one number, or use `run --prompt_style`")
+    if isinstance(parameters.get("num_fewshot"), tuple):
+        shots = ",".join(map(str, parameters["num_fewshot"]))
+        raise UsageError(f"--num_fewshot {shots} needs several runs; give one number, or use `run --prompt_style`")
     declared = declared_options(SharedOptions).values()
-    return {one.name: given[one.parameter] for one in declared if one.option.flags and one.parameter in given}
+    return {
+        entry.name: parameters[entry.parameter]
+        for entry in declared
+        if entry.option.flags and entry.parameter in parameters
+    }
 
 
-def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def model_arguments(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the kind of model and its arguments; `--model DIR` alone means a local model in that folder."""
     from assaymark.models.create import MODELS, create_model
 
-    arguments = read_arguments("model_args")(given["model_args"])
+    arguments = read_arguments("model_args")(parameters["model_args"])
     for name in ("device", "batch_size", "max_batch_size"):
-        if given[name] is not None:
-            arguments.setdefault(name, given[name])
-    if given["trust_remote_code"]:
+        if parameters[name] is not None:
+            arguments.setdefault(name, parameters[name])
+    if parameters["trust_remote_code"]:
         arguments["trust_remote_code"] = True
-    kind = given["model"]
+    kind = parameters["model"]
     if "pretrained" not in arguments and ("/" in kind or Path(kind).is_dir()):
         arguments["pretrained"], kind = kind, "hf"
     if kind not in MODELS:
@@ -138,30 +142,30 @@ def model_arguments(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return kind, arguments
 
 
-def notes_on(given: Mapping[str, Any]) -> list[str]:
+def notes_on(parameters: Mapping[str, Any]) -> list[str]:
     """Return notes on flags that are accepted, but do not do what they do in lm-eval."""
     notes = [
         f"--{name} has no effect: nothing is sent to {where}; write lm-eval's files with --output_path DIR "
         "--log_samples and upload those"
         for name, where in (("hf_hub_log_args", "the Hub"), ("trackio_args", "Trackio"))
-        if given.get(name)
+        if parameters.get(name)
     ]
-    if given.get("no_cache"):
+    if parameters.get("no_cache"):
         notes.append("--no_cache has no effect: stored responses are used; to evaluate again give a new --store FILE")
-    if given.get("wandb_config_args") and not given.get("wandb_args"):
+    if parameters.get("wandb_config_args") and not parameters.get("wandb_args"):
         notes.append("--wandb_config_args has no effect without --wandb_args: nothing is sent")
     return notes
 
 
-def wandb_arguments(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def wandb_arguments(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the arguments of `wandb.init` and the values for its configuration; None if nothing is to be logged.
 
     Raises: UsageError for text that is not name=value.
     """
-    if not given.get("wandb_args"):
+    if not parameters.get("wandb_args"):
         return None
     names = ("wandb_args", "wandb_config_args")
-    init_args, config_args = (read_arguments(name)(given.get(name) or "") for name in names)
+    init_args, config_args = (read_arguments(name)(parameters.get(name) or "") for name in names)
     return init_args, config_args
 
 

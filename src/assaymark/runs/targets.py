@@ -71,12 +71,12 @@ def plan_target(target: Any, rows: Any, keywords: Mapping[str, Any]) -> TargetFo
     return kind.plan(target, rows, **keywords)
 
 
-def target_of_command(given: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+def target_of_command(parameters: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
     """Return the target that a command names, its rows and keywords; None where it names a model.
 
     Raises: UsageError for options that do not go together.
     """
-    return next((named for kind in _kinds() if (named := kind.of_command(given)) is not None), None)
+    return next((named for kind in _kinds() if (named := kind.of_command(parameters)) is not None), None)
 
 
 def refuse_target(row: "RunRow", what: str) -> None:

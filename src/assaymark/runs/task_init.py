@@ -71,9 +71,9 @@ def init_task(source: str, options: InitOptions) -> WrittenTask:
     name = str(made.task["task"])
     file = options.output or folder / f"{name}.yaml"
     group_file = None if made.group is None else file.with_name(f"{made.group['group']}.yaml")
-    for one in (file, group_file):
-        if one is not None and one.exists():
-            raise UsageError(f"{one} exists already; remove it, or write elsewhere with --output FILE")
+    for target in (file, group_file):
+        if target is not None and target.exists():
+            raise UsageError(f"{target} exists already; remove it, or write elsewhere with --output FILE")
     try:
         write_whole(file, file_text(made.task, _comments(source, made, file)))
         if made.group is not None and group_file is not None:

@@ -269,10 +269,10 @@ def _fault_of_dict(where: str, value: Mapping[str, Any], allowed: Sequence[Any])
     for other in allowed:
         if not isinstance(other, Mapping):
             continue
-        found = _fault_of_keys(where, value, other)
-        if found is None:
+        mismatch = _fault_of_keys(where, value, other)
+        if mismatch is None:
             return None
-        fault = found
+        fault = mismatch
     return fault
 
 
@@ -280,7 +280,7 @@ def _fault_of_keys(where: str, value: Mapping[str, Any], other: Mapping[str, Any
     for key, each in value.items():
         if key not in other:
             return Fault("wrong_value", f"{where}: the key '{key}' is not expected")
-        if _plain(each) not in [_plain(one) for one in other[key]]:
+        if _plain(each) not in [_plain(acceptable) for acceptable in other[key]]:
             return Fault("wrong_value", f"{where}, key '{key}': {_shown(each)}; expected {_listed(other[key])}")
     for key, values in other.items():
         if key not in value and OMISSIBLE not in values:
@@ -295,19 +295,22 @@ def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) ->
         if len(value) != len(other):
             continue
         pairs = zip(value, other, strict=True)
-        faults = [_fault_of_dict(where, each, [one]) if isinstance(each, Mapping) else fault for each, one in pairs]
-        found = next((each for each in faults if each is not None), None)
-        if found is None:
+        faults = [
+            _fault_of_dict(where, each, [acceptable]) if isinstance(each, Mapping) else fault
+            for each, acceptable in pairs
+        ]
+        mismatch = next((each for each in faults if each is not None), None)
+        if mismatch is None:
             return None
-        fault = found
+        fault = mismatch
     return fault
 
 
 def _listed(allowed: Sequence[Any]) -> str:
-    shown = [_shown(value) for value in allowed if value != OMISSIBLE]
-    if not shown:
+    texts = [_shown(value) for value in allowed if value != OMISSIBLE]
+    if not texts:
         return "it to be left out"
-    return " or ".join(shown[:5]) + (f" or {len(shown) - 5} more" if len(shown) > 5 else "")
+    return " or ".join(texts[:5]) + (f" or {len(texts) - 5} more" if len(texts) > 5 else "")
 
 
 def _shown(value: Any) -> str:
@@ -351,7 +354,7 @@ def score_calls(
         calls = read_calls(answer, rules.syntax, rules.language)
     except UnreadableAnswer as error:
         unreadable = Fault("not_parsed", str(error))
-    found: dict[str, ScoreValue] = {}
+    scores: dict[str, ScoreValue] = {}
     for metric in metrics:
         if metric == ANY_CALL:
             fault = unreadable or (None if calls else Fault("no_call", "the answer has no call; expected any"))
@@ -359,9 +362,9 @@ def score_calls(
             fault = unreadable
         else:
             fault = match_calls(calls, expected, functions, rules.language, rules.shown_name)
-        found[metric] = _scored(calls, fault)
-    is_wrong = any(value.value == 0.0 for value in found.values())
-    return found, ScoreStatus.UNPARSED if unreadable is not None and is_wrong else ScoreStatus.SCORED
+        scores[metric] = _scored(calls, fault)
+    is_wrong = any(value.value == 0.0 for value in scores.values())
+    return scores, ScoreStatus.UNPARSED if unreadable is not None and is_wrong else ScoreStatus.SCORED
 
 
 def _scored(calls: Sequence[ToolCall], fault: Fault | None) -> ScoreValue:

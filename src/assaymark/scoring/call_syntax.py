@@ -101,7 +101,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _computed(node: ast.expr) -> Any:
-    """Return the result of arithmetic with numbers, and of texts that are joined; anything else is no value."""
+    """Return the result of arithmetic with numbers, and of texts that are joined; anything else is not a value."""
     if not isinstance(node, ast.BinOp):
         return _value(node)
     left, right, kind = _computed(node.left), _computed(node.right), type(node.op)
@@ -136,10 +136,10 @@ def java_calls(text: str) -> list[Call]:
 
 
 def _source_call(text: str) -> Call:
-    found, bare = _NAME.match(text), text.strip().removesuffix(";").rstrip()
-    if found is None or not bare.endswith(")"):
+    match, bare = _NAME.match(text), text.strip().removesuffix(";").rstrip()
+    if match is None or not bare.endswith(")"):
         raise UnreadableCall(f"{text.strip()[:60]!r} is not a call")
-    inside = text.rstrip().removesuffix(";").rstrip()[found.end() : -1]
+    inside = text.rstrip().removesuffix(";").rstrip()[match.end() : -1]
     arguments: dict[str, Any] = {}
     for part in _split(inside):
         named = _ARGUMENT.match(part)
@@ -149,7 +149,7 @@ def _source_call(text: str) -> Call:
             raise UnreadableCall(f"two arguments are called {named[1]}")
         value = part[named.end() :].strip()
         arguments[named[1]] = _closed_up(value) if value.startswith("new ") else _unquoted(value)
-    return found[1], arguments
+    return match[1], arguments
 
 
 def _closed_up(text: str) -> str:

@@ -1,6 +1,6 @@
 """Values of Java and JavaScript in the source text of an argument, and their source text.
 
-A parameter's type says how its text is read; a text that is no literal of the type stays a text, and is then of the
+A parameter's type says how its text is read; a text that is not a literal of the type stays a text, and is then of the
 wrong type. Collections are read as far as BFCL reads them: arrays, lists and maps of literals. Some of BFCL's patterns
 take exponential time on hostile texts; ours give the same results in at most quadratic time.
 
@@ -77,7 +77,7 @@ _EMPTY_MAP = re.compile(r"new\s+HashMap<.*?>\s*\(\)")
 
 
 def java_value(text: str, kind: str, item: str | None = None) -> Any:
-    """Return the value of a Java argument's text; the text itself where it is no literal of the type.
+    """Return the value of a Java argument's text; the text itself where it is not a literal of the type.
 
     Args:
         text: as written, a string without its quotes.
@@ -97,10 +97,10 @@ def java_value(text: str, kind: str, item: str | None = None) -> Any:
 
 
 def _java_list(text: str, item: str | None) -> Any:
-    if found := _AS_LIST.search(text):
-        return [_java_item(part, item, strips=True) for part in found[1].split(",")]
-    if found := _ADDED.search(text):
-        return [_java_item(part, item, strips=True) for part in re.findall(r"add\((.+?)\)", found[1])]
+    if match := _AS_LIST.search(text):
+        return [_java_item(part, item, strips=True) for part in match[1].split(",")]
+    if match := _ADDED.search(text):
+        return [_java_item(part, item, strips=True) for part in re.findall(r"add\((.+?)\)", match[1])]
     return [] if _EMPTY_LIST.search(text) else text
 
 
@@ -112,8 +112,8 @@ def _java_item(part: str, item: str | None, *, strips: bool = False) -> Any:
 
 
 def _java_map(text: str) -> Any:
-    if (found := _MAP.search(text)) and (end := text.find("}", found.end())) >= 0:
-        pairs = _PUT.findall(text, found.end(), end)
+    if (match := _MAP.search(text)) and (end := text.find("}", match.end())) >= 0:
+        pairs = _PUT.findall(text, match.end(), end)
         return {key: _java_literal(value.strip()) for key, value in pairs}
     return {} if _EMPTY_MAP.search(text) else text
 
@@ -159,7 +159,7 @@ _PAIR = re.compile(r"([^:]++):\s*+(.*?)(?:,\s*+(?=[^,][^,:]*+:)|$)")
 
 
 def javascript_value(text: str, kind: str, item: str | None = None) -> Any:
-    """Return the value of a JavaScript argument's text; the text itself where it is no literal of the type.
+    """Return the value of a JavaScript argument's text; the text itself where it is not a literal of the type.
 
     Args:
         text: as written, a string without its quotes.
@@ -178,8 +178,8 @@ def javascript_value(text: str, kind: str, item: str | None = None) -> Any:
 def _javascript_array(text: str, item: str | None) -> Any:
     rows = _ROWS.match(text)
     if rows is not None:
-        found = re.findall(r"\[(.*?)\]", rows[0])
-        inner = [part.strip().removeprefix("[") if i == 0 else part for i, part in enumerate(found)]
+        pieces = re.findall(r"\[(.*?)\]", rows[0])
+        inner = [part.strip().removeprefix("[") if i == 0 else part for i, part in enumerate(pieces)]
         return [[_javascript_literal(each) for each in part.split(",")] for part in inner]
     found_list = _LIST.match(text)
     if found_list is None:

@@ -108,15 +108,15 @@ def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
     Every accuracy's detail has `first_token` and `n_outside`, the number of choices that are only known to be less
     probable than the best one. Where there is any, scores that need all probabilities are undefined.
     """
-    found: list[Score] = []
+    adjusted: list[Score] = []
     for score in scores:
         if n_outside and score.metric in OF_PROBABILITIES:
-            found.append(replace(score, value=None, parts=None, detail=None))
+            adjusted.append(replace(score, value=None, parts=None, detail=None))
         elif isinstance(score.detail, dict):
-            found.append(replace(score, detail={**score.detail, "first_token": True, "n_outside": n_outside}))
+            adjusted.append(replace(score, detail={**score.detail, "first_token": True, "n_outside": n_outside}))
         else:
-            found.append(score)
-    return found
+            adjusted.append(score)
+    return adjusted
 
 
 def _beside(answer: ChoiceAnswer) -> dict[str, ScoreValue]:

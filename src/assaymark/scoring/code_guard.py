@@ -3,9 +3,9 @@
 `python -I -S -c <this file> <limits as JSON>` reads JSON from standard input (answer, tests, and the source of
 `code_runner`) and prints one line of JSON, the verdict. The started process only watches: its child, with limits set
 and all privileges dropped, becomes a new interpreter, which runs the program. A program has passed when the runner has
-written the token at the end, and nothing else was written: exiting early with status 0 is no pass. The program cannot
-inspect the watcher or (in a namespace of its own) kill it, cannot start other programs, and no process is left behind.
-Only Python's standard library is available here.
+written the token at the end, and nothing else was written: exiting early with status 0 is not a pass. The program
+cannot inspect the watcher or (in a namespace of its own) kill it, cannot start other programs, and no process is left
+behind. Only Python's standard library is available here.
 """
 
 # pathlib takes long to import, and every program would wait for it:
@@ -188,12 +188,12 @@ def tasks_of_user(limits: dict[str, int]) -> int:
     """Return how many threads this user already has, since the limit counts them; 0 where the user is new."""
     if limits.get("user_id") and os.getuid() == 0:
         return 0
-    found = 0
+    n_tasks = 0
     for pid in processes():
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{pid}").st_uid == os.getuid():
-                found += len(os.listdir(f"/proc/{pid}/task"))
-    return found
+                n_tasks += len(os.listdir(f"/proc/{pid}/task"))
+    return n_tasks
 
 
 def processes() -> list[int]:
@@ -210,12 +210,12 @@ def descendants() -> list[int]:
     for pid in processes():
         with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
             parents[pid] = int(file.read().rpartition(b")")[2].split()[1])
-    found: list[int] = []
+    below: list[int] = []
     above = {os.getpid()}
     while above:
-        above = {pid for pid, parent in parents.items() if parent in above and pid != os.getpid()} - set(found)
-        found += sorted(above)
-    return found
+        above = {pid for pid, parent in parents.items() if parent in above and pid != os.getpid()} - set(below)
+        below += sorted(above)
+    return below
 
 
 def resident_bytes() -> int:

@@ -128,7 +128,7 @@ def end_on_inspection(program: str) -> None:
 
 
 def close_side_door() -> None:
-    """Make built-in modules that are refused unreachable: loading one is no audit event.
+    """Make built-in modules that are refused unreachable: loading one is not an audit event.
 
     Only interpreters that have them built in (static builds) are concerned. They lose the function that loads any
     built-in module, so all others are loaded first.
@@ -246,7 +246,7 @@ class Tests:
     def read(self, source: str, answer: str) -> types.CodeType:
         """Return the tests' code, which observes what it compares; load the standard modules that it uses.
 
-        Raises: SyntaxError, ValueError where one of both is no program.
+        Raises: SyntaxError, ValueError where one of both is not a program.
         """
         tree: Any = compile(source, "<tests>", "exec", _ast.PyCF_ONLY_AST)
         nodes = nodes_of(tree)

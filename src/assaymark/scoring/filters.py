@@ -264,8 +264,8 @@ class MultiChoiceRegexFilter:
         )
 
     def _find(self, matches: Sequence[Any], names: Mapping[str, str]) -> str:
-        found = _chosen(matches, self.group_select, "") if matches else ""
-        return names.get(found, found) if found else ""
+        choice = _chosen(matches, self.group_select, "") if matches else ""
+        return names.get(choice, choice) if choice else ""
 
     def _simplified(self, text: str) -> str:
         for pattern in self.regexes_to_ignore or ():
@@ -327,8 +327,8 @@ class FormatSpanFilter(EachResponse):
         return text.replace("$$", "$").rstrip("$")
 
     def _entities(self, text: str) -> str:
-        found = re.findall(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)", text.replace("\n", "$").strip())
-        pairs = [(label, value.strip()) for label, values in found for value in values.split(",")]
+        labelled = re.findall(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)", text.replace("\n", "$").strip())
+        pairs = [(label, value.strip()) for label, values in labelled for value in values.split(",")]
         return " $ ".join(f"{label.lower()}: {value}" for label, value in pairs if value.lower() != "none")
 
 
@@ -372,8 +372,8 @@ class Pipeline:
     @property
     def fallbacks(self) -> tuple[str, ...]:
         """The values of steps that found nothing: an answer equal to one of these is unparsed."""
-        found = (getattr(step, "fallback", None) for step in self.steps)
-        return tuple(dict.fromkeys([INVALID, *(text for text in found if isinstance(text, str))]))
+        values = (getattr(step, "fallback", None) for step in self.steps)
+        return tuple(dict.fromkeys([INVALID, *(text for text in values if isinstance(text, str))]))
 
 
 def build_filter(function: str | type[Any] | Callable[..., Any], options: Mapping[str, Any] | None = None) -> Filter:

@@ -157,11 +157,11 @@ def _own_metric(
         value = _call(function, gold, prediction, options)
         values = dict(value) if isinstance(value, Mapping) else {metric: value}
         return {name: _as_score(item) for name, item in values.items()}
-    found = False
+    is_match = False
     for option in gold:
         value = _call(function, option, prediction, options)
-        found = found or bool(value[metric] if isinstance(value, Mapping) else value)
-    return {metric: ScoreValue(1.0 if found else 0.0)}
+        is_match = is_match or bool(value[metric] if isinstance(value, Mapping) else value)
+    return {metric: ScoreValue(1.0 if is_match else 0.0)}
 
 
 def _as_score(value: Any) -> ScoreValue:

@@ -54,19 +54,19 @@ def text_of_tool_calls(calls: str) -> str:
     Arguments that are no JSON stay texts, so that reading them fails with the reason.
     """
     listed = json.loads(calls)
-    found = []
+    plain_calls = []
     for call in listed if isinstance(listed, list) else [listed]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            found.append(call)
+            plain_calls.append(call)
             continue
         arguments = function.get("arguments")
         try:
-            given = parse_json(arguments or "{}") if isinstance(arguments, str | None) else arguments
+            parsed = parse_json(arguments or "{}") if isinstance(arguments, str | None) else arguments
         except ValueError:
-            given = arguments
-        found.append({"name": function.get("name"), "arguments": given})
-    return json.dumps(found, ensure_ascii=False)  # arguments stay in their order
+            parsed = arguments
+        plain_calls.append({"name": function.get("name"), "arguments": parsed})
+    return json.dumps(plain_calls, ensure_ascii=False)  # arguments stay in their order
 
 
 def read_calls(text: str, syntax: Syntax = "any", language: Language = "python") -> tuple[ToolCall, ...]:
@@ -145,7 +145,7 @@ def _of_json(value: Any) -> Iterator[ToolCall]:
     name = value.get("name") if isinstance(value, Mapping) else None
     if not isinstance(name, str):
         raise UnreadableAnswer(
-            f'{_shown(canonical_json(value))} is no call; expected {{"name": ..., "arguments": ...}}'
+            f'{_shown(canonical_json(value))} is not a call; expected {{"name": ..., "arguments": ...}}'
         )
     arguments: Any = next((value[key] for key in ("arguments", "parameters") if value.get(key) is not None), {})
     if isinstance(arguments, str):

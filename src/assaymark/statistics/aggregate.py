@@ -59,12 +59,19 @@ def estimate_label_metric(
     return IntervalEstimate(value, interval.low, interval.high, stderr, "bca", n, confidence)
 
 
-def _statistic(name: str, one: int, k: int, cells: Floats) -> Floats:
-    """Return the metric of tables of gold by predicted; `one` is class 1's index. Shapes: cells [tables, k * k]."""
+def _statistic(name: str, positive: int, k: int, cells: Floats) -> Floats:
+    """Return the metric of tables of gold by predicted; `positive` is class 1's index.
+
+    Shapes: cells [tables, k * k].
+    """
     tables = cells.reshape(-1, k, k)
     if name != "f1":
         return mcc_of_tables(tables)
-    hits, predicted, gold = tables[:, one, one], tables[:, :, one].sum(axis=1), tables[:, one, :].sum(axis=1)
+    hits, predicted, gold = (
+        tables[:, positive, positive],
+        tables[:, :, positive].sum(axis=1),
+        tables[:, positive, :].sum(axis=1),
+    )
     return np.asarray(f1_of_counts(hits, predicted, gold))
 
 
@@ -242,7 +249,7 @@ class Aggregation:
     is_of_labels: bool = False  # of the table of (gold, predicted) pairs
     is_bootstrapped: bool = False  # in lm-eval, for its standard error
     most_draws: int | None = None  # of that bootstrap, where lm-eval takes fewer than it is told to
-    is_share: bool = False  # whether values are in [0, 1] and shown as per cent, for one that is no mean
+    is_share: bool = False  # whether values are in [0, 1] and shown as per cent, for one that is not a mean
     interval: Literal["fitted", "mean of values", "bootstrap", "none"] = "bootstrap"
     """How its interval is computed, unless it is a mean, a ratio or of labels: by its own method, as of a mean of the
     samples' values, or by resampling. none: there is none."""

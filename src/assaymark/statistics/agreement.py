@@ -106,23 +106,23 @@ def weighted_correlation(first: Floats, second: Floats, counts: Floats) -> Float
     `counts` says how often each model occurs in a sample.
     """
     n = counts.sum(axis=1, keepdims=True)
-    one = first - (counts * first).sum(axis=1, keepdims=True) / n
+    centred = first - (counts * first).sum(axis=1, keepdims=True) / n
     other = second - (counts * second).sum(axis=1, keepdims=True) / n
-    squares = (counts * one * one).sum(axis=1) * (counts * other * other).sum(axis=1)
+    squares = (counts * centred * centred).sum(axis=1) * (counts * other * other).sum(axis=1)
     limit = (1e-12 * counts.shape[1] * np.abs(first).max() * np.abs(second).max()) ** 2
-    products = (counts * one * other).sum(axis=1)
-    found = np.divide(products, np.sqrt(squares), out=np.full(len(counts), np.nan), where=squares > limit)
-    return np.asarray(found)
+    products = (counts * centred * other).sum(axis=1)
+    coefficients = np.divide(products, np.sqrt(squares), out=np.full(len(counts), np.nan), where=squares > limit)
+    return np.asarray(coefficients)
 
 
 def _pearson(first: Floats, second: Floats) -> float | None:
     if len(first) < 3:
         return None
-    one, other = first - first.mean(), second - second.mean()
-    spread = float(np.sqrt((one @ one) * (other @ other)))
+    centred, other = first - first.mean(), second - second.mean()
+    spread = float(np.sqrt((centred @ centred) * (other @ other)))
     if spread <= 1e-12 * len(first) * float(np.abs(first).max() * np.abs(second).max()):
         return None
-    return float(np.clip((one @ other) / spread, -1.0, 1.0))
+    return float(np.clip((centred @ other) / spread, -1.0, 1.0))
 
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
@@ -240,19 +240,19 @@ def stratified_kappa(
         raise DataError(f"{len(first)} and {len(second)} ratings; expected equal numbers from both raters, at least 1")
     n = len(first)
     ratings = _codes([*first, *second])
-    one, other, stratum, cluster = ratings[:n], ratings[n:], _codes(strata), _codes(clusters)
+    first_codes, other, stratum, cluster = ratings[:n], ratings[n:], _codes(strata), _codes(clusters)
     n_values, n_strata, n_clusters = int(ratings.max()) + 1, int(stratum.max()) + 1, int(cluster.max()) + 1
     cells, cell = np.unique(cluster * n_strata + stratum, return_inverse=True)  # the strata that each cluster has
     shape = (len(cells), n_values)
     ones, others = np.zeros(shape), np.zeros(shape)
-    np.add.at(ones, (cell, one), 1.0)
+    np.add.at(ones, (cell, first_codes), 1.0)
     np.add.at(others, (cell, other), 1.0)
     cell_stratum, cell_cluster = cells % n_strata, cells // n_strata
     all_ones, all_others = np.zeros((n_strata, n_values)), np.zeros((n_strata, n_values))
     np.add.at(all_ones, cell_stratum, ones)
     np.add.at(all_others, cell_stratum, others)
     by_chance = _units_by_chance(all_ones, all_others)  # [strata]
-    agreeing = (one == other).astype(np.float64)
+    agreeing = (first_codes == other).astype(np.float64)
     observed, chance = float(agreeing.mean()), float(by_chance.sum()) / n
     method = "kappa" if n_strata == 1 else f"kappa over {n_strata} strata"
     if chance >= 1.0 - 1e-15:
@@ -298,8 +298,8 @@ def _value_counts(ratings: Sequence[Sequence[Any]], level: Level) -> tuple[Float
     lengths = {len(row) for row in ratings}
     if len(lengths) != 1:
         raise DataError(f"raters have {sorted(lengths)} units; expected the same number, None for an unrated unit")
-    found = {value for row in ratings for value in row if value is not None}
-    labels = sorted(found, key=str) if level == "nominal" else sorted(found)
+    distinct = {value for row in ratings for value in row if value is not None}
+    labels = sorted(distinct, key=str) if level == "nominal" else sorted(distinct)
     index_of = {label: index for index, label in enumerate(labels)}
     counts = np.zeros((lengths.pop(), len(labels)))
     for row in ratings:

@@ -81,9 +81,9 @@ def expected_reductions(fit: Strengths) -> Floats:
     own, squared = np.diag(v), v @ v
     along = own[:, None] + own[None, :] - 2.0 * v
     length = np.diag(squared)[:, None] + np.diag(squared)[None, :] - 2.0 * squared
-    found: Floats = w * length / (1.0 + w * along)
-    np.fill_diagonal(found, 0.0)
-    return np.maximum(found, 0.0)
+    reductions: Floats = w * length / (1.0 + w * along)
+    np.fill_diagonal(reductions, 0.0)
+    return np.maximum(reductions, 0.0)
 
 
 Standing = Literal["above", "below", "unjoined"]
@@ -151,14 +151,14 @@ class Battles:
         keys = (low * self.n_models + high) * 3 + (2.0 * outcome).astype(np.int64)
         n_keys = 3 * self.n_models**2
         if n_keys > _MOST_KEYS:
-            found, cell = np.unique(keys, return_inverse=True)
+            occurring, cell = np.unique(keys, return_inverse=True)
         else:  # without sorting the votes
-            found = np.flatnonzero(np.bincount(keys, minlength=n_keys))
+            occurring = np.flatnonzero(np.bincount(keys, minlength=n_keys))
             number = np.empty(n_keys, dtype=np.int64)
-            number[found] = np.arange(len(found))
+            number[occurring] = np.arange(len(occurring))
             cell = number[keys]
-        pairs = found // 3
-        return Battles(pairs // self.n_models, pairs % self.n_models, (found % 3) / 2.0, self.n_models), cell
+        pairs = occurring // 3
+        return Battles(pairs // self.n_models, pairs % self.n_models, (occurring % 3) / 2.0, self.n_models), cell
 
     def _counted(self, rows: Ints, columns: Ints, weights: Floats) -> Floats:
         flat = np.bincount(rows * self.n_models + columns, weights, self.n_models**2).astype(np.float64)

@@ -216,11 +216,11 @@ def ratio_part(
         deviations = None if limits is None else {questions[0]: width / 2}
         return Part(value, 1, deviations, ((width * width / 4, 1.0),), limits, width * width)
     spread = (tops - value * bottoms) / total * math.sqrt(n / (n - 1))
-    found: dict[Hashable, float] = {}
+    by_question: dict[Hashable, float] = {}
     for question, deviation in zip(questions, spread.tolist(), strict=True):
-        found[question] = found.get(question, 0.0) + deviation
+        by_question[question] = by_question.get(question, 0.0) + deviation
     variance = float((spread**2).sum())
-    return Part(value, n, found, ((variance, float(n - 1)),), limits, width * width / n)
+    return Part(value, n, by_question, ((variance, float(n - 1)),), limits, width * width / n)
 
 
 def weighted_sum(parts: Sequence[Part], weights: Sequence[float], constant: float = 0.0) -> Part:

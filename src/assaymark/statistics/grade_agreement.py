@@ -37,8 +37,8 @@ class Measured:
 class GradeAgreement:
     """How two raters' grades agree. Differences are in points of the scale, the first rater's grade minus the other's.
 
-    kendall: tau-b. kappa: quadratic weighted, None where a grade is no whole number. mean_difference: None for raters
-    without order.
+    kendall: tau-b. kappa: quadratic weighted, None where a grade is not a whole number. mean_difference: None for
+    raters without order.
     """
 
     n: int  # pairs of grades

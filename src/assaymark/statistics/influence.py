@@ -77,9 +77,12 @@ def smallest_change_of_top(
     candidates = [
         _Candidate.of(battles, fit, covariates, int(order[0]), int(rival)) for rival in order[1 : 1 + _RIVALS]
     ]
-    for one in sorted(candidates, key=lambda one: one.n_predicted):
+    for candidate in sorted(candidates, key=lambda rival: rival.n_predicted):
         limit = min([int(most * len(battles)), *(len(change.votes) - 1 for change in changes)])
-        if one.n_predicted <= 1.5 * limit and (change := one.smallest(battles, covariates, limit)) is not None:
+        if (
+            candidate.n_predicted <= 1.5 * limit
+            and (change := candidate.smallest(battles, covariates, limit)) is not None
+        ):
             changes.append(change)
     return min(changes, key=lambda change: len(change.votes), default=None)
 

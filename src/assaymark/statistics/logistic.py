@@ -67,15 +67,15 @@ def item_difficulties(preferences: Floats, offsets: Floats, slopes: Floats) -> F
     """
     known = ~np.isnan(preferences)
     outcome, slope = np.where(known, preferences, 0.0), slopes[:, None]
-    found = np.zeros(preferences.shape[1])
+    difficulties = np.zeros(preferences.shape[1])
     for _ in range(_STEPS):
-        p = sigmoid(offsets + slope * found)
-        gradient = (known * slope * (outcome - p)).sum(axis=0) - _RIDGE * found
+        p = sigmoid(offsets + slope * difficulties)
+        gradient = (known * slope * (outcome - p)).sum(axis=0) - _RIDGE * difficulties
         step = gradient / ((known * slope**2 * p * (1.0 - p)).sum(axis=0) + _RIDGE)
-        found = found + np.clip(step, -2.0, 2.0)
+        difficulties = difficulties + np.clip(step, -2.0, 2.0)
         if float(np.abs(step).max()) < 1e-9:
             break
-    return found
+    return difficulties
 
 
 def length_controlled_win_rate(weights: LengthWeights, difficulties: Floats) -> float:

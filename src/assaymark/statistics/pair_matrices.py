@@ -84,9 +84,9 @@ def pair_matrices(battles: Battles, fit: BradleyTerry, covariates: Floats | None
 def _summed(battles: Battles, own: Floats, others: Floats | None = None) -> Floats:
     """Return Σ over the votes of a pair, from the row's side. Shapes: own, others [votes]; result [models, models]."""
     n = battles.n_models
-    found = np.bincount(battles.first * n + battles.second, own, n * n)
-    found = found + np.bincount(battles.second * n + battles.first, own if others is None else others, n * n)
-    return np.asarray(found.reshape(n, n))
+    sums = np.bincount(battles.first * n + battles.second, own, n * n)
+    sums = sums + np.bincount(battles.second * n + battles.first, own if others is None else others, n * n)
+    return np.asarray(sums.reshape(n, n))
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
@@ -96,8 +96,8 @@ def _share(part: Floats, whole: Floats) -> Floats:
 def _adjusted(z: Floats) -> Floats:
     """Return Holm's adjusted two-sided p of each pair's z; NaN where there is none."""
     rows, columns = np.nonzero(np.triu(~np.isnan(z), 1))
-    found = np.full(z.shape, np.nan)
+    adjusted = np.full(z.shape, np.nan)
     if len(rows):
         p = holm([min(1.0, 2.0 * normal_cdf(-abs(value))) for value in z[rows, columns].tolist()])
-        found[rows, columns] = found[columns, rows] = p
-    return found
+        adjusted[rows, columns] = adjusted[columns, rows] = p
+    return adjusted

@@ -152,9 +152,9 @@ def _middle_of_pairs(battles: Battles, residuals: Floats, index: Ints) -> Floats
     for lag in range(int(np.bincount(index).max())):  # pairs of a vote and the one `lag` places after it
         at = np.flatnonzero(cluster[lag:] == cluster[: len(cluster) - lag])
         products = own[at] * own[at + lag]
-        for one, sign in sides:
+        for side, sign in sides:
             for other, other_sign in sides:
-                part = sign * other_sign * np.bincount(one[at] * n + other[at + lag], products, n * n)
+                part = sign * other_sign * np.bincount(side[at] * n + other[at + lag], products, n * n)
                 total += part if lag == 0 else part + part.reshape(n, n).T.ravel()
     return np.asarray(total.reshape(n, n))
 

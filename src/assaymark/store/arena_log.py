@@ -97,12 +97,12 @@ _texts = {name: arena_texts.alias(name) for name in TEXTS}
 
 
 def _joined() -> Any:
-    found: Any = battles
+    joined: Any = battles
     for side, model in _models.items():
-        found = found.join(model, model.c.id == battles.c[side])
+        joined = joined.join(model, model.c.id == battles.c[side])
     for name, text in _texts.items():
-        found = found.join(text, text.c.id == battles.c[name])
-    return found
+        joined = joined.join(text, text.c.id == battles.c[name])
+    return joined
 
 
 def _facts() -> list[Any]:
@@ -344,15 +344,15 @@ class ArenaLog:
 
     def problems(self) -> list[str]:
         """Return what is wrong with the log: a broken chain, another head, a text that is not the committed one."""
-        found = []
+        problems = []
         head = self.head()
         records = ({**_fields(row), "hash": bytes.fromhex(row.hash)} for row in self.votes())
         if (broken := first_break(records, bytes.fromhex(head.hash))) is not None:
-            found.append(broken)
+            problems.append(broken)
         with self._database.reading() as connection:
             rows = connection.execute(select(arena_texts).where(arena_texts.c.content.isnot(None)))
             changed = [row.id for row in rows if not _is_committed(row)]
-        return found + [f"text {number} is not the one that was committed to" for number in changed]
+        return problems + [f"text {number} is not the one that was committed to" for number in changed]
 
     def erase_texts(self, token: str) -> int:
         """Erase prompt and answers of a battle whose prompt a voter wrote; return the number of texts erased.
@@ -444,10 +444,10 @@ def _vote(connection: Connection, statement: Select[Any], **values: Any) -> Vote
 
 def _record(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the chain covers, as JSON's kinds of value."""
-    found = {name: values[name] for name in RECORD_FIELDS}
+    covered = {name: values[name] for name in RECORD_FIELDS}
     for name in ("is_swapped", "is_counted"):
-        found[name] = bool(found[name])
-    return {name: value.hex() if isinstance(value, bytes | memoryview) else value for name, value in found.items()}
+        covered[name] = bool(covered[name])
+    return {name: value.hex() if isinstance(value, bytes | memoryview) else value for name, value in covered.items()}
 
 
 def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:

@@ -81,10 +81,10 @@ def _reading(path: Path) -> sqlite3.Connection:
 
 def _file_of(url: URL, what: str, *, must_exist: bool = True) -> Path:
     if url.get_backend_name() != "sqlite":
-        shown = url.set(drivername="postgresql").render_as_string(hide_password=True)
+        public_url = url.set(drivername="postgresql").render_as_string(hide_password=True)
         command = {
-            "backup": f"pg_dump --format=custom --file=assaymark.dump '{shown}'",
-            "restore": f"pg_restore --clean --if-exists --single-transaction --dbname='{shown}' assaymark.dump",
+            "backup": f"pg_dump --format=custom --file=assaymark.dump '{public_url}'",
+            "restore": f"pg_restore --clean --if-exists --single-transaction --dbname='{public_url}' assaymark.dump",
         }[what]
         raise UsageError(f"a PostgreSQL store is copied with the server's own tools: {command} (with its password)")
     file = Path(url.database or "")
@@ -113,7 +113,7 @@ def _copy(source: Path, path: Path) -> Copied:
 def _check(path: Path) -> int:
     """Return the number of runs of a file. Raises: StoreError unless it is a whole store that this version reads."""
     if not path.is_file():
-        raise StoreError(f"there is no file {path}; expected one that `assaymark store backup` wrote")
+        raise StoreError(f"file not found: {path}; expected one that `assaymark store backup` wrote")
     try:
         with closing(_reading(path)) as connection:
             (fault,) = connection.execute("PRAGMA quick_check(1)").fetchone()

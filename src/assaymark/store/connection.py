@@ -46,7 +46,7 @@ _SQLITE_REMEDIES = (
     ("SQLITE_CANTOPEN", "the file cannot be opened", "check the path and its permissions, or name another store"),
     ("SQLITE_PERM", "the file may not be opened", "check its permissions, or name another store"),
     ("SQLITE_AUTH", "the file may not be opened", "check its permissions, or name another store"),
-    ("SQLITE_NOTADB", "the file is no SQLite database", "name another file, or move this one away"),
+    ("SQLITE_NOTADB", "the file is not a SQLite database", "name another file, or move this one away"),
     (
         "SQLITE_CORRUPT",
         "the file is damaged",
@@ -196,8 +196,8 @@ class Database:
         self.hidden_for = hidden_for  # the reason to read hidden runs; None: they are not read
         self.read_only = read_only
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        shown = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
-        self.shown_url = without_password(shown)
+        public_url = f"sqlite:///{url.database}" if self.is_sqlite else url.render_as_string(hide_password=True)
+        self.shown_url = without_password(public_url)
         self.notices: tuple[str, ...] = ()
         self._lock = threading.RLock()  # one writing transaction per process
         self._file: FileId | None = None  # device and inode of the file, once it is prepared

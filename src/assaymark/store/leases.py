@@ -250,7 +250,7 @@ class Leases:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: not self._held, pause)  # nothing may be held already
-                held = [(run_id, one) for run_id, one in self._held.items() if one.lost is None]
+                held = [(run_id, lease) for run_id, lease in self._held.items() if lease.lost is None]
                 if not self._held:
                     self._thread = None
                     return
@@ -262,9 +262,9 @@ class Leases:
 
     def _renew(self, held: list[tuple[str, _Held]]) -> None:
         with self._database.writing() as connection:
-            for run_id, one in held:
-                row = _row(connection, one.run, for_update=True)
-                if row is None or row.epoch != one.epoch:
-                    self._lose(run_id, one, None if row is None else _lease_of(row, 0.0))
+            for run_id, lease in held:
+                row = _row(connection, lease.run, for_update=True)
+                if row is None or row.epoch != lease.epoch:
+                    self._lose(run_id, lease, None if row is None else _lease_of(row, 0.0))
                 elif row.owner:  # else it has been released
                     _change(connection, row, expires=now(connection) + self._seconds)

@@ -37,8 +37,8 @@ class Moderation:
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             mine = (flags.c.model == model) & (flags.c.reporter == reporter) & (flags.c.state == "open")
-            if (found := connection.execute(select(flags.c.id).where(mine)).scalar()) is not None:
-                raise UsageError(f"you have reported '{model}' already (flag {found}); reply there instead")
+            if (open_flag := connection.execute(select(flags.c.id).where(mine)).scalar()) is not None:
+                raise UsageError(f"you have reported '{model}' already (flag {open_flag}); reply there instead")
             row = {"id": flag, "model": model, "kind": kind, "text": text, "reporter": reporter, "state": "open"}
             connection.execute(insert(flags), {**row, "made": now(connection), "settled_by": None, "settled": None})
         return flag
@@ -106,8 +106,8 @@ class Moderation:
     def names(self) -> dict[str, str]:
         """Return the present name of every model that was renamed, by each earlier name."""
         with self._database.reading() as connection:
-            found = self._names(connection)
-        return {old: _followed(found, old) for old in found}
+            names = self._names(connection)
+        return {old: _followed(names, old) for old in names}
 
     @staticmethod
     def _names(connection: Connection) -> dict[str, str]:

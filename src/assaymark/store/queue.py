@@ -189,8 +189,8 @@ class Queue:
                     [new.content_hash, new.precision, new.preset, new.weights, new.base_revision, new.board]
                 )
                 other = (submissions.c.duplicate_key == key) & (submissions.c.id != submission)
-                if (found := connection.execute(select(submissions.c.id).where(other)).scalar()) is not None:
-                    raise UsageError(f"the same content was submitted again as {found}; relaunch that one")
+                if (duplicate := connection.execute(select(submissions.c.id).where(other)).scalar()) is not None:
+                    raise UsageError(f"the same content was submitted again as {duplicate}; relaunch that one")
                 self._set(connection, submission, duplicate_key=key, is_withdrawn=0)
         return bool(n_jobs)
 
@@ -237,9 +237,9 @@ class Queue:
         of_job = select(submissions, jobs.c.run_id.label("measured")).join(jobs).where(jobs.c.run_id.isnot(None))
         of_file = select(submissions).where(submissions.c.reported_run.isnot(None))
         with self._database.reading() as connection:
-            found = [(_submission(row), str(row.measured)) for row in connection.execute(of_job)]
-            found += [(_submission(row), str(row.reported_run)) for row in connection.execute(of_file)]
-        return found
+            pairs = [(_submission(row), str(row.measured)) for row in connection.execute(of_job)]
+            pairs += [(_submission(row), str(row.reported_run)) for row in connection.execute(of_file)]
+        return pairs
 
     def jobs_of(self, submission: str) -> list[JobRow]:
         """Return the jobs of a submission, the first one first."""
@@ -295,11 +295,11 @@ class Queue:
         ended = select(func.count(), func.max(jobs.c.ended)).where(jobs.c.state.in_(("finished", "cancelled")))
         acts = select(func.max(moderation.c.number))
         marked = select(func.count()).select_from(flags)
-        given = select(func.count()).where(submissions.c.reported_run.isnot(None))
+        reported = select(func.count()).where(submissions.c.reported_run.isnot(None))
         with self._database.reading() as connection:
             parts = [
                 *connection.execute(ended).one(),
-                *(connection.execute(one).scalar() for one in (acts, marked, given)),
+                *(connection.execute(statement).scalar() for statement in (acts, marked, reported)),
             ]
         return " ".join(str(part) for part in parts)
 
@@ -315,9 +315,9 @@ def _advance(n_votes: int) -> float:
 
 
 def _submission(row: Any) -> SubmissionRow:
-    given = {name: getattr(row, name) for name in _NEW}
-    given["facts"] = json.loads(row.facts)
+    values = {name: getattr(row, name) for name in _NEW}
+    values["facts"] = json.loads(row.facts)
     return SubmissionRow(
-        row.id, NewSubmission(**given), row.submitted, row.n_votes, bool(row.is_withdrawn), row.verdict,
+        row.id, NewSubmission(**values), row.submitted, row.n_votes, bool(row.is_withdrawn), row.verdict,
         bool(row.is_verified),
     )  # fmt: skip

@@ -59,9 +59,9 @@ _outputs_by_key = (
 
 def outputs_of(database: Database, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
     """Return the outputs of these requests, by query and repeat."""
-    found: dict[str, list[Output]] = {request_id: [] for request_id in request_ids}
+    by_request: dict[str, list[Output]] = {request_id: [] for request_id in request_ids}
     by_task: dict[str, set[int]] = {}
-    for request_id in found:
+    for request_id in by_request:
         task, index, _ = split_request_id(request_id)
         by_task.setdefault(task, set()).add(index)
     with database.reading() as connection:
@@ -72,9 +72,9 @@ def outputs_of(database: Database, run_id: str, request_ids: Sequence[str]) -> d
             for some in chunks(sorted(indices)):
                 for row in connection.execute(_outputs_at, {"run_task": known[task], "indices": some}).all():
                     request_id = f"{task}/{row[0]}/{row[1]}"
-                    if request_id in found:
-                        found[request_id].append(output_of(row[2:], request_id))
-    return found
+                    if request_id in by_request:
+                        by_request[request_id].append(output_of(row[2:], request_id))
+    return by_request
 
 
 def unscored(database: Database, run_id: str, scoring_hash: str, task: str | None) -> list[str]:
@@ -110,18 +110,18 @@ def _hidden_tasks(connection: Connection) -> frozenset[int]:
 def find(database: Database, keys: Sequence[str]) -> dict[str, Output]:
     """Return outputs of any run by cache key; if there are several, the one stored first."""
     packed = {pack_hash(key): key for key in keys}
-    found: dict[str, tuple[int, Output]] = {}
+    by_key: dict[str, tuple[int, Output]] = {}
     with database.reading() as connection:
         hidden = _hidden_tasks(connection)
         for some in chunks(list(packed)):
             for row in connection.execute(_outputs_by_key, {"keys": some}).all():
                 key = packed[row.cache_key]
-                is_better = row.run_task not in hidden and (key not in found or row.request < found[key][0])
+                is_better = row.run_task not in hidden and (key not in by_key or row.request < by_key[key][0])
                 if is_better and row_checksum(outputs, row) == row.checksum:
                     request_id = f"{row.name}/{row.sample_index}/{row.turn}"
                     values = [row[i] for i in _OUTPUT_FIELDS]
-                    found[key] = (row.request, output_of(values, request_id, from_cache=True))
-    return {key: output for key, (_, output) in found.items()}
+                    by_key[key] = (row.request, output_of(values, request_id, from_cache=True))
+    return {key: output for key, (_, output) in by_key.items()}
 
 
 class StoredResults:

@@ -69,7 +69,7 @@ def task_numbers(connection: Connection, run: int) -> dict[str, int]:
 
 
 def add_requests(
-    database: Database, leases: Leases, run_id: str, given: Sequence[Request], samples: Sequence[Sample] = ()
+    database: Database, leases: Leases, run_id: str, run_requests: Sequence[Request], samples: Sequence[Sample] = ()
 ) -> None:
     """Store the requests that are new or changed.
 
@@ -77,8 +77,8 @@ def add_requests(
     """
     rows = {(sample.task, sample.index): sample for sample in samples}
     digests = Digests()
-    at_once = WITH_IMAGES_AT_ONCE if any(request.images for request in given) else WRITTEN_AT_ONCE
-    for some in chunks(list({request.id: request for request in given}.values()), at_once):
+    at_once = WITH_IMAGES_AT_ONCE if any(request.images for request in run_requests) else WRITTEN_AT_ONCE
+    for some in chunks(list({request.id: request for request in run_requests}.values()), at_once):
         hashed = [_HashedRequest(split, hash_of(split, digests)) for split in map(split_request, some)]
         with database.reading() as connection:  # a resumed run usually has nothing to write, so it needs no lock
             new, changed = _new_and_changed(connection, run_number(connection, run_id), hashed)
@@ -97,15 +97,15 @@ def add_requests(
             _insert(connection, number, new, changed, rows, digests)
 
 
-def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> list[Request]:
+def unanswered(database: Database, run_id: str, run_requests: Sequence[Request]) -> list[Request]:
     """Return the requests without those queries that have an output."""
     digests = Digests()
     left: dict[int, Request] = {}
     partly: dict[int, tuple[int, Request]] = {}  # row id -> position, request
     with database.reading() as connection:
         known = task_numbers(connection, run_number(connection, run_id))
-        stored = _look_up(connection, _stored_with_answers, known, given)
-        for position, request in enumerate(given):
+        stored = _look_up(connection, _stored_with_answers, known, run_requests)
+        for position, request in enumerate(run_requests):
             row = stored.get((request.task, request.sample_index, request.turn))
             if row is None or row.content_hash != hash_of(split_request(request), digests) or not row.n_answers:
                 left[position] = request
@@ -121,21 +121,21 @@ def unanswered(database: Database, run_id: str, given: Sequence[Request]) -> lis
 
 
 def _look_up(
-    connection: Connection, statement: Any, known: Mapping[str, int], given: Iterable[Request]
+    connection: Connection, statement: Any, known: Mapping[str, int], run_requests: Iterable[Request]
 ) -> dict[tuple[str, int, int], Any]:
     """Return the stored rows of these requests, and of samples between them, by task, sample index and turn."""
     ranges: dict[str, tuple[int, int]] = {}
-    for request in given:
+    for request in run_requests:
         index = request.sample_index
         first, last = ranges.get(request.task, (index, index))
         ranges[request.task] = (min(first, index), max(last, index))
-    found: dict[tuple[str, int, int], Any] = {}
+    rows: dict[tuple[str, int, int], Any] = {}
     for task, (first, last) in ranges.items():
         if task in known:
             values = {"run_task": known[task], "first": first, "last": last}
             for row in connection.execute(statement, values):
-                found[task, row.sample_index, row.turn] = row
-    return found
+                rows[task, row.sample_index, row.turn] = row
+    return rows
 
 
 def _answered_repeats(connection: Connection, ids: Sequence[int]) -> dict[tuple[int, int], int]:
@@ -148,14 +148,14 @@ def _answered_repeats(connection: Connection, ids: Sequence[int]) -> dict[tuple[
 
 
 def _new_and_changed(
-    connection: Connection, number: int, given: Sequence[_HashedRequest]
+    connection: Connection, number: int, hashed: Sequence[_HashedRequest]
 ) -> tuple[list[_HashedRequest], dict[_HashedRequest, int]]:
     """Return the requests that are not stored, and those stored with another content (with their row ids)."""
     known = task_numbers(connection, number)
-    stored = _look_up(connection, _stored, known, [item.split.request for item in given])
+    stored = _look_up(connection, _stored, known, [item.split.request for item in hashed])
     new: list[_HashedRequest] = []
     changed: dict[_HashedRequest, int] = {}
-    for item in given:
+    for item in hashed:
         request = item.split.request
         row = stored.get((request.task, request.sample_index, request.turn))
         if row is None:

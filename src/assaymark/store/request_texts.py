@@ -73,23 +73,23 @@ def load_texts(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
     Raises: HashMismatch if one is missing, or a few bytes unpack to gigabytes.
     """
     wanted = ids if isinstance(ids, Collection) else list(ids)
-    found: dict[int, str] = {}
+    contents: dict[int, str] = {}
     n_packed = n_unpacked = 0
     for some in chunks(list(dict.fromkeys(wanted))):
         for number, content in connection.execute(_contents_by_id, {"ids": some}):
-            found[number] = unpack_text(content)
-            n_packed, n_unpacked = n_packed + len(content), n_unpacked + len(found[number])
+            contents[number] = unpack_text(content)
+            n_packed, n_unpacked = n_packed + len(content), n_unpacked + len(contents[number])
             if n_unpacked > max(UNPACKED_AT_ONCE, MOST_SHRUNK * n_packed):
                 raise HashMismatch(
                     f"texts of {n_packed:,} bytes unpack to more than {UNPACKED_AT_ONCE:,} characters; expected "
                     f"at most {MOST_SHRUNK} times as many: assaymark writes no such texts"
                 )
     for number in wanted:
-        if number not in found:
+        if number not in contents:
             raise HashMismatch(
                 f"text {number} is not in the store though a request refers to it; run `assaymark verify`"
             )
-    return found
+    return contents
 
 
 _SETTINGS = tuple(field.name for field in fields(GenerationSettings))

@@ -64,10 +64,10 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
         names = [task] if task is not None else list(tasks)
-        found: dict[str, list[tuple[Any, list[Any]]]] = {
+        by_task: dict[str, list[tuple[Any, list[Any]]]] = {
             name: _scores_of_task(connection, number_of(tasks, name), details=details) for name in names
         }
-    for name, by_scoring in found.items():
+    for name, by_scoring in by_task.items():
         for scoring, rows in by_scoring:
             for row in rows:
                 yield StoredScore(
@@ -105,8 +105,8 @@ def samples(
     """Yield a task's requests with their samples, outputs and scores, by sample index and turn."""
     with database.reading() as connection:
         number = number_of(task_numbers(connection, run_number(connection, run_id)), task)
-    found = _chosen_ids(database, number, indices) if indices is not None else _listed_ids(database, number, _listed)
-    ids = islice(found, offset, None if limit is None else offset + limit)
+    all_ids = _chosen_ids(database, number, indices) if indices is not None else _listed_ids(database, number, _listed)
+    ids = islice(all_ids, offset, None if limit is None else offset + limit)
     yield from _records(database, number, task, ids)
 
 
@@ -238,7 +238,7 @@ def save_estimates(
     database: Database,
     leases: Leases,
     run_id: str,
-    given: Sequence[Estimate],
+    new_estimates: Sequence[Estimate],
     extra: Mapping[str, JsonValue] | None,
 ) -> None:
     """Replace the run's estimates, and its `extra` if given.
@@ -249,7 +249,7 @@ def save_estimates(
         number = run_number(connection, run_id)
         leases.check(connection, run_id, number, only_held=True)
         connection.execute(delete(estimates).where(estimates.c.run == number))
-        rows = [estimate_row(estimate, number, position) for position, estimate in enumerate(given)]
+        rows = [estimate_row(estimate, number, position) for position, estimate in enumerate(new_estimates)]
         if rows:
             connection.execute(insert(estimates), rows)
         if extra is not None:
@@ -274,7 +274,7 @@ def generated(database: Database, run_id: str) -> list[GeneratedRow]:
     """
     with database.reading() as connection:
         number = run_number(connection, run_id)
-        found = connection.execute(
+        counted_rows = connection.execute(
             select(run_tasks.c.name, requests.c.turn, outputs.c.finish_reason, _n_texts, _n_failed, _n_tokens)
             .join(requests, requests.c.run_task == run_tasks.c.id)
             .join(outputs, outputs.c.request == requests.c.id)
@@ -282,7 +282,7 @@ def generated(database: Database, run_id: str) -> list[GeneratedRow]:
             .group_by(run_tasks.c.position, run_tasks.c.name, requests.c.turn, outputs.c.finish_reason)
             .order_by(run_tasks.c.position, requests.c.turn, outputs.c.finish_reason)
         ).all()
-    rows = [GeneratedRow(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in found]
+    rows = [GeneratedRow(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in counted_rows]
     generating = {row.task for row in rows if row.n_texts}
     return [row for row in rows if row.task in generating]
 

@@ -105,8 +105,8 @@ def estimates_of_runs(
         ):
             if number in facts:  # not of an audit, nor of a hidden run
                 cells[number].append(_make_row((facts[number].run_id, *values, higher == 1, primary == 1)))
-    found = [RunEstimates(run, tuple(cells[number])) for number, run in facts.items()]
-    return sorted(found, key=lambda one: one.run.updated_at, reverse=True)
+    entries = [RunEstimates(run, tuple(cells[number])) for number, run in facts.items()]
+    return sorted(entries, key=lambda entry: entry.run.updated_at, reverse=True)
 
 
 def audit_states(database: Database, kind: str) -> list[tuple[str, str]]:
@@ -129,14 +129,14 @@ def _facts(connection: Connection, run_ids: Sequence[str] | None) -> dict[int, R
     statement = (
         select(runs.c.id, *_OF_RUN).select_from(joined).where(_chosen(connection, run_ids)).order_by(runs.c.id.desc())
     )
-    found: dict[int, RunFacts] = {}
+    by_number: dict[int, RunFacts] = {}
     for row in connection.execute(statement).all():
         values = dict(zip(_NAMES, row[1:], strict=True))
         values["has_system_instruction"] = bool(values["has_system_instruction"])
         if values["status"] == "running" and holder_of(connection, row[0]) is None:
             values["status"] = "interrupted"
-        found[row[0]] = RunFacts(**values)
-    return found
+        by_number[row[0]] = RunFacts(**values)
+    return by_number
 
 
 def _refuse_missing(run_ids: Sequence[str], existing: Collection[str]) -> None:

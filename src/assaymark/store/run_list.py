@@ -81,8 +81,8 @@ def progress(database: Database, key: str) -> StoredProgress:
 
 def _number_of_key(connection: Connection, key: str) -> int | None:
     this = select(run_table.c.id).where(run_table.c.key == pack_hash(key), shown_runs(connection))
-    found: int | None = connection.execute(this).scalar()
-    return found
+    number: int | None = connection.execute(this).scalar()
+    return number
 
 
 def _find(listed: Sequence[tuple[Row[Any], str]], name: str) -> tuple[Row[Any], str]:
@@ -113,10 +113,10 @@ def _of_model(listed: Sequence[tuple[Row[Any], str]], name: str) -> list[tuple[R
     models = [(item, plan.model.name.rstrip("/")) for item in listed
               if (plan := plan_from_json(unpack_text(item[0].plan))).audit is None]  # fmt: skip
     wanted = name.rstrip("/")
-    found = [item for item, model in models if wanted and wanted in (model, model.rpartition("/")[2])]
+    matches = [item for item, model in models if wanted and wanted in (model, model.rpartition("/")[2])]
     start, ellipsis, end = wanted.replace("...", "…").partition("…")
-    if found or not ellipsis or not start + end:
-        return found
+    if matches or not ellipsis or not start + end:
+        return matches
     fitting = [(item, model) for item, model in models if _fits(model, start, end)]
     names = sorted({model for _, model in fitting})
     if len(names) > 1:
@@ -126,8 +126,8 @@ def _of_model(listed: Sequence[tuple[Row[Any], str]], name: str) -> list[tuple[R
 
 def _fits(model: str, start: str, end: str) -> bool:
     return any(
-        len(shown) >= len(start) + len(end) and shown.startswith(start) and shown.endswith(end)
-        for shown in (model, model.rpartition("/")[2])
+        len(name) >= len(start) + len(end) and name.startswith(start) and name.endswith(end)
+        for name in (model, model.rpartition("/")[2])
     )
 
 
@@ -166,8 +166,8 @@ def _with_short_ids(connection: Connection) -> list[tuple[Row[Any], str]]:
     return [(row, shorts[row.run_id]) for row in latest_first]
 
 
-def _n_shared(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _n_shared(text: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
 
 
 def _run_row(connection: Connection, row: Row[Any], short: str) -> RunRow:

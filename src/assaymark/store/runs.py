@@ -72,15 +72,15 @@ def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
 
     Reading stops at the first setting that is unknown or out of order, so that the key stays the same.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     expected = list(_SETTING_FIELDS)
     for position, (name, value) in enumerate(pairs):
         setting = _READ[name](value) if name in _READ else value
         if name not in expected or setting is None or getattr(setting, "content", setting) != value:
-            return {**found, "extra": tuple(pairs[position:])}
-        found[_SETTING_FIELDS[name]] = setting
+            return {**settings, "extra": tuple(pairs[position:])}
+        settings[_SETTING_FIELDS[name]] = setting
         expected = expected[expected.index(name) + 1 :]
-    return found
+    return settings
 
 
 def _preset(value: Mapping[str, JsonValue]) -> PresetPlan:
@@ -198,8 +198,8 @@ def complete_run(database: Database, key: str) -> str | None:
         this = select(runs.c.run_id).where(
             runs.c.key == pack_hash(key), runs.c.seal.is_not(None), shown_runs(connection)
         )
-        found: str | None = connection.execute(this).scalar()
-        return found
+        run_id: str | None = connection.execute(this).scalar()
+        return run_id
 
 
 def set_visibility(database: Database, run_id: str, visibility: str) -> None:

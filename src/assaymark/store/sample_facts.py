@@ -119,16 +119,16 @@ def fact_tasks(connection: Connection, run: int) -> list[FactTask]:
     chosen = {row.task: row for row in connection.execute(select(estimates).where(primary)).all()}
     of_run = select(run_tasks.c.id, run_tasks.c.name).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
     current = _current_scorings(connection, run)
-    found = []
+    tasks = []
     for number, name in connection.execute(of_run).tuples():
         row = chosen.get(name)
         scoring = None if row is None else current.get((number, row.filter, row.metric))
         if row is None or scoring is None:
-            found.append(FactTask(number, name))
+            tasks.append(FactTask(number, name))
         else:
             is_share = row.unit == "proportion" and bool(row.higher_is_better)
-            found.append(FactTask(number, name, row.metric, row.filter, is_share, scoring))
-    return found
+            tasks.append(FactTask(number, name, row.metric, row.filter, is_share, scoring))
+    return tasks
 
 
 def _current_scorings(connection: Connection, run: int) -> dict[tuple[int, str, str], int]:
@@ -374,15 +374,15 @@ def _fill_some(connection: Connection, run: int) -> tuple[int, bool]:
         if stored is not None and is_same and stored.is_complete:
             continue
         after = (stored.reached_index, stored.reached_turn) if stored is not None and is_same else BEFORE_FIRST
-        found = list(derive(connection, task, after, n_left))
-        insert_rows(connection, upsert(connection.dialect.name, sample_facts), [_row(task, facts) for facts in found])
-        if found:
-            after = (found[-1].sample_index, found[-1].turn)
-        is_whole = len(found) < n_left
+        derived = list(derive(connection, task, after, n_left))
+        insert_rows(connection, upsert(connection.dialect.name, sample_facts), [_row(task, facts) for facts in derived])
+        if derived:
+            after = (derived[-1].sample_index, derived[-1].turn)
+        is_whole = len(derived) < n_left
         insert_rows(
             connection, upsert(connection.dialect.name, fact_sets), [set_row(task, after, is_complete=is_whole)]
         )
-        n_left -= len(found)
+        n_left -= len(derived)
         if n_left <= 0:
             return AT_ONCE, False
     return AT_ONCE - n_left, True

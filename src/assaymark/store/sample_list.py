@@ -85,8 +85,8 @@ def list_samples(
     tasks = _tasks(connection, run, wanted.task)
     current = current_tasks(connection, tasks)
     if current is None:
-        found = _derived(connection, tasks, wanted, text, matches)
-        return _page_of(found, page, is_indexed=matches is not None)
+        derived = _derived(connection, tasks, wanted, text, matches)
+        return _page_of(derived, page, is_indexed=matches is not None)
     conditions = list(_conditions(connection, current, wanted, text, matches))
     total = connection.execute(select(func.count()).select_from(sample_facts).where(*conditions)).scalar_one()
     keys = select(*_key).where(*conditions).order_by(*_key).offset(page.offset).limit(page.limit).subquery()
@@ -138,8 +138,8 @@ def _conditions(
 def _sample(task: FactTask, row: Sequence[Any]) -> SampleFacts:
     """Return the facts of a row: the task's id, then FACT_COLUMNS."""
     index, turn, status, score, correct, is_wrong, *rest = row[1:]
-    found = (task.name, task.metric, task.filter, index, turn, status, score, correct, bool(is_wrong), *rest)
-    return SampleFacts._make(found)
+    values = (task.name, task.metric, task.filter, index, turn, status, score, correct, bool(is_wrong), *rest)
+    return SampleFacts._make(values)
 
 
 # ---------------------------------------------------------------------------- without stored facts
@@ -167,11 +167,11 @@ def _derived(
             yield facts
 
 
-def _page_of(found: Iterator[SampleFacts], page: Page, *, is_indexed: bool) -> SamplePage:
+def _page_of(listed: Iterator[SampleFacts], page: Page, *, is_indexed: bool) -> SamplePage:
     """Return a page of a list, and count the whole list."""
     samples: list[SampleFacts] = []
     total = 0
-    for facts in found:
+    for facts in listed:
         if page.offset <= total < page.offset + page.limit:
             samples.append(facts)
         total += 1

@@ -80,8 +80,8 @@ _ADD = {
 
 def phrases_of(query: str) -> list[str]:
     """Return the words and quoted phrases of a user's query; punctuation alone is neither."""
-    found = [quoted or word for quoted, word in _PIECES.findall(query)]
-    return [piece.strip() for piece in found if _WORD.search(piece)]
+    pieces = [quoted or word for quoted, word in _PIECES.findall(query)]
+    return [piece.strip() for piece in pieces if _WORD.search(piece)]
 
 
 # ------------------------------------------------------------------------------------------ searching
@@ -188,8 +188,8 @@ def _make_table(connection: Connection, where: str) -> None:
 
 
 def _has_fts5(connection: Connection) -> bool:
-    found = connection.exec_driver_sql("SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'")
-    return bool(found.scalar_one())
+    count = connection.exec_driver_sql("SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'")
+    return bool(count.scalar_one())
 
 
 def _has_table(connection: Connection) -> bool:

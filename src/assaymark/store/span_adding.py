@@ -116,7 +116,7 @@ class AddingSpans:
             "received": self._received,
         }
         insert_missing(self._connection, traces, [{**empty, "trace_id": trace_id} for trace_id in trace_ids])
-        found: dict[bytes, int] = {}
+        n_by_trace: dict[bytes, int] = {}
         for some in chunks(trace_ids):
             statement = (
                 select(traces.c.trace_id, traces.c.n_spans)
@@ -124,8 +124,8 @@ class AddingSpans:
                 .order_by(traces.c.trace_id)
                 .with_for_update()
             )
-            found.update((bytes(row[0]), row[1]) for row in self._connection.execute(statement))
-        return found
+            n_by_trace.update((bytes(row[0]), row[1]) for row in self._connection.execute(statement))
+        return n_by_trace
 
     def _stored(self, batch: Sequence[NewSpan], known: set[bytes]) -> dict[tuple[bytes, bytes], tuple[bytes, Any]]:
         """Return digest and end of those spans of the batch that are stored."""
@@ -133,15 +133,15 @@ class AddingSpans:
         for span in batch:
             if span.trace_id in known:
                 by_trace[span.trace_id].append(span.span_id)
-        found: dict[tuple[bytes, bytes], tuple[bytes, Any]] = {}
+        by_span: dict[tuple[bytes, bytes], tuple[bytes, Any]] = {}
         for trace_id, span_ids in by_trace.items():
             for some in chunks(span_ids):
                 statement = select(spans.c.span_id, spans.c.digest, spans.c.ended).where(
                     spans.c.project == self._project, spans.c.trace_id == trace_id, spans.c.span_id.in_(some)
                 )
                 for span_id, digest, ended in self._connection.execute(statement):
-                    found[trace_id, bytes(span_id)] = (bytes(digest), ended)
-        return found
+                    by_span[trace_id, bytes(span_id)] = (bytes(digest), ended)
+        return by_span
 
     def _write(
         self,

@@ -72,7 +72,7 @@ class StudyLog:
         self,
         plan: Mapping[str, JsonValue],
         tokens: Mapping[str, str],
-        given: Mapping[str, Sequence[NewAssignment]],
+        by_rater: Mapping[str, Sequence[NewAssignment]],
         at: float,
     ) -> bool:
         """Store a study with its raters; return False if it is stored already.
@@ -80,7 +80,7 @@ class StudyLog:
         Args:
             plan: JSON, with the key `study`, its name.
             tokens: rater -> token of the invitation; its hash is stored.
-            given: rater -> assignments in order.
+            by_rater: rater -> assignments in order.
             at: seconds since 1970.
 
         Raises: StoreError if another plan is stored under the name.
@@ -101,7 +101,7 @@ class StudyLog:
                 own = next_id(connection, study_raters)
                 row = {"id": own, "study": number, "name": rater, "token_hash": _hash(token), "state": "invited"}
                 _insert(connection, study_raters, {**row, "consented_at": None})
-                for position, assignment in enumerate(given[rater]):
+                for position, assignment in enumerate(by_rater[rater]):
                     row = {
                         "id": next_id(connection, assignments),
                         "rater": own,
@@ -119,11 +119,11 @@ class StudyLog:
     def plan(self, name: str) -> dict[str, Any]:
         """Return a study's plan. Raises: UnknownName."""
         with self._database.reading() as connection:
-            found = connection.execute(select(studies.c.plan).where(studies.c.name == name)).scalar()
-            if found is None:
+            packed = connection.execute(select(studies.c.plan).where(studies.c.name == name)).scalar()
+            if packed is None:
                 known = connection.execute(select(studies.c.name)).scalars().all()
                 raise UnknownName("study", name, known[:5])
-        plan: dict[str, Any] = unpack_json(found)
+        plan: dict[str, Any] = unpack_json(packed)
         return plan
 
     def raters(self, name: str) -> list[RaterRow]:
@@ -205,8 +205,8 @@ class StudyLog:
             .where(studies.c.name == name)
         )
         with self._database.reading() as connection:
-            found = [unpack_json(content) for content in connection.execute(of_study).scalars()]
-        return sorted(found, key=str)
+            contents = [unpack_json(content) for content in connection.execute(of_study).scalars()]
+        return sorted(contents, key=str)
 
     def erase(self, name: str, rater: str) -> int:
         """Erase all that a rater gave; return the number of answers erased.
@@ -216,9 +216,9 @@ class StudyLog:
         with self._database.writing(durable=True) as connection:
             joined = select(study_raters).join(studies, studies.c.id == study_raters.c.study)
             known = connection.execute(joined.where(studies.c.name == name)).all()
-            row = next((one for one in known if one.name == rater), None)
+            row = next((candidate for candidate in known if candidate.name == rater), None)
             if row is None:
-                raise UnknownName(f"rater of the study {name}", rater, [one.name for one in known][:5])
+                raise UnknownName(f"rater of the study {name}", rater, [candidate.name for candidate in known][:5])
             own = select(assignments.c.id).where(assignments.c.rater == row.id)
             n = connection.execute(delete(study_answers).where(study_answers.c.assignment.in_(own))).rowcount
             connection.execute(delete(assignments).where(assignments.c.rater == row.id))
@@ -232,8 +232,8 @@ def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
     connection.execute(insert(table), with_checksum(table, row))
 
 
-def _add_assignments(connection: Connection, rater: int, given: Sequence[NewAssignment]) -> None:
-    for position, assignment in enumerate(given):
+def _add_assignments(connection: Connection, rater: int, new_assignments: Sequence[NewAssignment]) -> None:
+    for position, assignment in enumerate(new_assignments):
         row = {"id": next_id(connection, assignments), "rater": rater, "position": position, "prompt": assignment.item}
         sides = {"model_a": assignment.model_a, "model_b": assignment.model_b, "expected": assignment.expected}
         _insert(connection, assignments, row | sides)
@@ -249,5 +249,7 @@ def _rater(connection: Connection, number: int) -> RaterRow:
     of_rater = select(assignments.c.id, study_answers.c.assignment).outerjoin(
         study_answers, study_answers.c.assignment == assignments.c.id
     )
-    found = connection.execute(of_rater.where(assignments.c.rater == number)).all()
-    return RaterRow(number, row.of, row.name, row.state, len(found), sum(one.assignment is not None for one in found))
+    rows = connection.execute(of_rater.where(assignments.c.rater == number)).all()
+    return RaterRow(
+        number, row.of, row.name, row.state, len(rows), sum(assignment.assignment is not None for assignment in rows)
+    )

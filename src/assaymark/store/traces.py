@@ -97,18 +97,20 @@ class TraceLog:
 
         Raises: UsageError for a name that is taken, empty or longer than 128 characters.
         """
-        shown = shown_text(name.strip())
-        if not 0 < len(shown) <= 128:
-            raise UsageError(f"the project's name has {len(shown)} characters; expected 1 to 128")
+        clean_name = shown_text(name.strip())
+        if not 0 < len(clean_name) <= 128:
+            raise UsageError(f"the project's name has {len(clean_name)} characters; expected 1 to 128")
         with self._database.writing(durable=True) as connection:
             self._database.lock_structure(connection)
-            if connection.execute(select(trace_projects.c.id).where(trace_projects.c.name == shown)).first():
-                raise UsageError(f"there is a project '{shown}' already; choose another name, or make a token for it")
+            if connection.execute(select(trace_projects.c.id).where(trace_projects.c.name == clean_name)).first():
+                raise UsageError(
+                    f"there is a project '{clean_name}' already; choose another name, or make a token for it"
+                )
             if not inspect(connection).has_table(SPAN_SEARCH_TABLE):
                 for statement in _MAKE_SEARCH[connection.dialect.name]:
                     connection.exec_driver_sql(statement)
             number = next_id(connection, trace_projects)
-            connection.execute(insert(trace_projects), {"id": number, "name": shown, "made": now(connection)})
+            connection.execute(insert(trace_projects), {"id": number, "name": clean_name, "made": now(connection)})
             return _add_token(connection, number, "all")
 
     def add_token(self, project: str, scope: str = "all", *, replacing: bool = False) -> str:
@@ -410,26 +412,26 @@ def _project_number(connection: Connection, name: str) -> int:
 
 def _conditions(project: int, wanted: TraceFilter) -> list[ColumnElement[bool]]:
     """Return what a trace has to be in a list."""
-    found: list[ColumnElement[bool]] = [traces.c.project == project]
+    conditions: list[ColumnElement[bool]] = [traces.c.project == project]
     if wanted.since is not None:
-        found.append(traces.c.at >= wanted.since)
+        conditions.append(traces.c.at >= wanted.since)
     if wanted.until is not None:
-        found.append(traces.c.at < wanted.until)
+        conditions.append(traces.c.at < wanted.until)
     named = {name: getattr(wanted, name) for name in ("version", "service", "user", "session")}
-    found += [traces.c[name] == shown_text(value) for name, value in named.items() if value is not None]
+    conditions += [traces.c[name] == shown_text(value) for name, value in named.items() if value is not None]
     if wanted.model is not None:
-        found.append(traces.c.models.contains(f"\n{shown_text(wanted.model)}\n", autoescape=True))
+        conditions.append(traces.c.models.contains(f"\n{shown_text(wanted.model)}\n", autoescape=True))
     if wanted.has_error is not None:
-        found.append(traces.c.n_errors > 0 if wanted.has_error else traces.c.n_errors == 0)
+        conditions.append(traces.c.n_errors > 0 if wanted.has_error else traces.c.n_errors == 0)
     if wanted.least_seconds is not None:
         least = min(int(wanted.least_seconds * 1e9), LARGEST_INTEGER)
-        found.append(traces.c.ended - traces.c.started >= least)
+        conditions.append(traces.c.ended - traces.c.started >= least)
     if wanted.least_cost is not None:
-        found.append(traces.c.cost >= wanted.least_cost)
+        conditions.append(traces.c.cost >= wanted.least_cost)
     if wanted.before is not None:
         at, trace_id = wanted.before
-        found.append(or_(traces.c.at < at, and_(traces.c.at == at, traces.c.trace_id < trace_id)))
-    return found
+        conditions.append(or_(traces.c.at < at, and_(traces.c.at == at, traces.c.trace_id < trace_id)))
+    return conditions
 
 
 def _matching_traces(connection: Connection, project: int, phrases: Sequence[str]) -> tuple[list[bytes], bool] | None:

@@ -193,8 +193,8 @@ class _Search:
                 except UNREADABLE:
                     continue  # the checksum of the row is checked elsewhere
             for some in chunks([number for number in wanted if number not in self.digests]):
-                found = self.connection.execute(select(texts).where(texts.c.id.in_(some)))
-                self._derive(found.all())
+                rows = self.connection.execute(select(texts).where(texts.c.id.in_(some)))
+                self._derive(rows.all())
 
     def _derive(self, rows: Sequence[Row[Any]]) -> None:
         for row in rows:
@@ -304,8 +304,8 @@ class _Search:
             self.found("outputs", f"{count} rows", "their attempt does not belong to their run")
 
     def _check_derived(self) -> None:
-        found = self.connection.execute(self._mine(runs, select(runs.c.id, runs.c.run_id, runs.c.plan))).all()
-        for row in found:
+        rows = self.connection.execute(self._mine(runs, select(runs.c.id, runs.c.run_id, runs.c.plan))).all()
+        for row in rows:
             self.guarded("facts", lambda row=row: self.problems.extend(derived_problems(self.connection, row)))  # type: ignore[misc]
 
 

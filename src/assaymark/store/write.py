@@ -74,7 +74,7 @@ class Writer:
         self._timer: threading.Timer | None = None
         self._must_retry = False
 
-    def add_outputs(self, run_id: str, attempt_id: int, given: Iterable[Output]) -> None:
+    def add_outputs(self, run_id: str, attempt_id: int, received: Iterable[Output]) -> None:
         """Collect outputs.
 
         Raises: LeaseLost if another writer took the run over.
@@ -82,7 +82,7 @@ class Writer:
         with self._lock:
             self._leases.refuse_lost(run_id)
             self._retry()
-            new = list(given)
+            new = list(received)
             known = self._known_rows(run_id, [output.request_id for output in new])
             rows = [output_row(output, known.requests[output.request_id][0], attempt_id) for output in new]
             if any(row["request"] in self._scored for row in rows):
@@ -90,7 +90,7 @@ class Writer:
             self._outputs.setdefault(run_id, []).extend(rows)
             self._collected(run_id, known)
 
-    def add_scores(self, run_id: str, given: Iterable[Score], scoring_hash: str) -> None:
+    def add_scores(self, run_id: str, received: Iterable[Score], scoring_hash: str) -> None:
         """Collect scores.
 
         Raises: LeaseLost if another writer took the run over.
@@ -98,7 +98,7 @@ class Writer:
         with self._lock:
             self._leases.refuse_lost(run_id)
             self._retry()
-            self._collect_scores(run_id, list(given), scoring_hash)
+            self._collect_scores(run_id, list(received), scoring_hash)
             self._collected(run_id, self._known[run_id])
 
     def write_scorings(

@@ -78,7 +78,7 @@ class Aliases:
     patterns: Mapping[str, tuple[str, ...]]
 
     def meaning(self, name: str) -> tuple[str, ...]:
-        """Return the present names for `name`; none if it is no old name."""
+        """Return the present names for `name`; none if it is not an old name."""
         if name in self.exact:
             return self.exact[name]
         for pattern, values in self.patterns.items():
@@ -93,15 +93,15 @@ class Aliases:
         `hendrycksTest-*` is every subject: a key that is a pattern has one old name for each task of a group, namely
         the group whose old name is the key's beginning (`hendrycksTest`: mmlu). `tasks_of` returns a group's tasks.
         """
-        found = [values[0] for old, values in self.exact.items() if fnmatchcase(old, pattern) and "|" not in old]
+        names = [values[0] for old, values in self.exact.items() if fnmatchcase(old, pattern) and "|" not in old]
         for old, values in self.patterns.items():
-            start, given = old.partition("*")[0], pattern.partition("*")[0]
-            if not (start.startswith(given) or given.startswith(start)):
+            start, prefix = old.partition("*")[0], pattern.partition("*")[0]
+            if not (start.startswith(prefix) or prefix.startswith(start)):
                 continue  # saves reading the group's files
             for group in self.exact.get(start.rstrip("-_"), ()):
                 parts = ((name, _matched(values[0], name)) for name in tasks_of(group))
-                found += [name for name, part in parts if part and fnmatchcase(old.replace("*", part), pattern)]
-        return list(dict.fromkeys(found))
+                names += [name for name, part in parts if part and fnmatchcase(old.replace("*", part), pattern)]
+        return list(dict.fromkeys(names))
 
 
 @lru_cache(maxsize=1)
@@ -134,12 +134,12 @@ def longer_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that begin or end with a short name: `mgsm` -> `mgsm_direct`, ...; the shortest first."""
     plain = _plain(name)
     wanted = {plain, plain.replace("_", "")}
-    found = {
+    names = {
         each
         for each in known
-        if any(_plain(each).startswith(f"{one}_") or _plain(each).endswith(f"_{one}") for one in wanted)
+        if any(_plain(each).startswith(f"{short}_") or _plain(each).endswith(f"_{short}") for short in wanted)
     }
-    return sorted(found, key=lambda each: (not _plain(each).startswith(tuple(wanted)), len(each), each))
+    return sorted(names, key=lambda each: (not _plain(each).startswith(tuple(wanted)), len(each), each))
 
 
 def _plain(name: str) -> str:

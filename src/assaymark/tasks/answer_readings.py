@@ -50,7 +50,7 @@ class AnswerCounts:
     _conflicts: dict[tuple[str, str], _Conflict] = field(default_factory=dict)
 
     def add(self, answer: Any, options: Sequence[Any]) -> None:
-        """Count one answer to a question with these options; None is no answer."""
+        """Count one answer to a question with these options; None is not an answer."""
         if answer is None:
             return
         self.n += 1

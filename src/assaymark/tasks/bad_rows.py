@@ -34,8 +34,8 @@ def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str 
     def fault(row: Row) -> str | None:
         if any(isinstance(value, str) and "\0" in value for value in row.values()):
             return ": the character NUL, which is not allowed in texts"
-        if check is not None and (found := check(row)) is not None:
-            return found
+        if check is not None and (problem := check(row)) is not None:
+            return problem
         empty = [name for name in needed if row.get(name) is None]
         if empty:
             return f" has nothing in column {', '.join(map(repr, empty))}"

@@ -46,7 +46,7 @@ _MISSING = f"only lm_eval has it; install it {install_line('lm-eval')}"
 def _registered_folders() -> list[Path]:
     """Return the folders of task files that installed packages register, without importing those packages.
 
-    Raises: DataError for a place that is no package.
+    Raises: DataError for a place that is not a package.
     """
     folders = []
     for name, place in Registry[object]("tasks", "folder of tasks").places().items():
@@ -88,7 +88,7 @@ class Catalog:
     def open(cls, include_paths: Sequence[Path] = (), *, lm_eval: bool = True) -> "Catalog":
         """Return the catalogue of our library, of lm_eval (if installed and wanted) and of the user's folders.
 
-        Raises: DataError for an include path that is no folder.
+        Raises: DataError for an include path that is not a directory.
         """
         folders = []
         elsewhere: Mapping[str, str] = {}
@@ -103,7 +103,7 @@ class Catalog:
         for path in include_paths:
             root = Path(path).expanduser()
             if not root.is_dir():
-                raise DataError(f"include path '{path}' is no folder; expected a folder with .yaml task files")
+                raise DataError(f"include path '{path}' is not a directory; expected a folder with .yaml task files")
             folders.append(_Folder(root.resolve(), "user", index_folder(root)))
         return cls(folders, elsewhere)
 
@@ -121,15 +121,15 @@ class Catalog:
 
     def _find(self, name: str) -> Source | None:
         """Return where a task or group is defined; a prefix `<origin>:` selects whose."""
-        found = self._files.get(name)
-        if found is None and ":" in name:
+        entry = self._files.get(name)
+        if entry is None and ":" in name:
             origin, _, bare = name.partition(":")
-            found = self._by_origin.get(origin, {}).get(bare)
-        if found is None and self._beside is not None:
-            found = next(((file, self._beside) for file in self._beside.files if file.name == name), None)
-        if found is None:
+            entry = self._by_origin.get(origin, {}).get(bare)
+        if entry is None and self._beside is not None:
+            entry = next(((file, self._beside) for file in self._beside.files if file.name == name), None)
+        if entry is None:
             return None
-        file, folder = found
+        file, folder = entry
         trusted = self._trusted(folder.origin, folder.root)
         return Source(file, folder.root / file.path, folder.origin, trusted)
 
@@ -145,23 +145,23 @@ class Catalog:
     @cached_property
     def _suites(self) -> dict[str, Suite]:
         """Suites by name and alias; the user's win over ours."""
-        found: dict[str, Suite] = {}
+        suites: dict[str, Suite] = {}
         for folder in self._folders:
             for path in sorted((folder.root / "suites").glob("*.yaml")):
                 suite = read_suite(path)
-                found.update(dict.fromkeys((suite.name, *suite.aliases), suite))
-        return found
+                suites.update(dict.fromkeys((suite.name, *suite.aliases), suite))
+        return suites
 
     def entries(self) -> Sequence[CatalogEntry]:
         """Return every known name, sorted: tasks, groups, tags and suites; with the reason where one cannot run."""
-        found = [self._entry(name) for name in self._names]
-        found += [self._suite_entry(suite) for name, suite in self._suites.items() if name == suite.name]
+        entries = [self._entry(name) for name in self._names]
+        entries += [self._suite_entry(suite) for name, suite in self._suites.items() if name == suite.name]
         lacking = [
             CatalogEntry(name, kind, "lm-eval", None, runnable_here=False, reason=_MISSING)  # type: ignore[arg-type]
             for name, kind in self._elsewhere.items()
             if name not in self._files and name not in self._tags
         ]
-        return sorted([*found, *lacking], key=lambda entry: entry.name)
+        return sorted([*entries, *lacking], key=lambda entry: entry.name)
 
     def _entry(self, name: str) -> CatalogEntry:
         if name not in self._files:
@@ -247,17 +247,17 @@ class Catalog:
             return UnknownName("task", name, (), f"neither this library nor lm-eval has it: {why}")
         longer = longer_names(name, {*self._names, *self._elsewhere})
         if longer:
-            shown = longer[:SHOWN_NAMES]
-            lacking = "" if any(each in self._names for each in shown) else f"; {_MISSING}"
+            first_names = longer[:SHOWN_NAMES]
+            lacking = "" if any(each in self._names for each in first_names) else f"; {_MISSING}"
             remedy = f"{len(longer)} names begin or end with it: name one of them (listed by `assaymark ls tasks`)"
-            return UnknownName("task", name, shown, remedy + lacking)
+            return UnknownName("task", name, first_names, remedy + lacking)
         known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]
         return UnknownName("task", name, nearest(name, known), "see `assaymark ls tasks`")
 
     def _renamed(self, name: str, meant: Iterable[str], expander: Expander) -> list[str]:
-        found = [part for new in meant for part in self._resolve(new, expander)]
-        expander.notes.append(f"{name} is now called {', '.join(found)}")
-        return found
+        present_names = [part for new in meant for part in self._resolve(new, expander)]
+        expander.notes.append(f"{name} is now called {', '.join(present_names)}")
+        return present_names
 
     def _old_name(self, name: str, expander: Expander) -> list[str] | None:
         """Add the tasks of an old name, with the shots of one like `harness|hellaswag|10`."""
@@ -267,10 +267,10 @@ class Catalog:
             return self._renamed(name, meant, expander) if meant else None
         task, shots = old
         meant = known_aliases().exact.get(name, (task,))
-        found = [part for new in meant for part in self._resolve(new, expander)]
-        expander.fix_shots((leaf for part in found for leaf in expander.tasks_of(part)), shots)
-        expander.notes.append(f"{name} is now called {few(found)}, at {shots} shots")
-        return found
+        present_names = [part for new in meant for part in self._resolve(new, expander)]
+        expander.fix_shots((leaf for part in present_names for leaf in expander.tasks_of(part)), shots)
+        expander.notes.append(f"{name} is now called {few(present_names)}, at {shots} shots")
+        return present_names
 
     def _find_suite(self, name: str) -> Suite:
         if name in self._suites:
@@ -286,11 +286,11 @@ class Catalog:
         missing: list[tuple[str, str]] = []
         for member in suite.members:
             try:
-                found = self._resolve(member.task, expander)
+                names = self._resolve(member.task, expander)
             except (UnknownName, MissingExtra) as error:
                 missing.append((member.task, str(error)))
-                found = []
-            tasks = tuple(dict.fromkeys(leaf for name in found for leaf in expander.tasks_of(name)))
+                names = []
+            tasks = tuple(dict.fromkeys(leaf for name in names for leaf in expander.tasks_of(name)))
             leaves.append(tasks)
             if member.shots is not None:
                 expander.fix_shots(tasks, member.shots)
@@ -306,8 +306,8 @@ class Catalog:
         return expander.tasks_of(group)
 
     def _globbed(self, pattern: str, expander: Expander) -> list[str]:
-        found = [name for name in self._names if fnmatchcase(name, pattern)]
-        if not found:
+        matches = [name for name in self._names if fnmatchcase(name, pattern)]
+        if not matches:
             meant = known_aliases().matching(pattern, self._tasks_of)
             if meant:
                 return [part for name in meant for part in self._resolve(name, expander)]
@@ -315,9 +315,9 @@ class Catalog:
                 raise MissingExtra(f"what '{pattern}' matches", "lm-eval")
             bare = pattern.strip("*?[]")
             raise UnknownName("task pattern", pattern, nearest(bare, self._names), "see `assaymark ls tasks`")
-        for name in found:
+        for name in matches:
             expander.add(name)
-        return found
+        return matches
 
     def _add_path(self, name: str, expander: Expander) -> bool:
         path = Path(name).expanduser()
@@ -345,15 +345,16 @@ class Catalog:
 
     def _add_dataset(self, name: str, expander: Expander) -> bool:
         """Add the task that is guessed of a data set, named by its Hub id or its folder of rows."""
-        found = dataset_name(name)
-        if found is None:
+        dataset = dataset_name(name)
+        if dataset is None:
             return False
-        task, notes = task_from_dataset(found, expander.own)
+        task, notes = task_from_dataset(dataset, expander.own)
         expander.add_task(task)
         expander.notes += notes
-        if families := sorted({path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, found.path)}):
+        if families := sorted({path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, dataset.path)}):
             expander.notes.append(
-                f"the library has tasks with published prompts on {found.path}: see `assaymark ls tasks {families[0]}`"
+                f"the library has tasks with published prompts on {dataset.path}: see "
+                f"`assaymark ls tasks {families[0]}`"
             )
         return True
 

@@ -86,7 +86,7 @@ class WorkedSample:
 def outline_task(task: Task) -> TaskOutline:
     """Return a task's outline, without reading its data.
 
-    Raises: DataError for a card that is no mapping.
+    Raises: DataError for a card that is not a mapping.
     """
     is_conversation = task.prompt.turns is not None
     return TaskOutline(
@@ -130,7 +130,7 @@ def work_sample(bound: BoundTask, render: Render | None = None, position: int = 
 def find_card(task: Task) -> Mapping[str, Any] | None:
     """Return the task's card: its own, a group's, or that of a prefix of its name; None if there is none.
 
-    Raises: DataError for a card that is no mapping.
+    Raises: DataError for a card that is not a mapping.
     """
     return find_card_named(task.name, [*reversed(task.groups), *task.tags], task.source.parent)
 
@@ -143,7 +143,7 @@ def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[
         holders: groups and tags it belongs to, the innermost first.
         beside: the folder of its file; it need not exist.
 
-    Raises: DataError for a card that is no mapping.
+    Raises: DataError for a card that is not a mapping.
     """
     names = [task, *holders]
     stem = task

@@ -221,8 +221,8 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
 
 
 def _metadata(reader: _Reader) -> Mapping[str, Any]:
-    given = reader.get("metadata")
-    return given if isinstance(given, Mapping) else {}
+    metadata = reader.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
@@ -400,10 +400,10 @@ def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tup
             raise reader.fail("metric_list", item, "items such as `metric: acc`")
         metric = item["metric"]
         own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
-        given = {key: value for key, value in item.items() if key not in METRIC_KEYS}
+        options = {key: value for key, value in item.items() if key not in METRIC_KEYS}
         if metric == "exact_match":
             _check_regexes(reader, "metric_list.exact_match", item)
-        for name, kwargs in _scores_named(metric, own_name, given):
+        for name, kwargs in _scores_named(metric, own_name, options):
             metrics.append(
                 MetricSpec(
                     name=name,

@@ -27,18 +27,18 @@ def files_read(names: Sequence[str]) -> list[Path]:
     Raises: as `Catalog.select`; DataError for data files that are missing.
     """
     selection = Catalog.open().select(names, partial=True)
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     tasks = [task for task in selection.tasks if task.origin == "user"]
     sources = [task.source for task in tasks]
     sources += [group.source for group in selection.groups if group.source is not None and group.origin == "user"]
     sources += [chosen.suite.source for chosen in selection.suites if chosen.suite.source is not None]
     for source in dict.fromkeys(sources):
-        found[source] = None
+        files[source] = None
         if source.suffix in {".yaml", ".yml"} and source.is_file():
-            found |= dict.fromkeys((*included_files(source), *_modules(read_task_file(source))))
+            files |= dict.fromkeys((*included_files(source), *_modules(read_task_file(source))))
     for task in tasks:
-        found |= dict.fromkeys((*_modules(task.spec), *_data(task)))
-    return list(found)
+        files |= dict.fromkeys((*_modules(task.spec), *_data(task)))
+    return list(files)
 
 
 def _modules(value: Any) -> Iterator[Path]:

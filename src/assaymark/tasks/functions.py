@@ -51,10 +51,10 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
     module = _module(function, real)
     _rewind(module)
     try:
-        found: Callable[..., Any] = getattr(module, function.name)
+        loaded: Callable[..., Any] = getattr(module, function.name)
     except AttributeError:
         raise DataError(f"!function {function.path}: {real} has no '{function.name}'") from None
-    return found
+    return loaded
 
 
 def loader_of(task: Task) -> Callable[[Any], Any]:

@@ -86,9 +86,9 @@ def _with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> Ge
     return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
 
 
-def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> GenerationSettings:
+def settings_of(name: str, generation_kwargs: Mapping[str, Any], repeats: int = 1) -> GenerationSettings:
     """Convert lm-evaluation-harness's `generation_kwargs` to our settings. Raises: PlanError naming the task."""
-    kwargs = dict(given)
+    kwargs = dict(generation_kwargs)
     until = kwargs.pop("until", [])
     stops = until if isinstance(until, (list, tuple)) else [until]
     try:
@@ -110,7 +110,7 @@ def settings_of(name: str, given: Mapping[str, Any], repeats: int = 1) -> Genera
             extra=tuple(sorted(kwargs.items())),
         )
     except ValueError as error:
-        raise PlanError(f"generation settings of {name}: {error}; seen {dict(given)!r:.200}") from error
+        raise PlanError(f"generation settings of {name}: {error}; seen {dict(generation_kwargs)!r:.200}") from error
 
 
 def _number(name: str, value: Any) -> float | None:

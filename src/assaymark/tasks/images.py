@@ -77,10 +77,10 @@ def _listed(value: Any) -> Any:
     if not isinstance(value, str) or not (value.startswith("[") and value.endswith("]")):
         return value
     try:
-        found = ast.literal_eval(value)
+        parsed = ast.literal_eval(value)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return value
-    return (found or None) if isinstance(found, list) and all(isinstance(each, str) for each in found) else value
+    return (parsed or None) if isinstance(parsed, list) and all(isinstance(each, str) for each in parsed) else value
 
 
 Given = Mapping[str, Any]  # a row
@@ -169,11 +169,11 @@ class TaskImages:
 
         Raises: MalformedSample for one that cannot be used; MissingExtra without Pillow.
         """
-        found = self._values(row)
-        for each in found:
+        images = self._values(row)
+        for each in images:
             if not isinstance(each, RowImage):
                 raise MalformedSample(f"doc_to_image returns {each!r:.60}; expected values of image columns")
-        return tuple(image.part() for image in found)
+        return tuple(image.part() for image in images)
 
     def text(self, row: Given) -> Any:
         """Return the question with a place for each image; an index into choices stays one.
@@ -187,7 +187,7 @@ class TaskImages:
         return check_places(plain, len(self._values(row)))
 
     def _values(self, row: Given) -> list[Any]:
-        flat = [one for each in self._found(row) for one in (each if isinstance(each, list) else [each])]
+        flat = [image for each in self._found(row) for image in (each if isinstance(each, list) else [each])]
         return [each for each in flat if each is not None]
 
     def _found(self, row: Given) -> Sequence[Any]:
@@ -207,7 +207,7 @@ def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[
     """Return the function for `doc_to_image`: the values of a row that are its images."""
     if isinstance(field, list):
         finders = [_finder(each, columns) for each in field]
-        return lambda row: [one for find in finders for one in find(row)]
+        return lambda row: [image for find in finders for image in find(row)]
     if callable(field):
         return partial(_called, field)
     column = str(field).strip().removeprefix("{{").removesuffix("}}").strip()
@@ -219,10 +219,10 @@ def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[
 def _called(function: Callable[[Given], Any], row: Given) -> Sequence[Any]:
     name = getattr(function, "__name__", "a function")
     try:
-        found = function(row)
+        images = function(row)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise MalformedSample(f"the task's function {name} failed on a row: {error!r:.160}") from error
-    return found if isinstance(found, list) else [found]
+    return images if isinstance(images, list) else [images]
 
 
 def hash_of_rows(content_hash_of_files: str, rows: Rows) -> str:

@@ -19,8 +19,8 @@ _FILE = Path(__file__).parent / "data" / "lm_eval_names.json.gz"
 
 def task_folder() -> Path | None:
     """Return the folder of the installed lm_eval's task files, without importing it; None if it is absent."""
-    found = find_spec("lm_eval")
-    for location in (found.submodule_search_locations or ()) if found else ():
+    spec = find_spec("lm_eval")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(location) / "tasks").is_dir():
             return Path(location) / "tasks"
     return None

@@ -101,7 +101,7 @@ def read_messages(value: Any) -> list[tuple[str, str]]:
 
     Raises: MalformedSample for anything else than a list of messages with texts.
     """
-    found = []
+    messages = []
     for each in list_in(value, "messages"):
         if not isinstance(each, Mapping):
             raise MalformedSample(f"messages are {value!r:.120}; expected a list of messages, the last by the user")
@@ -111,8 +111,8 @@ def read_messages(value: Any) -> list[tuple[str, str]]:
             raise MalformedSample(
                 f"a message has role {role!r:.40}, content {content!r:.40}; expected text by system, user, assistant"
             )
-        found.append((_ROLES[role], content))
-    return found
+        messages.append((_ROLES[role], content))
+    return messages
 
 
 def list_in(value: Any, what: str) -> list[Any]:
@@ -141,12 +141,12 @@ def resolve_messages(field: Any, columns: Collection[str], *, ends_with_answer: 
 
     def messages(row: Row) -> list[tuple[str, str]]:
         value = field(row) if callable(field) else row[field]
-        found = read_messages(value)
-        while ends_with_answer and found and found[-1][0] == "assistant":
-            found.pop()
-        if not found or found[-1][0] != "user":
+        conversation = read_messages(value)
+        while ends_with_answer and conversation and conversation[-1][0] == "assistant":
+            conversation.pop()
+        if not conversation or conversation[-1][0] != "user":
             raise MalformedSample(f"messages are {value!r:.120}; expected a list of messages, the last by the user")
-        return found
+        return conversation
 
     return messages
 

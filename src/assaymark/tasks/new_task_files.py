@@ -114,8 +114,10 @@ def _like(model: Task, spec: Spec, shape: Shape, like: str) -> Spec:
     _refuse_unlike(model, spec, shape, like)
     wanted = find_columns({column.lower(): column for column in _columns(model)})
     if wanted is None or set(_columns(model)) - set(wanted.needed):
-        shown = ", ".join(_columns(model))
-        raise UsageError(f"--like {like}: its prompt uses the columns {shown}; expected a question, choices and answer")
+        columns = ", ".join(_columns(model))
+        raise UsageError(
+            f"--like {like}: its prompt uses the columns {columns}; expected a question, choices and answer"
+        )
     names = {wanted.question: shape.question}
     if wanted.choices is not None:
         names[wanted.choices] = _as_choices(model, wanted.choices, shape)
@@ -154,9 +156,9 @@ def _functions(value: Any) -> Iterator[FunctionRef]:
     if isinstance(value, FunctionRef):
         yield value
     elif isinstance(value, Mapping):
-        yield from (found for part in value.values() for found in _functions(part))
+        yield from (function for part in value.values() for function in _functions(part))
     elif isinstance(value, list | tuple):
-        yield from (found for part in value for found in _functions(part))
+        yield from (function for part in value for function in _functions(part))
 
 
 def _columns(model: Task) -> list[str]:

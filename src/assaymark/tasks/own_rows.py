@@ -77,7 +77,7 @@ class OwnRows:
     rows: Rows
     shape: Shape
     builder: str  # dataset_path of a task file: csv, json or parquet
-    options: dict[str, Any]  # of dataset_kwargs: the delimiter, where it is no comma
+    options: dict[str, Any]  # of dataset_kwargs: the delimiter, where it is not a comma
     renamed: dict[str, str]  # columns whose names a template cannot use -> their names in the task
 
 
@@ -132,8 +132,10 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
         **({"rename_columns": own.renamed} if own.renamed else {}),
         **own.shape.spec,
     }
-    shown = path.name if spec["task"] == _bare_name(path) else f"{Path(spec['task']).parent.as_posix()}/{path.name}"
-    note = f"{shown}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
+    file_label = (
+        path.name if spec["task"] == _bare_name(path) else f"{Path(spec['task']).parent.as_posix()}/{path.name}"
+    )
+    note = f"{file_label}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
     return task_from_spec(spec, path, "user"), [note]
 
 
@@ -210,8 +212,8 @@ class DatasetName:
 
     def __str__(self) -> str:
         """Return the name, as it can be given again."""
-        given = [self.path, self.config or "", self.split or ""]
-        return ":".join(given).rstrip(":")
+        parts = [self.path, self.config or "", self.split or ""]
+        return ":".join(parts).rstrip(":")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +258,18 @@ def task_from_dataset(name: DatasetName, own: OwnData) -> tuple[Task, list[str]]
     return task_from_spec(spec_of_dataset(dataset), Path(str(dataset.name)), "user"), [guess]
 
 
-def spec_of_dataset(found: OwnDataset) -> dict[str, Any]:
+def spec_of_dataset(dataset: OwnDataset) -> dict[str, Any]:
     """Return the keys of a task file for a data set."""
-    bare = re.sub(r"[^\w.-]+", "_", Path(found.name.path).name)
-    config = found.name.config
+    bare = re.sub(r"[^\w.-]+", "_", Path(dataset.name.path).name)
+    config = dataset.name.config
     return {
         "task": bare if config in {None, "default"} else f"{bare}_{config}",
-        "dataset_path": found.name.path,
+        "dataset_path": dataset.name.path,
         **({} if config is None else {"dataset_name": config}),
-        "test_split": found.name.split,
-        "fewshot_split": found.fewshot_split,
-        **({"rename_columns": found.renamed} if found.renamed else {}),
-        **found.shape.spec,
+        "test_split": dataset.name.split,
+        "fewshot_split": dataset.fewshot_split,
+        **({"rename_columns": dataset.renamed} if dataset.renamed else {}),
+        **dataset.shape.spec,
         "metadata": {"version": "1.0"},
     }
 
@@ -296,7 +298,7 @@ def find_dataset(name: DatasetName, own: OwnData) -> OwnDataset:
         )
     if shape.tools is None and not own.skip_bad_rows and (check := check_of(shape)) is not None:
         refuse_faulty_rows(Path(str(replace(name, split=split))), rows, check)
-    fewshot = next((one for one in FEWSHOT if one in loaded.splits and one != split), split)
+    fewshot = next((candidate for candidate in FEWSHOT if candidate in loaded.splits and candidate != split), split)
     return OwnDataset(DatasetName(name.path, config, split), tuple(loaded.splits), fewshot, rows, shape, renamed)
 
 
@@ -317,11 +319,11 @@ def _split_of(name: DatasetName, known: Sequence[str]) -> str:
         if name.split not in known:
             raise UnknownName(f"split of {name.path}", name.split, nearest(name.split, known), _listed(known))
         return name.split
-    found = next((split for split in EVALUATED if split in known), known[0] if len(known) == 1 else None)
-    if found is None:
+    evaluated = next((split for split in EVALUATED if split in known), known[0] if len(known) == 1 else None)
+    if evaluated is None:
         raise UsageError(f"{name.path} has no split test, validation or train; name one, as "
                          f"{name.path}:{name.config or ''}:{known[0]}; {_listed(known)}")  # fmt: skip
-    return found
+    return evaluated
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ def preset_names() -> list[str]:
 def find_preset(name: str | PromptPreset) -> PromptPreset | None:
     """Return a preset given by its name, its YAML file or itself; None for `none`.
 
-    Raises: UnknownName with the nearest names; DataError for a file that is no preset.
+    Raises: UnknownName with the nearest names; DataError for a file that is not a preset.
     """
     if isinstance(name, PromptPreset):
         return name

@@ -245,7 +245,7 @@ class BoundPythonTask:
 
 def _made(task: Task) -> Any:
     if task.python_class is None:
-        raise PlanError(f"task {task.name} is no Python class")
+        raise PlanError(f"task {task.name} is not a Python class")
     made = load_function(task.python_class, task.trusted)
     config = {key: value for key, value in task.spec.items() if key not in {"class", "tag", "group", "task_list"}}
     try:

@@ -98,7 +98,7 @@ def styled_selection(selection: Selection, prompt_style: PromptStyle) -> Selecti
 def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
     """Return the task in this prompt style.
 
-    Raises: PlanError for a task that is no multiple choice, or that scores by a function of its own.
+    Raises: PlanError for a task that is not multiple choice, or that scores by a function of its own.
     """
     if task.output_type != "multiple_choice" or task.python_class is not None:
         raise PlanError(f"task {task.name} is {task.output_type}; only multiple_choice can have style {prompt_style}")
@@ -183,7 +183,7 @@ def read_item(text: str, option: str) -> str | Mapping[str, Any]:
     except (OSError, DataError) as error:
         raise UsageError(f"{option} {text!r:.120} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
-        raise UsageError(f"{option} {text!r:.120} is no mapping; expected an item as in a task file's list")
+        raise UsageError(f"{option} {text!r:.120} is not a mapping; expected an item as in a task file's list")
     return content
 
 
@@ -217,19 +217,19 @@ def _filter_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]
     if item not in own:
         remedy = f"its filters: {', '.join(own)}; write a new one as {{name: last, filter: [{{function: regex, ...}}]}}"
         raise UnknownName(f"filter of task {task.name}", item, nearest(item, own), remedy)
-    found: Mapping[str, Any] = own[item]
-    return found
+    filter_item: Mapping[str, Any] = own[item]
+    return filter_item
 
 
 def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the task's own item of that name, overridden by the new options, else the item as given."""
-    given = {"metric": item} if isinstance(item, str) else dict(item)
+    requested = {"metric": item} if isinstance(item, str) else dict(item)
     for own in task.spec.get("metric_list") or ():
         metric = own.get("metric")
         name = metric.name if isinstance(metric, FunctionRef) else str(metric)
-        if given.get("metric") in {name, *_score_names(task, metric)}:
-            return {**own, **given, "metric": metric}
-    return given
+        if requested.get("metric") in {name, *_score_names(task, metric)}:
+            return {**own, **requested, "metric": metric}
+    return requested
 
 
 def _score_names(task: Task, metric: Any) -> set[str]:

@@ -255,10 +255,10 @@ def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, Any
 
     Raises: DataError that lists the first 20 faults with their locations.
     """
-    found = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := check(row)))
+    faulty_rows = ((index, fault) for index, row in enumerate(rows.passing()) if (fault := check(row)))
     faults = Faults()
     kept: list[tuple[int, str]] = []
-    for index, fault in found:
+    for index, fault in faulty_rows:
         if len(kept) < MOST_FAULTS:
             kept.append((index, fault))
         faults.n += 1

@@ -175,9 +175,9 @@ def _about(columns: QuestionColumns) -> str:
     return question + (f" after '{columns.passage}'" if columns.passage else "")
 
 
-def _target(found: QuestionColumns, kind: str, options: str, counts: AnswerCounts, *, all_whole: bool) -> str:
+def _target(roles: QuestionColumns, kind: str, options: str, counts: AnswerCounts, *, all_whole: bool) -> str:
     """Return the template of a question's correct option, whose options are the expression `options`."""
-    answer = found.answer
+    answer = roles.answer
     if kind == LETTER:
         return f"{{{{'{LETTERS}'.index({answer}.strip().upper())}}}}"
     if kind == TEXT and counts.n_exact == counts.fits[TEXT]:
@@ -195,117 +195,117 @@ def _are_whole(rows: Rows, column: str) -> bool:
     return all(isinstance(value, int) for value in rows.values(column))
 
 
-def _in_columns(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
-    answer, columns = found.answer, found.options
+def _in_columns(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
+    answer, columns = roles.answer, roles.options
     letters = list(LETTERS[: len(columns)])
     lines = "\n".join(f"{letter}. {{{{{column}}}}}" for letter, column in zip(letters, columns, strict=True))
     options = zip(*(rows.values(column) for column in columns), strict=True)
     counts = counted_answers(zip(rows.values(answer), options, strict=True))
     kind, listed = counts.reading(answer, answers), f"[{', '.join(columns)}]"
-    target = _target(found, kind, listed, counts, all_whole=_are_whole(rows, answer))
+    target = _target(roles, kind, listed, counts, all_whole=_are_whole(rows, answer))
     if kind == LETTER:
         target = f"{{{{{letters}.index({answer}.strip().upper())}}}}"
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_asked(found)}\n{lines}\nAnswer:",
+        "doc_to_text": f"{_asked(roles)}\n{lines}\nAnswer:",
         "doc_to_choice": letters,
         "doc_to_target": target,
         "metric_list": [metric_item("acc")],
     }
-    guess = f"multiple choice by letter: {_about(found)}, choices {', '.join(columns)}, '{answer}' is {IN_WORDS[kind]}"
-    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=listed, target=target)
+    guess = f"multiple choice by letter: {_about(roles)}, choices {', '.join(columns)}, '{answer}' is {IN_WORDS[kind]}"
+    return Shape(spec, guess, roles.used, roles, kind=kind, question=roles.asked, options=listed, target=target)
 
 
-def _in_list(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
-    answer, choices = found.answer, str(found.choices)
+def _in_list(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
+    answer, choices = roles.answer, str(roles.choices)
     pairs = ((value, options or ()) for value, options in zip(rows.values(answer), rows.values(choices), strict=True))
     counts = counted_answers(pairs, is_typed=True)
     kind = counts.reading(answer, answers)
     if kind == LETTER:
-        return _lettered(found, f"'{choices}'", choices, f"{choices}|length")
-    target = _target(found, kind, choices, counts, all_whole=_are_whole(rows, answer))
+        return _lettered(roles, f"'{choices}'", choices, f"{choices}|length")
+    target = _target(roles, kind, choices, counts, all_whole=_are_whole(rows, answer))
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:",
+        "doc_to_text": f"{_before_question(roles)}Question: {{{{{roles.asked}}}}}\nAnswer:",
         "doc_to_choice": choices,
         "doc_to_target": target,
     }
-    guess = f"multiple choice by text: {_about(found)}, '{choices}', '{answer}' is {IN_WORDS[kind]}"
-    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=choices, target=target)
+    guess = f"multiple choice by text: {_about(roles)}, '{choices}', '{answer}' is {IN_WORDS[kind]}"
+    return Shape(spec, guess, roles.used, roles, kind=kind, question=roles.asked, options=choices, target=target)
 
 
 def _before_question(columns: QuestionColumns) -> str:
     return "" if columns.passage is None else f"{{% if {columns.passage} %}}{{{{{columns.passage}}}}}\n{{% endif %}}"
 
 
-def _labelled(found: QuestionColumns) -> Shape:
-    options, target = f"{found.choices}.text", f"{{{{{found.choices}.label.index({found.answer})}}}}"
+def _labelled(roles: QuestionColumns) -> Shape:
+    options, target = f"{roles.choices}.text", f"{{{{{roles.choices}.label.index({roles.answer})}}}}"
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:",
+        "doc_to_text": f"{_before_question(roles)}Question: {{{{{roles.asked}}}}}\nAnswer:",
         "doc_to_choice": f"{{{{{options}}}}}",
         "doc_to_target": target,
     }
-    guess = f"multiple choice by text: {_about(found)}, '{options}', '{found.answer}' is one of '{found.choices}.label'"
-    return Shape(spec, guess, found.used, found, kind="label", question=found.asked, options=options, target=target)
+    guess = f"multiple choice by text: {_about(roles)}, '{options}', '{roles.answer}' is one of '{roles.choices}.label'"
+    return Shape(spec, guess, roles.used, roles, kind="label", question=roles.asked, options=options, target=target)
 
 
-def _by_key(found: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
-    """Return the shape of options in a mapping by letter; a letter without an option is no option."""
-    choices = str(found.choices)
+def _by_key(roles: QuestionColumns, rows: Rows, answers: str | None) -> Shape:
+    """Return the shape of options in a mapping by letter; a letter without an option is not an option."""
+    choices = str(roles.choices)
     present = f"{choices}.values() | select | list"
-    shape = _lettered(found, f"'{choices}' by letter", present, f"({present}) | length")
-    pairs = zip(rows.values(found.answer), rows.values(choices), strict=True)
+    shape = _lettered(roles, f"'{choices}' by letter", present, f"({present}) | length")
+    pairs = zip(rows.values(roles.answer), rows.values(choices), strict=True)
     counts = counted_answers(
         ((value, [each for each in (row or {}).values() if each is not None]) for value, row in pairs), is_typed=True
     )
-    kind = counts.reading(found.answer, answers)
+    kind = counts.reading(roles.answer, answers)
     if kind == LETTER:
         return shape
-    target = _target(found, kind, f"({present})", counts, all_whole=False)
+    target = _target(roles, kind, f"({present})", counts, all_whole=False)
     if kind in (FROM_0, FROM_1):
-        target = f"{{{{({found.answer} | string | trim | int) - {int(kind == FROM_1)}}}}}"
+        target = f"{{{{({roles.answer} | string | trim | int) - {int(kind == FROM_1)}}}}}"
     guess = shape.guess.replace("is a letter", f"is {IN_WORDS[kind]}")
     spec = {**shape.spec, "doc_to_target": target}
-    return Shape(spec, guess, found.used, found, kind=kind, question=found.asked, options=shape.options, target=target)
+    return Shape(spec, guess, roles.used, roles, kind=kind, question=roles.asked, options=shape.options, target=target)
 
 
-def _lettered(found: QuestionColumns, shown: str, options: str, n_options: str) -> Shape:
+def _lettered(roles: QuestionColumns, choices: str, options: str, n_options: str) -> Shape:
     """Return the shape of questions with a varying number of options, answered by letter."""
-    target = f"{{{{'{LETTERS}'.index({found.answer}.strip().upper())}}}}"
+    target = f"{{{{'{LETTERS}'.index({roles.answer}.strip().upper())}}}}"
     spec = {
         "output_type": "multiple_choice",
-        "doc_to_text": f"{_asked(found)}\n{{% for option in {options} %}}"
+        "doc_to_text": f"{_asked(roles)}\n{{% for option in {options} %}}"
         f"{{{{'{LETTERS}'[loop.index0]}}}}. {{{{option}}}}\n{{% endfor %}}Answer:",
         "doc_to_choice": f"{{{{'{LETTERS}'[:{n_options}] | list}}}}",
         "doc_to_target": target,
         "metric_list": [metric_item("acc")],
     }
-    guess = f"multiple choice by letter: {_about(found)}, choices {shown}, '{found.answer}' is a letter"
-    return Shape(spec, guess, found.used, found, kind=LETTER, question=found.asked, options=options, target=target)
+    guess = f"multiple choice by letter: {_about(roles)}, choices {choices}, '{roles.answer}' is a letter"
+    return Shape(spec, guess, roles.used, roles, kind=LETTER, question=roles.asked, options=options, target=target)
 
 
-def _generated(found: QuestionColumns) -> Shape:
-    question, answer = found.question, found.answer
+def _generated(roles: QuestionColumns) -> Shape:
+    question, answer = roles.question, roles.answer
     spec = {
         "output_type": "generate_until",
-        "doc_to_text": _asked(found),
+        "doc_to_text": _asked(roles),
         "doc_to_target": f"{{{{{answer}}}}}",
         "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
         **_COMPARED,
     }
-    if found.input is not None:
+    if roles.input is not None:
         spec["generation_kwargs"] = dict(_LONG)
-    if question.lower() == "prompt" or found.input is not None:
-        guess = f"{_about(found)} is the prompt as it is, the generated answer is compared with '{answer}'"
+    if question.lower() == "prompt" or roles.input is not None:
+        guess = f"{_about(roles)} is the prompt as it is, the generated answer is compared with '{answer}'"
     else:
-        spec["doc_to_text"] = f"{_before_question(found)}Question: {{{{{found.asked}}}}}\nAnswer:"
-        guess = f"{_about(found)} is a question, the generated answer is compared with '{answer}'"
+        spec["doc_to_text"] = f"{_before_question(roles)}Question: {{{{{roles.asked}}}}}\nAnswer:"
+        guess = f"{_about(roles)} is a question, the generated answer is compared with '{answer}'"
     return Shape(
         spec,
         guess + ", ignoring case and punctuation",
-        found.used,
-        found,
-        question=found.asked,
+        roles.used,
+        roles,
+        question=roles.asked,
         target=f"{{{{{answer}}}}}",
     )

@@ -165,8 +165,8 @@ class SampleScorer:
         scores: list[Score] = []
         for pipeline in pipelines:
             try:
-                found = self._filtered(request, sample, answers, pipeline, lengths)
-                scores += of_first_tokens(found, n_outside) if is_first_token else found
+                of_pipeline = self._filtered(request, sample, answers, pipeline, lengths)
+                scores += of_first_tokens(of_pipeline, n_outside) if is_first_token else of_pipeline
             except ModelError as error:
                 return self._failed(request, str(error))
             except RegexTooSlow as error:
@@ -222,7 +222,7 @@ class SampleScorer:
         """Return the scores of an answer with calls; metrics of texts compare it with a right answer's text."""
         kwargs = {metric.name: metric.kwargs for metric in self.task.metrics}
         of_calls = [name for name in kwargs if name in names_for(TOOL_CALLS)]
-        found, status = score_calls(
+        scores, status = score_calls(
             answer if isinstance(answer, str) else str(answer[0]),
             use.expected(sample.row),
             use.functions(sample.row),
@@ -231,8 +231,8 @@ class SampleScorer:
         )
         of_text = {name: options for name, options in kwargs.items() if name not in of_calls}
         if of_text:
-            found |= generation.score_generation(answer, use.answer(sample.row), of_text, functions=functions)
-        return found, status
+            scores |= generation.score_generation(answer, use.answer(sample.row), of_text, functions=functions)
+        return scores, status
 
     def _own_values(self, process: Callable[..., Any], sample: Sample, results: Sequence[Any]) -> dict[str, ScoreValue]:
         try:

@@ -81,8 +81,8 @@ def _files_of_name(importer: Path, name: str) -> Iterator[Path]:
     bare = name.lstrip(".")
     parts = bare.split(".") if bare else []
     if tuple(parts[:2]) == TASK_PACKAGE:
-        found = _installed(parts) if len(parts) > 2 else None
-        yield from [found] if found is not None else []
+        file = _installed(parts) if len(parts) > 2 else None
+        yield from [file] if file is not None else []
         return
     folder = importer.parent
     for _ in range(len(name) - len(bare) - 1):
@@ -106,15 +106,15 @@ def _installed(parts: list[str]) -> Path | None:
     """Return the file of an installed module, without importing it; None if there is none."""
     top, *rest = parts
     try:
-        found = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return None
-    if found is None:
+    if spec is None:
         return None
     if not rest:
-        file = Path(found.origin or "")
-        return file if file.is_file() else None  # the origin of sys and os is no path: built-in, frozen
-    for folder in found.submodule_search_locations or ():
+        file = Path(spec.origin or "")
+        return file if file.is_file() else None  # the origin of sys and os is not a path: built-in, frozen
+    for folder in spec.submodule_search_locations or ():
         for path in (Path(folder, *rest).with_suffix(".py"), Path(folder, *rest) / "__init__.py"):
             if path.is_file():
                 return path

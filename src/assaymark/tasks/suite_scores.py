@@ -47,14 +47,16 @@ def score_suite(suite: Suite, members: Sequence[MemberScore | None], confidence:
     None is a missing member, which makes its column and the composite undefined.
     """
     plain = column_parts(suite, members, clip=False)
-    shown = column_parts(suite, members, clip=suite.clip)
-    columns = tuple((name, _interval(suite, shown[name], plain[name], "column", confidence)) for name in shown)
+    board_columns = column_parts(suite, members, clip=suite.clip)
+    columns = tuple(
+        (name, _interval(suite, board_columns[name], plain[name], "column", confidence)) for name in board_columns
+    )
     holes = [m.task for m, score in zip(suite.members, members, strict=True) if score is None]
     if holes:
         return SuiteScore(None, columns, why=f"no score of {', '.join(holes)}")
     if suite.aggregate == "winrate":
         return SuiteScore(None, columns, why="a win rate is among several runs: assaymark compare RUN RUN")
-    whole, bare = combine_columns(suite, shown), combine_columns(suite, plain)
+    whole, bare = combine_columns(suite, board_columns), combine_columns(suite, plain)
     if whole is None:
         return SuiteScore(None, columns, why="a geometric mean needs columns that are not negative")
     unclipped = interval_of(bare, "composite", confidence) if suite.clip and bare is not None else None
@@ -66,13 +68,13 @@ def column_parts(suite: Suite, members: Sequence[MemberScore | None], *, clip: b
     """Return the columns that have all their members: members are normalised (and clipped), then averaged."""
     if len(members) != len(suite.members):
         raise DataError(f"suite {suite.name} has {len(suite.members)} members; {len(members)} scores were given")
-    found: dict[str, Part] = {}
+    by_column: dict[str, Part] = {}
     for column in suite.columns:
         own = [(m, score) for m, score in zip(suite.members, members, strict=True) if m.column == column]
         parts = [_normalised(suite, member, score, clip=clip) for member, score in own if score is not None]
         if len(parts) == len(own):
-            found[column] = average(parts, [member.weight for member, _ in own])
-    return found
+            by_column[column] = average(parts, [member.weight for member, _ in own])
+    return by_column
 
 
 def combine_columns(suite: Suite, columns: Mapping[str, Part]) -> Part | None:

@@ -107,7 +107,7 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         raise DataError(f"{where}: missing is {spec['missing']!r}; expected refuse: the composite needs all members")
     if not isinstance(spec["members"], list | tuple):
         raise DataError(f"{where}: members is {spec['members']!r:.120}; expected a list of tasks with their metrics")
-    members = tuple(_member(one, where) for one in spec["members"])
+    members = tuple(_member(member, where) for member in spec["members"])
     suite = Suite(
         name=spec["name"],
         title=str(spec.get("title") or spec["name"]),

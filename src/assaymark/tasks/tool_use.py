@@ -49,13 +49,14 @@ class ToolUse:
         language = self.rules.language
         if language != "python":
             calls = [
-                (name, _in_source(functions[name], given, language, quotes=self.in_prompt)) for name, given in calls
+                (name, _in_source(functions[name], arguments, language, quotes=self.in_prompt))
+                for name, arguments in calls
             ]
         if not self.in_prompt:
-            named = [{"name": shown_name(name), "arguments": given} for name, given in calls]
+            named = [{"name": shown_name(name), "arguments": arguments} for name, arguments in calls]
             return json.dumps(named, ensure_ascii=False)
         write = python_call_text if language == "python" else source_call_text
-        return f"[{', '.join(write(name, given) for name, given in calls)}]"
+        return f"[{', '.join(write(name, arguments) for name, arguments in calls)}]"
 
 
 def tool_use_of(
@@ -128,7 +129,7 @@ def _resolve_expected(field: Any, columns: Collection[str]) -> Callable[[Row], t
 def expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
     """Return expected calls; none for an empty list, or null.
 
-    Raises: MalformedSample for a value that is no list of calls.
+    Raises: MalformedSample for a value that is not a list of calls.
     """
     return tuple(_expected_call(each) for each in ([] if value is None else list_in(value, "expected calls")))
 
@@ -137,9 +138,9 @@ def _expected_call(value: Any) -> ExpectedCall:
     call = value.get("function") if isinstance(value, Mapping) and set(value) <= {"id", "type", "function"} else value
     if isinstance(call, Mapping) and isinstance(call.get("name"), str) and set(call) <= {"name", "arguments"}:
         arguments = call.get("arguments") or {}
-        given = _as_object(arguments) if isinstance(arguments, str) else arguments
-        if isinstance(given, Mapping):
-            return ExpectedCall(call["name"], {key: [_alternatives(each)] for key, each in given.items()})
+        parsed = _as_object(arguments) if isinstance(arguments, str) else arguments
+        if isinstance(parsed, Mapping):
+            return ExpectedCall(call["name"], {key: [_alternatives(each)] for key, each in parsed.items()})
     elif isinstance(call, Mapping) and len(call) == 1:
         (name, allowed), *_ = call.items()
         if isinstance(allowed, Mapping) and all(isinstance(each, list) for each in allowed.values()):
@@ -172,14 +173,14 @@ def _alternatives(value: Any) -> Any:
 def _arguments(function: Mapping[str, Any], expected: ExpectedCall) -> dict[str, Any]:
     """Return the first acceptable value of each parameter; one that may only be left out is left out."""
     properties = (function.get("parameters") or {}).get("properties") or {}
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, allowed in expected.allowed.items():
         values = [value for value in allowed if value != OMISSIBLE]
         if name not in properties and OMISSIBLE in allowed:
             continue  # a slip of some of BFCL's rows
         if values or (allowed and name in ((function.get("parameters") or {}).get("required") or ())):
-            found[name] = _first(values[0] if values else allowed[0], properties.get(name) or {})
-    return found
+            arguments[name] = _first(values[0] if values else allowed[0], properties.get(name) or {})
+    return arguments
 
 
 def _first(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -201,13 +202,13 @@ def _in_source(
     """Return arguments as source texts; texts in quotes for a call in source, without them for JSON."""
     properties = function["parameters"]["properties"]
     write = java_text if language == "java" else javascript_text
-    found = {}
+    source_texts = {}
     for name, value in arguments.items():
         schema = properties.get(name) or {}
         items = schema.get("items")
         text = write(value, str(schema.get("type")), items.get("type") if isinstance(items, Mapping) else None)
-        found[name] = f'"{text}"' if quotes and isinstance(value, str) and not set(text) & set('"\\') else text
-    return found
+        source_texts[name] = f'"{text}"' if quotes and isinstance(value, str) and not set(text) & set('"\\') else text
+    return source_texts
 
 
 def faults_of_rows(rows: Iterable[Row], used: ToolColumns) -> list[str]:

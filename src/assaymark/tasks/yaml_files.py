@@ -67,7 +67,7 @@ def parse_yaml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: contains {type(content).__name__}; expected keys and values such as `task: <name>`")
     wrong = next((key for key in content if not isinstance(key, str)), None)
     if wrong is not None:
-        raise DataError(f"{path}: key {wrong!r} is no text; expected a key such as `task`")
+        raise DataError(f"{path}: key {wrong!r} is not a text; expected a key such as `task`")
     return content
 
 
@@ -132,7 +132,7 @@ def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
             raise DataError(f"{path}: include is {include!r}; expected a file name or a list of them")
         target = None if "\0" in include else (path.parent / include).resolve()
         if target is None or not target.is_file():
-            raise DataError(f"{path}: include names '{include}', and there is no file {target or 'of that name'}")
+            raise DataError(f"{path}: include names '{include}', which is not a file{f' ({target})' if target else ''}")
         merged.update({key: value for key, value in _merged(target, (*above, path)).items() if key != "task_list"})
     merged.update(own)
     return merged
@@ -141,15 +141,15 @@ def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 def included_files(path: Path) -> list[Path]:
     """Return the files that a task file includes, directly or indirectly. Raises: as `read_task_file`."""
     read_task_file(path)  # refuses circles and files that are missing
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     waiting = [path.resolve()]
     while waiting:
         here = waiting.pop()
         includes = parse_yaml(here).get("include", [])
         named = [(here.parent / each).resolve() for each in (includes if isinstance(includes, list) else [includes])]
-        waiting += [each for each in named if each not in found]
-        found |= dict.fromkeys(named)
-    return list(found)
+        waiting += [each for each in named if each not in files]
+        files |= dict.fromkeys(named)
+    return list(files)
 
 
 @lru_cache(maxsize=512)

@@ -54,7 +54,7 @@ class Tokens:
     def make(self, name: str, role: str, days: float) -> str:
         """Return a new token. Raises: UsageError for an invalid name, role or period."""
         if not NAME.fullmatch(name):
-            raise UsageError(f"'{name[:80]}' is no name of an account; expected letters, digits and . _ @ + -")
+            raise UsageError(f"'{name[:80]}' is not a name of an account; expected letters, digits and . _ @ + -")
         if role not in ROLES:
             raise UsageError(f"role '{role}'; expected one of {', '.join(ROLES)}")
         if not 0 < days <= 3650:
@@ -98,9 +98,9 @@ class Accounts:
 
         Raises: HTTPException 401 for a token in the Authorization header that is not valid.
         """
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme:
-            account = self.of_token(given.strip()) if scheme.lower() == "bearer" else None
+            account = self.of_token(token.strip()) if scheme.lower() == "bearer" else None
             if account is None:
                 raise HTTPException(401, "this token is not valid here, has ended or was revoked; ask for a new one")
             return account

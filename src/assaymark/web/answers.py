@@ -54,17 +54,17 @@ DISPLAYED = frozenset({"math_block", "math_block_label", "math_block_eqno", "mat
 
 def answer_html(text: str) -> Markup:
     """Return an answer as HTML that a page of ours can hold; empty for an empty answer."""
-    shown = printable(text)
-    if len(shown) > LONGEST_ANSWER:
-        return Markup("<pre>{}</pre>").format(shown)
+    readable = printable(text)
+    if len(readable) > LONGEST_ANSWER:
+        return Markup("<pre>{}</pre>").format(readable)
     reader = _reader()
     try:
-        tokens = reader.parse(shown)
+        tokens = reader.parse(readable)
         mark, formulas = token_hex(12), list[Markup]()
         _replace_formulas(tokens, mark, formulas)
         made = reader.renderer.render(tokens, reader.options, {})
     except RecursionError:
-        return Markup("<pre>{}</pre>").format(shown)
+        return Markup("<pre>{}</pre>").format(readable)
     clean = nh3.clean(
         re.sub(r"<(/?)h[1-6]>", r"<\1h3>", made),  # below the heading that names the answer
         tags=TAGS | {"span", "s"},
@@ -73,7 +73,7 @@ def answer_html(text: str) -> Markup:
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
-    whole = re.sub(rf"{mark}-(\d+)-", lambda found: str(formulas[int(found[1])]), clean)
+    whole = re.sub(rf"{mark}-(\d+)-", lambda match: str(formulas[int(match[1])]), clean)
     return Markup(whole)  # noqa: S704 - it has passed the allow-list, and formulas were built from another one
 
 

@@ -52,9 +52,9 @@ class Rate:
     def take(self, key: str, what: str) -> None:
         """Take one action of a key. Raises: HTTPException 429 that says when the next one is allowed."""
         if seconds := self.wait(key):
-            shown = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+            duration = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
             raise HTTPException(
-                429, f"too many {what}; try again in {shown}", headers={"retry-after": str(int(seconds) + 1)}
+                429, f"too many {what}; try again in {duration}", headers={"retry-after": str(int(seconds) + 1)}
             )
 
 
@@ -112,12 +112,12 @@ class Clients:
         cookie = request.cookies.get(COOKIE, "")
         name, _, signature = cookie.partition(".")
         if len(name) == 32 and self._signer.is_signed(name, signature):
-            found = Visitor(name, cookie, is_new=False)
+            visitor = Visitor(name, cookie, is_new=False)
         else:
             name = secrets.token_hex(16)
-            found = Visitor(name, f"{name}.{self._signer.sign(name)}", is_new=True)
-        request.state.visitor = found
-        return found
+            visitor = Visitor(name, f"{name}.{self._signer.sign(name)}", is_new=True)
+        request.state.visitor = visitor
+        return visitor
 
     def adopt(self, request: Request, name: str) -> None:
         """Take a new visitor for the one whom the token of his form names; the answer gives him the cookie."""
@@ -168,11 +168,11 @@ def network_behind(peer: str, forwarded_for: str, proxies: frozenset[str]) -> st
 def network_of(address: str) -> str:
     """Return an IPv4 address as it is, the /64 network of an IPv6 one, and "" for anything else."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)

@@ -41,7 +41,7 @@ class Posted:
     def text(self, name: str) -> str:
         """Return a field's text without spaces around it, "" if it was not sent.
 
-        Raises: HTTPException 400 for a value that is no text.
+        Raises: HTTPException 400 for a value that is not a text.
         """
         values = self.fields.get(name, ())
         value = values[0] if values else ""
@@ -130,7 +130,7 @@ async def read_form(request: Request) -> Posted:
         raise HTTPException(415, f"content type '{kind[:100]}'; expected {FORM_TYPE} or {JSON_TYPE}")
     posted = _read_json(body) if kind == JSON_TYPE else _read_fields(body)
     if not _is_storable(posted.fields):
-        raise HTTPException(400, "a text has NUL or half a surrogate pair, which is no character; send Unicode text")
+        raise HTTPException(400, "a text has NUL or half a surrogate pair, which is not a character; send Unicode text")
     posts: Posts = request.app.state.posts
     posts.check(request, posted)
     return posted
@@ -145,10 +145,10 @@ def _read_fields(body: bytes) -> Posted:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError as error:
         raise HTTPException(400, f"the form cannot be read: {error}") from error
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return Posted(found, is_json=False)
+        by_name.setdefault(name, []).append(value)
+    return Posted(by_name, is_json=False)
 
 
 def _is_storable(value: Any) -> bool:

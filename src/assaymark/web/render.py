@@ -153,7 +153,7 @@ def add_drawing(drawing: Drawing) -> None:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -161,7 +161,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    found.filters |= {
+    environment.filters |= {
         "score": shown_score,
         "ends": shown_ends,
         "points": lambda value: NOTHING if value is None else f"{100 * value:+.1f}",
@@ -178,9 +178,9 @@ def _environment() -> Environment:
         "model_path": model_path,
         "in_path": lambda text: quote(str(text), safe=""),
     }
-    found.filters["without_folders"] = without_folders
-    found.globals["asset"] = _asset
-    return found
+    environment.filters["without_folders"] = without_folders
+    environment.globals["asset"] = _asset
+    return environment
 
 
 def _printable(value: Any) -> Any:

@@ -61,9 +61,9 @@ def server_secret() -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             _write_new(path)
-        found = path.read_text().strip()
+        secret = path.read_text().strip()
     except OSError as error:
         raise UsageError(f"cannot read or write {path}: {error}; or set ASSAYMARK_SECRET") from error
-    if len(found) < SHORTEST:
-        raise UsageError(f"{path} has {len(found)} characters; expected {SHORTEST} or more; remove it for a new one")
-    return found.encode()
+    if len(secret) < SHORTEST:
+        raise UsageError(f"{path} has {len(secret)} characters; expected {SHORTEST} or more; remove it for a new one")
+    return secret.encode()

@@ -76,9 +76,9 @@ class Guard:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in message["headers"]}
+                present = {name.lower() for name, _ in message["headers"]}
                 extra = [
-                    (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given
+                    (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in present
                 ]
                 message["headers"] = [*message["headers"], *extra]
             await answer(message)

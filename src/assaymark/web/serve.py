@@ -103,7 +103,7 @@ class _Connection(H11Protocol):
     def _close_one(self, among: "list[_Connection]") -> None:
         """Close the connection that waits for its client longest; this one, if every other has a request running."""
         waiting = [connection for connection in among if connection is not self and connection.is_waiting]
-        min(waiting, key=lambda one: one.waiting_since, default=self).transport.abort()
+        min(waiting, key=lambda connection: connection.waiting_since, default=self).transport.abort()
 
     @property
     def is_waiting(self) -> bool:
@@ -160,7 +160,7 @@ class _Connection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, or too long (414 for the address, 431 for the headers), and let the client read it.
+        """Refuse what is not HTTP, or too long (414 for the address, 431 for the headers), and let the client read it.
 
         Closing at once, with input unread, would reset the connection before the client sees the answer.
         """
@@ -292,15 +292,15 @@ def listen(address: str, port: int) -> socket.socket:
     bare = address.strip("[]")
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
     # with the protocol named, asyncio sends headers and body without waiting 40 ms for an acknowledgement (TCP_NODELAY)
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((bare, port))
-        found.listen(1024)  # so that whoever reads the address printed can connect
+        listener.bind((bare, port))
+        listener.listen(1024)  # so that whoever reads the address printed can connect
     except (OSError, OverflowError) as error:
-        found.close()
+        listener.close()
         raise UsageError(f"cannot listen on {address}, port {port}: {error}; choose another with --port") from error
-    return found
+    return listener
 
 
 def serve(
@@ -318,8 +318,8 @@ def serve(
         limits: on connections and requests.
     """
     host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    ready(f"http://{shown}:{port}/")
+    host_text = f"[{host}]" if ":" in host else host
+    ready(f"http://{host_text}:{port}/")
     _Server(configured(app, limits)).run(sockets=[listening])
 
 

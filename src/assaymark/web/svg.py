@@ -54,14 +54,14 @@ class Axis:
         return np.asarray(((np.log10(values) if self.is_log else values) - self.low) / (self.high - self.low))
 
 
-def number_axis(values: Iterable[float], shown: Callable[[float], str]) -> Axis:
+def number_axis(values: Iterable[float], text_of: Callable[[float], str]) -> Axis:
     """Return an axis of numbers, whose ticks are 1, 2 or 5 times a power of ten apart."""
-    found = list(values)
-    low, high = _ends(found, abs(found[0]) * MARGIN or 1.0)
+    numbers = list(values)
+    low, high = _ends(numbers, abs(numbers[0]) * MARGIN or 1.0)
     step = 10.0 ** math.floor(math.log10((high - low) / MOST_TICKS))
     step = next(step * factor for factor in (1, 2, 5, 10, 20) if (high - low) / (step * factor) <= MOST_TICKS)
     ticks = [round(number * step, 12) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    return _axis(low, high, [(tick, shown(tick)) for tick in ticks])
+    return _axis(low, high, [(tick, text_of(tick)) for tick in ticks])
 
 
 def log_axis(values: Iterable[float], unit: str = "") -> Axis:
@@ -127,7 +127,7 @@ class Bar:
 
     name: str
     share: float
-    shown: str
+    text: str
 
 
 def spans(rows: Sequence[Span]) -> Markup:
@@ -167,7 +167,7 @@ def bars(rows: Sequence[Bar]) -> Markup:
         parts.append(_name(row.name, y + ROW / 2))
         bar = Markup('<rect class="bar" x="{}" y="{:.1f}" width="{:.1f}" height="{}"/>')
         parts.append(bar.format(NAME_WIDTH, y + 4, width, ROW - 8))
-        parts.append(text_at(NAME_WIDTH + width + 6, y + ROW / 2 + 4, row.shown, "start"))
+        parts.append(text_at(NAME_WIDTH + width + 6, y + ROW / 2 + 4, row.text, "start"))
     return drawing(NAME_WIDTH + PLOT_WIDTH + 50, ROW * len(rows), parts)
 
 
@@ -221,8 +221,8 @@ def _name(name: str, y: float, left: float = NAME_WIDTH) -> Markup:
 
 
 def _cut(name: str, longest: int) -> str:
-    shown = printable(name)
-    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+    text = printable(name)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def text_at(x: float, y: float, text: str, anchor: str) -> Markup:

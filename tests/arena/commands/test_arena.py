@@ -74,8 +74,8 @@ def test_invalid_calls_are_refused(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["arena", "serve", "--answers", "nosuch.json"], "--answers 'nosuch.json': there is no such file or folder"),
-     (["arena", "serve", "--answers", "no/such"], "there is no such file or folder"),
+    [(["arena", "serve", "--answers", "nosuch.json"], "--answers 'nosuch.json': no such file or directory"),
+     (["arena", "serve", "--answers", "no/such"], "no such file or directory"),
      (["study", "init", "my.yaml"], "'my.yaml' is the name of a file; name a folder")],
 )  # fmt: skip
 def test_names_of_files_and_folders_are_told_apart(

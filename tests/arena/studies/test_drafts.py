@@ -210,7 +210,7 @@ def test_a_model_that_writes_nothing_writes_no_file(tmp_path: Path, capsys: pyte
     with pytest.raises(DataError, match=r"drafted no usable prompt \(12 empty\)"):
         draft_study(study, Drafter([]), count=1)
     assert not (study.parent / "prompts.yaml").exists()
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="is not a directory"):
         draft_study(study, Drafter([]), output=tmp_path / "absent" / "p.yaml")
     assert main(["study", "draft", str(study), "--with", "fake", "--count", "1"]) == 0
     assert "4 prompts in" in capsys.readouterr().out

@@ -173,7 +173,7 @@ def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
         session.answer(token, 0, good)
     with pytest.raises(UsageError, match="consent"):
         session.consent(token, agreed=False, demographics={})
-    with pytest.raises(UsageError, match="no answer to 'age'"):
+    with pytest.raises(UsageError, match="not an answer to 'age'"):
         session.consent(token, agreed=True, demographics={"age": "7"})
     session.consent(token, agreed=True, demographics={})
     with pytest.raises(UsageError, match="comes after"):

@@ -50,7 +50,7 @@ def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureF
         (["board", "query", "{board}", "--sort", "nothing"], "sort: 'nothing' is not known", 2),
         (["board", "init", "{board}"], "is there already", 2),
         (["board", "init", "{board}.new", "--suite", "open-llm-v7"], "unknown suite 'open-llm-v7'; nearest:", 2),
-        (["board", "init", "{board}.new", "--tasks", "gone.csv"], "there is no file gone.csv", 2),
+        (["board", "init", "{board}.new", "--tasks", "gone.csv"], "file not found: gone.csv", 2),
         (["board", "check", "gone.yaml"], "there is no board file gone.yaml", 2),
         (["serve", "gone.yaml"], "there is no board file gone.yaml", 2),
         (["serve", "{board}", "--host", "0.0.0.0"], "name what it is called there with --allow_host", 2),
@@ -73,17 +73,17 @@ def test_each_fault_is_one_line(
     [
         ("tasks: [{file: 3}]", "tasks[1].file is 3; expected the name of a file"),
         ("tasks: [{file: [a]}]", "tasks[1].file is ['a']; expected the name of a file"),
-        ('tasks: [{file: "a\\0b"}]', "tasks[1].file is 'a\\x00b', which is no file name"),
-        ('tasks: [{file: "~nosuchuser/x.csv"}]', "tasks[1].file is '~nosuchuser/x.csv', which is no file name"),
-        (f"tasks: [{{file: {'x' * 9000}}}]", "which is no file name: File name too long"),
-        ('tasks: [{file: "a\\nb"}]', "which is not there"),
-        ('suite: open-llm-v1\nresults: "a\\0"', "results is 'a\\x00', which is no file name"),
-        ("suite: open-llm-v1\nresults: /dev/zero", "results names /dev/zero, which is no regular file"),
+        ('tasks: [{file: "a\\0b"}]', "tasks[1].file is 'a\\x00b', which is not a file name"),
+        ('tasks: [{file: "~nosuchuser/x.csv"}]', "tasks[1].file is '~nosuchuser/x.csv', which is not a file name"),
+        (f"tasks: [{{file: {'x' * 9000}}}]", "which is not a file name: File name too long"),
+        ('tasks: [{file: "a\\nb"}]', "which does not exist"),
+        ('suite: open-llm-v1\nresults: "a\\0"', "results is 'a\\x00', which is not a file name"),
+        ("suite: open-llm-v1\nresults: /dev/zero", "results names /dev/zero, which is not a regular file"),
         ("suite: open-llm-v1\nresults: /etc/passwd", "/etc/passwd is in no supported format"),
-        ('suite: "a\\0.yaml"', "suite is 'a\\x00.yaml', which is no file name"),
-        ("table: {file: .., columns: {A: A}}", "table.file names .., which is no regular file"),
+        ('suite: "a\\0.yaml"', "suite is 'a\\x00.yaml', which is not a file name"),
+        ("table: {file: .., columns: {A: A}}", "table.file names .., which is not a regular file"),
         ("table: {columns: {A: A}}", "table.file is None; expected the name of a file"),
-        ("table: {file: /dev/zero, columns: {A: A}}", "table.file names /dev/zero, which is no regular file"),
+        ("table: {file: /dev/zero, columns: {A: A}}", "table.file names /dev/zero, which is not a regular file"),
         ("table: {file: /etc/passwd, columns: {A: A}}", "has no column 'model'; expected a first line with model, A"),
         ("table: {file: scores.csv, columns: {Law: Lawyers}}", "has no column 'Lawyers'"),
     ],
@@ -117,7 +117,7 @@ def test_check_of_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> Non
     """A board's own name is checked like those in it."""
     for name in ("x" * 9000, "~nosuchuser/board.yaml"):
         assert main(["board", "check", name]) == 2
-        assert "is no file name" in capsys.readouterr().err
+        assert "is not a file name" in capsys.readouterr().err
 
 
 def test_serve_answers_and_ends_with_control_c(board: Path) -> None:

@@ -48,7 +48,7 @@ def test_json_is_whole_and_says_what_has_no_evidence(table: str, capsys: pytest.
     [
         (["--for", "mathz"], "unknown capability 'mathz'; nearest: math", 2),
         (["--for", "maths", "--where", "typ:chat"], "unknown search key 'typ'", 2),
-        (["--for", "maths", "--table", "gone.csv"], "there is no file gone.csv", 2),
+        (["--for", "maths", "--table", "gone.csv"], "file not found: gone.csv", 2),
         (["--for", ","], "0 capabilities were requested", 2),
     ],
 )

@@ -505,7 +505,7 @@ def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
     found = Site([], StoredRuns(queue.store))
 
     def state() -> object:
-        rows = all_rows(site.table(board), View(), board.shown)
+        rows = all_rows(site.table(board), View(), board.shown_columns)
         columns = {name: [column.key for column in found.table(one).columns] for name, one in found.boards.items()}
         sources = [(one.name, [column.key for column in one.table.columns]) for one in sources_of(site)]
         known = [
@@ -528,7 +528,9 @@ def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
             answer = eve.post("/api/results", json={**revised, "results": results})
             assert answer.status_code == 201, answer.text
         assert state() == before, number
-    rows = [one for one in all_rows(site.table(board), View(), board.shown) if one.row.origin == "self-reported"]
+    rows = [
+        one for one in all_rows(site.table(board), View(), board.shown_columns) if one.row.origin == "self-reported"
+    ]
     assert len(rows) >= 3
     assert {one.rank for one in rows} == {None}
 

@@ -70,7 +70,7 @@ def test_a_good_model_passes_with_its_facts(check: Callable[..., Checked]) -> No
      "", "-x/y", ".hidden", "small'--", "x" * 300, "demo/small ", "dеmo/small"],
 )  # fmt: skip
 def test_no_name_carries_a_path_or_an_argument(check: Callable[..., Checked], name: str) -> None:
-    """Whatever is no plain name is refused before anything is looked up."""
+    """Whatever is not a plain name is refused before anything is looked up."""
     assert "model" in fields(check(model=name))
     assert not is_model_name(name)
 

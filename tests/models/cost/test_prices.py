@@ -69,11 +69,11 @@ def test_a_given_price_and_a_file_come_first(tmp_path: Path) -> None:
     [
         ("- a", "expected a mapping of providers"),
         ("openai: {gpt: [1, 2]}", "openai: no `models`"),
-        ("openai: {models: {gpt: [1]}}", "gpt: [1] is no price; expected [IN, OUT]"),
-        ("openai: {models: {gpt: [1, -2]}}", "is no price"),
-        ("openai: {models: {gpt: [1, 1e13]}}", "is no price"),
-        ("openai: {models: {gpt: [1, .nan]}}", "is no price"),
-        ("openai: {models: {gpt: [true, 2]}}", "is no price"),
+        ("openai: {models: {gpt: [1]}}", "gpt: [1] is not a price; expected [IN, OUT]"),
+        ("openai: {models: {gpt: [1, -2]}}", "is not a price"),
+        ("openai: {models: {gpt: [1, 1e13]}}", "is not a price"),
+        ("openai: {models: {gpt: [1, .nan]}}", "is not a price"),
+        ("openai: {models: {gpt: [true, 2]}}", "is not a price"),
         ("openai: [", "not valid YAML"),
     ],
 )

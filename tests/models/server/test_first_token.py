@@ -101,7 +101,7 @@ def test_questions_that_nothing_decides_fail(url: str, tmp_path: Path) -> None:
 def test_other_choices_are_refused_before_anything_is_sent(url: str, tmp_path: Path) -> None:
     """Choices that are words are refused by the plan too, with the prompt style that makes letters of them."""
     model_args = {"model": NAME, "base_url": url, "tokenizer_backend": "none", "top_logprobs": 5}
-    with pytest.raises(UsageError, match=r"is no single letter.*--prompt_style letter"):
+    with pytest.raises(UsageError, match=r"is not a single letter.*--prompt_style letter"):
         plan_run("local-completions", "demo_facts", model_args=model_args)
     done = asked(url, "local-completions", 20, tmp_path / "runs.sqlite", tasks="demo_facts", prompt_style="letter")
     estimate = done.estimate("demo_facts", "acc")
@@ -174,7 +174,7 @@ def test_a_malformed_answer_is_a_failure(logprobs: Any) -> None:
 @pytest.mark.parametrize(
     ("request_", "is_chat", "says"),
     [
-        (question(" A", " B or C"), False, "'B or C' is no single letter"),
+        (question(" A", " B or C"), False, "'B or C' is not a single letter"),
         (question(" A", "A"), False, "two choices have the same letter: A, A"),
         (Request("t", 0, "", (), (RollingQuery(0, "text"),)), False, "a whole text"),
         (Request("t", 0, "", (), (LoglikelihoodQuery(0, "A", ("own",)),)), True, "context of its own"),

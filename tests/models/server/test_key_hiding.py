@@ -48,7 +48,7 @@ def replies_with(key: str) -> list[Reply]:
         Reply(json.dumps({"choices": [parts]}).encode()),
         *(Reply(json.dumps({"error": {"message": "x" * n + key}}).encode(), 400) for n in (292, 290, 284)),
         Reply(json.dumps({"error": {"detail": [key, {key: key[:8]}]}}).encode(), 422),
-        Reply(f"{'x' * 70}{key} is no JSON".encode()),
+        Reply(f"{'x' * 70}{key} is not JSON".encode()),
         Reply(json.dumps({"error": f"{'x' * 190}{key}"}).encode()),
         Reply(b"x", headers={"Content-Encoding": f"{'x' * 30}{key}"}),
         Reply(f"cut: {key[:7]}... and {key[:6]}".encode(), 400),

@@ -56,10 +56,10 @@ def assertions_of(row: Row) -> list[Assertion] | None:
 
     Raises: UsageError naming the row, for one that cannot be checked here, or is none.
     """
-    given = row.metadata.get("assert")
-    if given in (None, "", []):
+    stated = row.metadata.get("assert")
+    if stated in (None, "", []):
         return None
-    listed = given if isinstance(given, list) else [given]
+    listed = stated if isinstance(stated, list) else [stated]
     if len(listed) > MOST_ASSERTIONS:
         raise UsageError(f"row {row.id} has {len(listed):,} assertions; expected at most {MOST_ASSERTIONS}")
     variables = row.inputs if isinstance(row.inputs, Mapping) else {"input": row.inputs}
@@ -72,27 +72,27 @@ def assertions_of(row: Row) -> list[Assertion] | None:
     return assertions
 
 
-def _read(given: Any, variables: Mapping[str, JsonValue]) -> list[Assertion]:
+def _read(entry: Any, variables: Mapping[str, JsonValue]) -> list[Assertion]:
     """Return the assertions in one entry: a mapping, a cell of a table, or a set of them. Raises: ValueError."""
-    if isinstance(given, str):
-        match = _CELL.fullmatch(given.strip())
-        if match is None and given.strip().removeprefix("not-") in _BARE:
-            given = {"type": given.strip()}
+    if isinstance(entry, str):
+        match = _CELL.fullmatch(entry.strip())
+        if match is None and entry.strip().removeprefix("not-") in _BARE:
+            entry = {"type": entry.strip()}
         elif match is None:
-            given = {"type": "equals", "value": given}
+            entry = {"type": "equals", "value": entry}
         else:
             threshold = match["threshold"]
-            given = {"type": match["kind"], "value": match["value"].strip(),
+            entry = {"type": match["kind"], "value": match["value"].strip(),
                      **({} if threshold is None else {"threshold": float(threshold)})}  # fmt: skip
             if match["kind"].removeprefix("not-") in _LISTS:
-                given["value"] = [part.strip() for part in str(given["value"]).split(",")]
-    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
+                entry["value"] = [part.strip() for part in str(entry["value"]).split(",")]
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("type"), str):
         raise ValueError(  # noqa: TRY004 - the row is wrong
-            f"its assertion is {given!r:.60}; expected a mapping with a type"
+            f"its assertion is {entry!r:.60}; expected a mapping with a type"
         )
-    kind = given["type"]
+    kind = entry["type"]
     if kind == "assert-set":
-        inner = given.get("assert")
+        inner = entry.get("assert")
         if not isinstance(inner, list) or any(isinstance(each, Mapping) and "assert" in each for each in inner):
             raise ValueError("its assert-set has no list of assertions")
         return [assertion for each in inner for assertion in _read(each, variables)]
@@ -101,8 +101,8 @@ def _read(given: Any, variables: Mapping[str, JsonValue]) -> list[Assertion]:
         why = "is code of another tool" if plain in _OF_CODE else "asks a model, or is not known here"
         raise ValueError(f"the assertion '{kind:.40}' {why}; expected {', '.join(KINDS)}, or write it as a scorer: "
                          "FILE.py:NAME")  # fmt: skip
-    value = _filled(given.get("value"), variables)
-    threshold, weight = _positive(given, "threshold"), _positive(given, "weight")
+    value = _filled(entry.get("value"), variables)
+    threshold, weight = _positive(entry, "threshold"), _positive(entry, "weight")
     if plain in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if plain in _LISTS and not (isinstance(value, list) and value):
@@ -118,17 +118,17 @@ def _read(given: Any, variables: Mapping[str, JsonValue]) -> list[Assertion]:
             compiled(str(value))
         except DataError as error:
             raise ValueError(f"the assertion 'regex': {error}") from None
-    metric = given.get("metric")
+    metric = entry.get("metric")
     return [Assertion(plain, value, is_not, threshold, 1.0 if weight is None else weight,
                       metric if isinstance(metric, str) else "")]  # fmt: skip
 
 
-def _positive(given: Mapping[str, Any], name: str) -> float | None:
-    value = given.get(name)
+def _positive(entry: Mapping[str, Any], name: str) -> float | None:
+    value = entry.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"the assertion '{given['type']}' has the {name} {value!r:.40}; expected a number from 0")
+        raise ValueError(f"the assertion '{entry['type']}' has the {name} {value!r:.40}; expected a number from 0")
     return float(value)
 
 

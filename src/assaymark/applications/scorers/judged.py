@@ -60,12 +60,12 @@ def prompt_of(name: str, blocks: Mapping[str, str | Sequence[str]], **values: in
     """
     texts = {title: text if isinstance(text, str) else _numbered(text) for title, text in blocks.items()}
     mark = mark_for("judged scorer", name, json.dumps(texts, sort_keys=True))
-    shown = [f"[{title} {mark}]\n{text}\n[end of {title} {mark}]" for title, text in texts.items()]
+    parts = [f"[{title} {mark}]\n{text}\n[end of {title} {mark}]" for title, text in texts.items()]
     prompt = _prompts()[name]
     role = prompt["role"]
     for place, number in values.items():
         role = role.replace(f"{{{place}}}", str(number))
-    return "\n\n".join([role, _RULE.format(mark=mark), *shown, prompt["reply"]])
+    return "\n\n".join([role, _RULE.format(mark=mark), *parts, prompt["reply"]])
 
 
 def _numbered(texts: Sequence[str]) -> str:
@@ -335,11 +335,11 @@ class ToolChoice(JudgedBase):
         calls = [
             f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in calls_in(answered.output) or ()
         ]
-        shown = [f"{tool.name}: {tool.description}".rstrip(": ") for tool in tools]
+        descriptions = [f"{tool.name}: {tool.description}".rstrip(": ") for tool in tools]
         inputs = answered.row.inputs
         if isinstance(inputs, Mapping) and "tools" in inputs:
             inputs = {name: value for name, value in inputs.items() if name != "tools"}
-        blocks = {"request": text_of(inputs), "available tools": shown, "calls": calls}
+        blocks = {"request": text_of(inputs), "available tools": descriptions, "calls": calls}
         return self._result(Verdicts.read_one((yield prompt_of("tool_choice", blocks))))
 
 
@@ -411,12 +411,12 @@ class Guidelines(JudgedBase):
 
     def __post_init__(self) -> None:
         """Refuse a scorer without guidelines, before anything is called."""
-        given = [self.guidelines] if isinstance(self.guidelines, str) else self.guidelines
-        if not given or not all(isinstance(each, str) and each.strip() for each in given):
+        sentences = [self.guidelines] if isinstance(self.guidelines, str) else self.guidelines
+        if not sentences or not all(isinstance(each, str) and each.strip() for each in sentences):
             raise UsageError(
                 "scorer guidelines needs sentences: guidelines:SENTENCE, or {guidelines: {guidelines: [..]}}"
             )
-        object.__setattr__(self, "guidelines", tuple(given))
+        object.__setattr__(self, "guidelines", tuple(sentences))
 
     def _settings(self) -> JsonValue:
         return list(self.guidelines)

@@ -34,14 +34,14 @@ def scorers_of(texts: "str | Sequence[str | Callable[..., Any] | AnyScorer] | Ca
         cannot be bound, or two scorers of one name.
     """
     if isinstance(texts, str):
-        given: Sequence[Any] = _split(texts)
+        entries: Sequence[Any] = _split(texts)
     else:
-        given = [texts] if callable(texts) or isinstance(texts, Scorer | JudgedScorer) else list(texts)
-    found = [_scorer(each) for each in given]
-    names = [each.facts.name for each in found]
+        entries = [texts] if callable(texts) or isinstance(texts, Scorer | JudgedScorer) else list(texts)
+    scorers = [_scorer(each) for each in entries]
+    names = [each.facts.name for each in scorers]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two scorers are called '{twice}'; give one another name: {{{twice}: {{name: other}}}}")
-    return found
+    return scorers
 
 
 def _split(text: str) -> list[str]:
@@ -56,14 +56,14 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _scorer(given: Any) -> AnyScorer:
-    if isinstance(given, str):
-        return _of_text(given.strip())
-    if isinstance(given, Mapping):
-        return _of_mapping(given, str(given))
-    if isinstance(given, Scorer | JudgedScorer) and not inspect.isclass(given):
-        return given
-    return bind_scorer(given)
+def _scorer(entry: Any) -> AnyScorer:
+    if isinstance(entry, str):
+        return _of_text(entry.strip())
+    if isinstance(entry, Mapping):
+        return _of_mapping(entry, str(entry))
+    if isinstance(entry, Scorer | JudgedScorer) and not inspect.isclass(entry):
+        return entry
+    return bind_scorer(entry)
 
 
 def _of_text(text: str) -> AnyScorer:

@@ -55,10 +55,10 @@ def kinds_in(text: str) -> dict[str, int]:
     """Return how many texts of each kind are in a text; digits of one kind are not looked at again for the next."""
     counts: dict[str, int] = {}
     for name, (pattern, is_one) in KINDS.items():
-        found = [each.span() for each in pattern.finditer(text) if is_one(each.group())]
-        if found:
-            counts[name] = len(found)
-            begins, ends = [begin for begin, _ in found], [end for _, end in found]
+        spans = [each.span() for each in pattern.finditer(text) if is_one(each.group())]
+        if spans:
+            counts[name] = len(spans)
+            begins, ends = [begin for begin, _ in spans], [end for _, end in spans]
             pieces = zip([0, *ends], [*begins, len(text)], strict=True)
             text = "\n".join(text[begin:end] for begin, end in pieces)
     return counts
@@ -88,6 +88,6 @@ class PersonalData(PlainScorer):
         object.__setattr__(self, "kinds", kinds)
 
     def _score(self, answered: Answered) -> Result:
-        found = {name: count for name, count in kinds_in(text_of(answered.output)).items() if name in self.kinds}
-        comment = ", ".join(f"{count} x {name}" for name, count in found.items())
-        return self._result(bool(found), comment or None)
+        counts = {name: count for name, count in kinds_in(text_of(answered.output)).items() if name in self.kinds}
+        comment = ", ".join(f"{count} x {name}" for name, count in counts.items())
+        return self._result(bool(counts), comment or None)

@@ -79,7 +79,7 @@ def json_similarity(first: JsonValue, second: JsonValue) -> float:
     if isinstance(first, list | tuple) and isinstance(second, list | tuple):
         longest = max(len(first), len(second))
         pairs = zip(first, second, strict=False)
-        return sum(json_similarity(one, other) for one, other in pairs) / longest if longest else 1.0
+        return sum(json_similarity(left, other) for left, other in pairs) / longest if longest else 1.0
     if isinstance(first, str) and isinstance(second, str):
         return text_similarity(first, second)
     if isinstance(first, int | float) and isinstance(second, int | float):
@@ -112,7 +112,7 @@ def list_similarity(first: Sequence[str], second: Sequence[str], *, allow_extra:
         return float(not first and not second)
     if max(len(first), len(second)) > LONGEST_LIST:
         raise DataError(f"a list has {max(len(first), len(second)):,} items; at most {LONGEST_LIST:,} are compared")
-    table = np.array([[text_similarity(one, other) for other in second] for one in first])
+    table = np.array([[text_similarity(left, other) for other in second] for left in first])
     total = sum(float(table[row, column]) for row, column in best_match(table))
     return min(1.0, total / (len(second) if allow_extra else max(len(first), len(second))))
 

@@ -128,9 +128,9 @@ def _equal_entries(first: Mapping[str, JsonValue], second: Mapping[str, JsonValu
         return 1.0
     total = 0.0
     for name in first.keys() & second.keys():
-        one, other = first[name], second[name]
-        both_are_mappings = isinstance(one, Mapping) and isinstance(other, Mapping)
-        total += _equal_entries(one, other) if both_are_mappings else float(one == other)
+        left, other = first[name], second[name]
+        both_are_mappings = isinstance(left, Mapping) and isinstance(other, Mapping)
+        total += _equal_entries(left, other) if both_are_mappings else float(left == other)
     return total / len(first.keys() | second.keys())
 
 

@@ -29,7 +29,7 @@ def last_object(reply: str) -> Mapping[str, Any]:
     Raises: Unread where there is none.
     """
     text = reply[-LONGEST_REPLY:]
-    found: Mapping[str, Any] | None = None
+    latest: Mapping[str, Any] | None = None
     if is_deeper(text, 100):
         raise Unread("the judge's reply is nested too deeply")
     at = text.find("{")
@@ -40,11 +40,11 @@ def last_object(reply: str) -> Mapping[str, Any]:
         except (ValueError, RecursionError):
             end, n_tries = at + 1, n_tries + 1
         else:
-            found = value
+            latest = value
         at = text.find("{", end)
-    if found is None:
+    if latest is None:
         raise Unread(f"the judge's reply has no JSON object: {_shown(reply)}")
-    return found
+    return latest
 
 
 def _shown(reply: str) -> str:

@@ -117,21 +117,21 @@ def remove_project(name: str, *, yes: bool, store: str | None) -> None:
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="Traces to list.")
 @store_option
 @json_option
-def ls(*, store: str | None, as_json: bool, **given: Any) -> None:
+def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
     """List a project's traces, the latest first."""
     import time
 
     from assaymark.store.trace_rows import TraceFilter
 
     wanted = TraceFilter(
-        since=None if given["since"] is None else int((time.time() - given["since"] * 3600) * 1e9),
-        has_error=True if given["error"] else None,
-        least_seconds=given["slower"],
-        least_cost=given["dearer"],
-        **{name: given[name] for name in ("model", "version", "user", "session", "text")},
+        since=None if options["since"] is None else int((time.time() - options["since"] * 3600) * 1e9),
+        has_error=True if options["error"] else None,
+        least_seconds=options["slower"],
+        least_cost=options["dearer"],
+        **{name: options[name] for name in ("model", "version", "user", "session", "text")},
     )
     with _open(store) as opened:
-        page = opened.traces.traces(_project_of(opened, given["project"]), wanted, given["limit"])
+        page = opened.traces.traces(_project_of(opened, options["project"]), wanted, options["limit"])
     if as_json:
         from assaymark.applications.traces.listing import trace_json
 

@@ -68,8 +68,8 @@ class ListQuery:
     def address(self, **changed: str) -> str:
         """Return the address of this list with some values changed."""
         values = {field.name: getattr(self, field.name) for field in fields(self)} | changed
-        shown = {name: value for name, value in values.items() if value}
-        return "/traces" + (f"?{urlencode(shown)}" if shown else "")
+        parameters = {name: value for name, value in values.items() if value}
+        return "/traces" + (f"?{urlencode(parameters)}" if parameters else "")
 
     @property
     def is_narrowed(self) -> bool:

@@ -273,9 +273,9 @@ def trace_page(
         (chosen,) = store.traces.spans(token.project, trace_id, bytes(spans[nodes[at].at].span_id))
         step = step_of(read_span(chosen))
     first = 0 if is_whole else at // STEPS_AT_ONCE * STEPS_AT_ONCE
-    shown = nodes if is_whole else nodes[first : first + STEPS_AT_ONCE]
+    visible_nodes = nodes if is_whole else nodes[first : first + STEPS_AT_ONCE]
     scores = tuple(store.traces.scores(token.project, trace_id))
-    tree = _tree(spans, shown, counted_spans(spans, nodes), row)
+    tree = _tree(spans, visible_nodes, counted_spans(spans, nodes), row)
     return StepPage(token.project_name, row, tuple(tree), first, len(nodes), step, scores)
 
 
@@ -286,12 +286,12 @@ def trace_of(store: Store, token: Token, trace: str) -> bytes:
 
 def _id(noun: str, text: str, size: int) -> bytes:
     try:
-        found = bytes.fromhex(text) if len(text) == 2 * size else b""
+        identifier = bytes.fromhex(text) if len(text) == 2 * size else b""
     except ValueError:
-        found = b""
-    if not is_id(found, size):
+        identifier = b""
+    if not is_id(identifier, size):
         raise UnknownName(noun, text[:40])
-    return found
+    return identifier
 
 
 def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[int], trace: TraceRow) -> list[TreeStep]:

@@ -32,9 +32,9 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
-    if not given["traces"]:
-        needing = [name for name in ("redact", "redact_key", "keep_days", "keep_mib") if given[name]]
+def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
+    if not options["traces"]:
+        needing = [name for name in ("redact", "redact_key", "keep_days", "keep_mib") if options[name]]
         if needing:
             raise UsageError(f"--{needing[0]} is for traces; add --traces")
         return []
@@ -47,12 +47,12 @@ def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
     from assaymark.applications.traces.retention import Retention, keep_pruning
     from assaymark.store import Store
 
-    redaction = redaction_of(given["redact_key"], given["redact"])
+    redaction = redaction_of(options["redact_key"], options["redact"])
     opened = Store.open(store)
     if not opened.traces.projects():
         token = opened.traces.add_project("default")
         echo(f"made the project 'default'; its token, shown this once: {token}")
-    retention = Retention.of(given["keep_days"], given["keep_mib"])
+    retention = Retention.of(options["keep_days"], options["keep_mib"])
     if retention is not None:
         keep_pruning(opened, retention)
     return [trace_feature(opened, redaction)]

@@ -187,10 +187,10 @@ def trace(
 
 
 def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[str, Any]) -> Any:
-    shown = name or str(getattr(function, "__name__", type(function).__name__))
+    step_name = name or str(getattr(function, "__name__", type(function).__name__))
 
     def step(args: Any, keywords: Any) -> Any:
-        return span(shown, kind=kind, input=_arguments(function, args, keywords), **attributes)
+        return span(step_name, kind=kind, input=_arguments(function, args, keywords), **attributes)
 
     if inspect.iscoroutinefunction(function):
 

@@ -206,8 +206,8 @@ def _of_list(value: JsonValue) -> list[ChatMessage]:
     messages = parsed(value, LONGEST_JSON)
     if isinstance(messages, str):
         return [ChatMessage("", (MessagePart("text", messages),))] if messages else []
-    found = [messages] if isinstance(messages, dict) else messages if isinstance(messages, list) else []
-    return [_message(each) for each in found if isinstance(each, dict)]
+    entries = [messages] if isinstance(messages, dict) else messages if isinstance(messages, list) else []
+    return [_message(each) for each in entries if isinstance(each, dict)]
 
 
 def _message(value: Mapping[str, Any]) -> ChatMessage:
@@ -243,9 +243,9 @@ def _part(part: JsonValue) -> MessagePart:
         result = first_of(part, ("response", "result", "content"))
         return MessagePart("result", _shown(result), id=_shown(first_of(part, ("id", "tool_use_id"))))
     if kind in {"blob", "uri", "file", "image", "image_url", "input_audio"}:
-        shown = first_of(part, ("uri", "file_id", "filename", "url"))
+        source = first_of(part, ("uri", "file_id", "filename", "url"))
         media = _shown(first_of(part, ("mime_type", "modality"))) or str(kind)
-        return MessagePart("file", _shown(shown)[:500] if shown is not None else f"{kind}, not shown", media)
+        return MessagePart("file", _shown(source)[:500] if source is not None else f"{kind}, not shown", media)
     return MessagePart("text", _shown(first_of(part, ("content", "text")) if kind or "text" in part else part))
 
 

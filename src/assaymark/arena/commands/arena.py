@@ -77,7 +77,7 @@ def arena() -> None:
 )
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @json_option
-def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: Any) -> None:
+def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **options: Any) -> None:
     """Rate the models of a file of votes: rating, interval, ranks, win rate.
 
     VOTES is a CSV, JSON lines, JSON or Parquet file with columns model_a, model_b (or left, right) and winner
@@ -90,11 +90,11 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: An
 
     if as_csv + markdown + as_json > 1:
         raise UsageError("--json, --csv and --markdown exclude each other; choose one")
-    if as_csv and given["matrix"] and given["over"]:
+    if as_csv and options["matrix"] and options["over"]:
         raise UsageError("--csv has rows of pairs with --matrix and of parts with --over; choose one")
-    columns = columns_of(given.pop("columns"))
-    language, anchor = given.pop("language"), given.pop("anchor")
-    rated = rate_votes(votes, RatingSettings(**given), language=language, anchor=anchor, columns=columns)
+    columns = columns_of(options.pop("columns"))
+    language, anchor = options.pop("language"), options.pop("anchor")
+    rated = rate_votes(votes, RatingSettings(**options), language=language, anchor=anchor, columns=columns)
     if as_json:
         print_json(rated.to_json())
     elif as_csv:
@@ -148,7 +148,7 @@ def rate(votes: str, *, as_csv: bool, markdown: bool, as_json: bool, **given: An
     "--cadence", default=120.0, show_default=True, metavar="CHARACTERS", help="Characters shown per second and side."
 )
 @store_option
-def serve(**given: Any) -> None:
+def serve(**options: Any) -> None:
     """Let people compare two models in the browser: live ones with --endpoint or --demo, else stored answers.
 
     The two models' names are shown after the vote. No leaderboard or run is shown beside the arena, since stored
@@ -156,10 +156,10 @@ def serve(**given: Any) -> None:
     """
     from assaymark.arena.commands.live_serving import serve_arena, serve_live
 
-    if given["endpoint"] or given["demo"]:
-        serve_live(**given)
+    if options["endpoint"] or options["demo"]:
+        serve_live(**options)
     else:
-        serve_arena(**given)
+        serve_arena(**options)
 
 
 @arena.command()

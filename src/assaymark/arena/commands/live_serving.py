@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["serve_arena", "serve_live"]
 
 
-def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None, **given: Any) -> None:
+def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None, **options: Any) -> None:
     """Serve battles until a signal stops the process.
 
     Raises: as `open_answers`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
     """
     need_web("assaymark arena serve")
-    if given["endpoint_key"] or given["moderation"] or given["suggest"]:
+    if options["endpoint_key"] or options["moderation"] or options["suggest"]:
         raise UsageError(
             "--endpoint_key, --moderation and --suggest are for live battles; name models with --endpoint NAME=URL"
         )
@@ -36,17 +36,17 @@ def serve_arena(*, answers: tuple[str, ...], task: str | None, store: str | None
     from assaymark.store import Store
     from assaymark.web.serve import Where, serve_features
 
-    where = Where.of(given)
+    where = Where.of(options)
     with Store.open(store, hidden_for="answers of battles") as opened:
         source, n_named = open_answers(answers, opened, task, lambda line: echo(line, err=True))
         if n_named:
             echo(f"left out: {n_named:,} answers that name a model", err=True)
-        limits = VoteLimits(given["cooldown"], given["votes_per_day"], given["address_votes_per_day"],
-                            3 * given["address_votes_per_day"])  # fmt: skip
-        arena = Arena(opened, source, limits, Publishing(votes=given["batch"]))
+        limits = VoteLimits(options["cooldown"], options["votes_per_day"], options["address_votes_per_day"],
+                            3 * options["address_votes_per_day"])  # fmt: skip
+        arena = Arena(opened, source, limits, Publishing(votes=options["batch"]))
         part = arena_feature(arena, Ratings(opened))
-        shown = f"{len(source.models)} models, {source.name}"
-        serve_features([part], where, lambda url: echo(f"Arena ({shown}) at {url}arena  (stop with Ctrl-C)"))
+        description = f"{len(source.models)} models, {source.name}"
+        serve_features([part], where, lambda url: echo(f"Arena ({description}) at {url}arena  (stop with Ctrl-C)"))
 
 
 DEMO_TOKENS, DEMO_TURNS = 96, 5  # which fit into the 1,024 positions of the demo models
@@ -64,7 +64,7 @@ DEMO_NOTE = (
 )
 
 
-def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None, demo: bool, **given: Any) -> None:
+def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None, demo: bool, **options: Any) -> None:
     """Serve live battles until a signal stops the process.
 
     Raises: as `read_endpoints`, `hosts_for` and `listen`; MissingExtra without the extra `web`, or `hf` for the demo.
@@ -82,48 +82,48 @@ def serve_live(*, answers: tuple[str, ...], task: str | None, store: str | None,
 
     if answers or task:
         raise UsageError("--answers and --task are for stored answers, --endpoint and --demo for live ones; give one")
-    where = Where.of(given)
-    limits, vote_limits = _limits(demo=demo, **given)
-    moderate = _moderation(given["moderation"])
+    where = Where.of(options)
+    limits, vote_limits = _limits(demo=demo, **options)
+    moderate = _moderation(options["moderation"])
     with ExitStack() as stack:
-        named = list(given["endpoint"])
+        named = list(options["endpoint"])
         if demo:
             named += stack.enter_context(_demo_hosts())
-        endpoints = read_endpoints(named, given["endpoint_key"])
+        endpoints = read_endpoints(named, options["endpoint_key"])
         if len(endpoints) < 2:
             raise UsageError(f"a battle needs two models; only '{endpoints[0].name}' is named; add --endpoint NAME=URL")
         opened = stack.enter_context(Store.open(store, hidden_for="live battles"))
         arena = LiveArena(
             opened, [endpoint.name for endpoint in endpoints], server_secret(), limits, vote_limits,
-            Publishing(votes=given["batch"]), Cadence.of(given["cadence"]),
+            Publishing(votes=options["batch"]), Cadence.of(options["cadence"]),
             other_names=[endpoint.model for endpoint in endpoints if endpoint.model],
             base_models=frozenset(endpoint.name for endpoint in endpoints if endpoint.is_base),
         )  # fmt: skip
-        suggestions = given["suggest"] or (DEMO_SUGGESTIONS if demo else SUGGESTIONS)
+        suggestions = options["suggest"] or (DEMO_SUGGESTIONS if demo else SUGGESTIONS)
         part = live_feature(
             arena, endpoints, Ratings(opened), moderate, lambda line: echo(line, err=True), suggestions,
             DEMO_NOTE if demo else "",
         )  # fmt: skip
-        shown = f"{len(endpoints)} live models"
-        serve_features([part], where, lambda url: echo(f"Arena ({shown}) at {url}arena  (stop with Ctrl-C)"))
+        description = f"{len(endpoints)} live models"
+        serve_features([part], where, lambda url: echo(f"Arena ({description}) at {url}arena  (stop with Ctrl-C)"))
 
 
-def _limits(*, demo: bool, **given: Any) -> "tuple[LiveLimits, VoteLimits]":
+def _limits(*, demo: bool, **options: Any) -> "tuple[LiveLimits, VoteLimits]":
     """Return the limits of battles and of voters. Raises: UsageError for a cadence or a time that is none."""
     from assaymark.arena.live_battles import LiveLimits
     from assaymark.arena.voters import VoteLimits
 
-    if not 1 <= given["cadence"] <= 100_000:
-        raise UsageError(f"--cadence {given['cadence']:g}; expected 1 to 100,000 characters per second")
-    if given["answer_seconds"] <= 0:
-        raise UsageError(f"--answer_seconds {given['answer_seconds']:g}; expected more than 0")
-    turns, tokens = given["turns"], given["max_tokens"]
+    if not 1 <= options["cadence"] <= 100_000:
+        raise UsageError(f"--cadence {options['cadence']:g}; expected 1 to 100,000 characters per second")
+    if options["answer_seconds"] <= 0:
+        raise UsageError(f"--answer_seconds {options['answer_seconds']:g}; expected more than 0")
+    turns, tokens = options["turns"], options["max_tokens"]
     if demo:
         turns, tokens = min(turns, DEMO_TURNS), min(tokens, DEMO_TOKENS)
-    per_day = given["address_votes_per_day"]
+    per_day = options["address_votes_per_day"]
     return (
-        LiveLimits(turns, 600 if demo else 4_000, tokens, given["answer_seconds"]),
-        VoteLimits(given["cooldown"], given["votes_per_day"], per_day, 3 * per_day),
+        LiveLimits(turns, 600 if demo else 4_000, tokens, options["answer_seconds"]),
+        VoteLimits(options["cooldown"], options["votes_per_day"], per_day, 3 * per_day),
     )
 
 
@@ -150,7 +150,7 @@ def _demo_hosts() -> Iterator[Sequence[str]]:
     from assaymark.models.local.local_model import LocalModel
     from assaymark.runs.demo import SIZES, demo_model
 
-    found = []
+    addresses = []
     with ExitStack() as stack:
         for size in SIZES:
             model = create_model("hf", None, pretrained=str(demo_model(size)))
@@ -160,5 +160,5 @@ def _demo_hosts() -> Iterator[Sequence[str]]:
             listening = stack.enter_context(listen("127.0.0.1", 0))
             app = create_app(HostedModel(model, size, chat_bos=True), HostSettings(names=("127.0.0.1",)))
             threading.Thread(target=serve, args=(app, listening, lambda: None), daemon=True).start()
-            found.append(f"{size}=http://127.0.0.1:{listening.getsockname()[1]}/v1")
-        yield found
+            addresses.append(f"{size}=http://127.0.0.1:{listening.getsockname()[1]}/v1")
+        yield addresses

@@ -17,8 +17,8 @@ from assaymark.errors import ModelError
 __all__ = ["serve_study"]
 
 
-def serve_study(file: str, given: Mapping[str, Any], store: str | None) -> None:
-    """Serve a study until a signal stops the process; `given`: the options of `cli.extras.serving_options`.
+def serve_study(file: str, options: Mapping[str, Any], store: str | None) -> None:
+    """Serve a study until a signal stops the process; `options`: the options of `cli.extras.serving_options`.
 
     Raises: as `read_study`, `store_study`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
     """
@@ -30,7 +30,7 @@ def serve_study(file: str, given: Mapping[str, Any], store: str | None) -> None:
     from assaymark.web.secret import server_secret
     from assaymark.web.serve import Where, serve_features
 
-    where = Where.of(given)
+    where = Where.of(options)
     read, secret = read_study(Path(file)), server_secret()
     with Store.open(store) as opened:
         design, _ = store_study(opened, read, secret, time.time())
@@ -77,7 +77,7 @@ def init(folder: str) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling.")
 @click.option("-o", "--output", metavar="FILE", help="File to write (default: prompts.yaml beside the study).")
 @json_option
-def draft(file: str, *, model: str, base: bool, output: str | None, as_json: bool, **given: Any) -> None:
+def draft(file: str, *, model: str, base: bool, output: str | None, as_json: bool, **options: Any) -> None:
     """Let a model draft prompts for a study, which a person accepts or not.
 
     Nothing is compared unseen: each prompt is written with `accepted: false`. Empty ones and near-duplicates are
@@ -85,14 +85,14 @@ def draft(file: str, *, model: str, base: bool, output: str | None, as_json: boo
     """
     from assaymark.arena.studies.prompts import draft_study
 
-    path, found = draft_study(file, model, given["model_args"], count=given["count"], seed=given["seed"],
+    path, drafted = draft_study(file, model, options["model_args"], count=options["count"], seed=options["seed"],
                               output=output, is_base=base)  # fmt: skip
     if as_json:
-        print_json({"file": str(path), "model": found.model, "form": found.form, "n": len(found.candidates),
-                    "dropped": dict(found.dropped)})  # fmt: skip
+        print_json({"file": str(path), "model": drafted.model, "form": drafted.form, "n": len(drafted.candidates),
+                    "dropped": dict(drafted.dropped)})  # fmt: skip
         return
-    dropped = "".join(f"; {n} dropped: {why}" for why, n in found.dropped.items())
-    echo(f"{len(found.candidates)} prompts in {path}, none of them accepted yet{dropped}")
+    dropped = "".join(f"; {n} dropped: {why}" for why, n in drafted.dropped.items())
+    echo(f"{len(drafted.candidates)} prompts in {path}, none of them accepted yet{dropped}")
     echo(f"Edit {path}: `accepted: true` where you accept one; then: assaymark study ask {path} --with MODEL -o FILE")
 
 
@@ -106,7 +106,7 @@ def draft(file: str, *, model: str, base: bool, output: str | None, as_json: boo
 @click.option("--max_tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="File of answers (JSONL), to which they are added.")
 @json_option
-def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **given: Any) -> int:
+def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **options: Any) -> int:
     """Let a model answer the accepted prompts, and add its answers to a file, with the text that was sent.
 
     What the file has of this model is not asked again. A model without chat template is asked plainly. Exit code 5 if
@@ -114,16 +114,16 @@ def ask(file: str, *, model: str, base: bool, output: str, as_json: bool, **give
     """
     from assaymark.arena.studies.prompts import ask_study
 
-    found = ask_study(file, model, output, given["model_args"], name=given["name"], max_tokens=given["max_tokens"],
-                      is_base=base)  # fmt: skip
+    asked = ask_study(file, model, output, options["model_args"], name=options["name"],
+                      max_tokens=options["max_tokens"], is_base=base)  # fmt: skip
     if as_json:
-        print_json({"file": output, "model": found.name, "form": found.form, "n": found.n, "n_stored": found.n_stored,
-                    "n_not_accepted": found.n_not_accepted, "failures": found.failures})  # fmt: skip
+        print_json({"file": output, "model": asked.name, "form": asked.form, "n": asked.n, "n_stored": asked.n_stored,
+                    "n_not_accepted": asked.n_not_accepted, "failures": asked.failures})  # fmt: skip
     else:
-        echo(found.line(output))
-        for failure in found.failures[:3]:
+        echo(asked.line(output))
+        for failure in asked.failures[:3]:
             echo(f"failed, not an answer: {failure}", err=True)
-    return ModelError.exit_code if found.failures and not found.n else 0
+    return ModelError.exit_code if asked.failures and not asked.n else 0
 
 
 @study.command()
@@ -155,12 +155,12 @@ def check(file: str, *, as_json: bool) -> None:
 @click.argument("file", metavar="STUDY.yaml")
 @serving_options(port=7501)
 @store_option
-def serve(file: str, *, store: str | None, **given: Any) -> None:
+def serve(file: str, *, store: str | None, **options: Any) -> None:
     """Store a study, print each rater's invitation, and serve its pages.
 
     Prompts and answers are shown to invited raters only. Without --host, only this machine can connect.
     """
-    serve_study(file, given, store)
+    serve_study(file, options, store)
 
 
 @study.command()
@@ -174,11 +174,11 @@ def results(name: str, *, store: str | None, as_json: bool) -> None:
     from assaymark.arena.studies.results import results_of, results_table
     from assaymark.cli.output import print_rich
 
-    found = results_of(name, store)
+    study_results = results_of(name, store)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(study_results))
     else:
-        print_rich(results_table(found))
+        print_rich(results_table(study_results))
 
 
 @study.command()

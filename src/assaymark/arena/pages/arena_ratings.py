@@ -35,7 +35,7 @@ class RatingsPage:
         """Return the board without the charts, which show the same numbers; voters as counts alone."""
         made = plain(self.board)
         flagged = made.pop("flagged")
-        made["flagged"] = [{name: one[name] for name in ("n_votes", "evidence", "reason")} for one in flagged]
+        made["flagged"] = [{name: flag[name] for name in ("n_votes", "evidence", "reason")} for flag in flagged]
         return {"style": self.style, "good": self.good, **made}
 
 

@@ -64,18 +64,18 @@ class BattlePage:
 
     def to_json(self) -> JsonValue:
         """Return the battle; the keys of models and vote exist only after the vote."""
-        shown = self.battle
-        found: dict[str, JsonValue] = {
-            "battle": shown.token,
-            "state": shown.state,
-            "prompt": shown.prompt,
-            "answer_a": shown.answer_a,
-            "answer_b": shown.answer_b,
+        battle = self.battle
+        document: dict[str, JsonValue] = {
+            "battle": battle.token,
+            "state": battle.state,
+            "prompt": battle.prompt,
+            "answer_a": battle.answer_a,
+            "answer_b": battle.answer_b,
         }
-        if shown.models is not None:
-            found |= {"model_a": shown.models[0], "model_b": shown.models[1], "choice": shown.choice}
-            found["marks"] = list(shown.marks or ())
-        return found
+        if battle.models is not None:
+            document |= {"model_a": battle.models[0], "model_b": battle.models[1], "choice": battle.choice}
+            document["marks"] = list(battle.marks or ())
+        return document
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,12 @@ class LiveBattlePage:
         turns: list[JsonValue] = [
             {"question": turn.question, "answer_a": turn.answer_a, "answer_b": turn.answer_b} for turn in seen.turns
         ]
-        found: dict[str, JsonValue] = {
+        document: dict[str, JsonValue] = {
             "battle": seen.token, "mode": seen.mode, "state": seen.state, "turns": turns,
             "question": seen.question, "may_ask": seen.may_ask, "may_regenerate": seen.may_regenerate,
         }  # fmt: skip
         if seen.models is not None:
-            found |= {"model_a": seen.models[0], "model_b": seen.models[1]}
+            document |= {"model_a": seen.models[0], "model_b": seen.models[1]}
         if seen.choice is not None:
-            found |= {"choice": seen.choice, "marks": list(seen.marks or ()), "is_counted": seen.is_counted}
-        return found
+            document |= {"choice": seen.choice, "marks": list(seen.marks or ()), "is_counted": seen.is_counted}
+        return document

@@ -94,8 +94,8 @@ class _Routes:
         return RedirectResponse(f"/arena/battle/{battle.token}", 303)
 
     def battle(self, request: Request, token: str) -> Response:
-        found = self._arena.show(self._voter(request), token.removesuffix(JSON))
-        return self._shown(request, found, as_json=token.endswith(JSON))
+        ballot = self._arena.show(self._voter(request), token.removesuffix(JSON))
+        return self._shown(request, ballot, as_json=token.endswith(JSON))
 
     def vote(self, request: Request, token: str, form: Form) -> Response:
         voted = cast_vote(self._arena.vote, self._voter(request), token, form)

@@ -46,7 +46,7 @@ def live_feature(
     endpoints: Sequence[Endpoint],
     ratings: Ratings,
     moderate: Moderation | None = None,
-    told: Callable[[str], None] = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
     suggestions: Sequence[str] = SUGGESTIONS,
     note: str = "",
 ) -> Feature:
@@ -57,11 +57,11 @@ def live_feature(
         endpoints: of the operator's list.
         ratings: of the arena's store.
         moderate: sees both conversations before a question is sent and before an answer is shown.
-        told: gets lines for the operator.
+        tell: gets lines for the operator.
         suggestions: first questions that a voter can choose from.
         note: what voters should know of these models, beside the question; it must not tell one from the other.
     """
-    routes = _Routes(arena, Turns(arena, endpoints, moderate, told), suggestions, note)
+    routes = _Routes(arena, Turns(arena, endpoints, moderate, tell), suggestions, note)
     return Feature(
         partial(_add, routes=routes, ratings=ratings),
         [("/arena", "Arena"), ("/arena/ratings", "Ratings")],

@@ -26,9 +26,9 @@ def studies_feature(session: Session) -> Feature:
 def _add(app: FastAPI, *, session: Session) -> None:
     @app.get("/study/{token}")
     def step(request: Request, token: str) -> Response:
-        found = session.step(token)
-        page = StudyPage(found, f"/study/{token}", app.state.posts.token(request))
-        response = respond(request, f"study_{found.kind}.html", page)
+        study_step = session.step(token)
+        page = StudyPage(study_step, f"/study/{token}", app.state.posts.token(request))
+        response = respond(request, f"study_{study_step.kind}.html", page)
         response.headers.update(PRIVATE)
         return response
 

@@ -73,7 +73,7 @@ def design_study(study: StudyFile) -> Design:
     plan = {
         "study": study.study, "title": study.title, "consent": study.consent, "models": list(models), "items": items,
         "questions": [asdict(question) for question in study.questions], "ratings": study.ratings, "cap": study.cap,
-        "demographics": [asdict(one) for one in study.demographics], "seed": study.seed,
+        "demographics": [asdict(question) for question in study.demographics], "seed": study.seed,
         "n_comparisons": len(comparisons),
     }  # fmt: skip
     ordered = {name: _ordered(study, name, own, len(items)) for name, own in dealt.items()}
@@ -141,14 +141,14 @@ def _comparisons(
         used: Counter[str] = Counter()
         shuffled = [possible[int(index)] for index in generator.permutation(len(possible))]
         for _ in range(quota):
-            prompt, pair = min(shuffled, key=lambda one: (met[one[1]], used[one[0].id]))
+            prompt, pair = min(shuffled, key=lambda candidate: (met[candidate[1]], used[candidate[0].id]))
             shuffled.remove((prompt, pair))
             met[pair] += 1
             used[prompt.id] += 1
             if prompt.id not in places:
                 places[prompt.id] = len(items)
-                given = {model: text for model in models if (text := source.answer(model, prompt.id)) is not None}
-                items.append({"prompt": prompt.text, "category": category, "answers": given})
+                answers = {model: text for model in models if (text := source.answer(model, prompt.id)) is not None}
+                items.append({"prompt": prompt.text, "category": category, "answers": answers})
             comparisons.append(Comparison(places[prompt.id], *pair))
     return comparisons
 
@@ -162,10 +162,10 @@ def _deal(study: StudyFile, comparisons: Sequence[Comparison]) -> dict[str, list
         order = [study.raters[int(index)] for index in generator.permutation(len(study.raters))]
         chosen = sorted(order, key=lambda name: len(dealt[name]))[: study.ratings]
         for name in chosen:
-            one, other = comparison.first, comparison.second
-            ahead = shown_first[one, other] - shown_first[other, one]
+            first, other = comparison.first, comparison.second
+            ahead = shown_first[first, other] - shown_first[other, first]
             swap = ahead > 0 or (ahead == 0 and bool(generator.integers(2)))
-            a, b = (other, one) if swap else (one, other)
+            a, b = (other, first) if swap else (first, other)
             shown_first[a, b] += 1
             dealt[name].append(NewAssignment(comparison.item, a, b, None))
     return dealt

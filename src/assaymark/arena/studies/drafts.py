@@ -93,7 +93,7 @@ def draft_prompts(writer: PromptWriter, wanted: Mapping[str, int], known: Sequen
                 kept.append(Candidate(category, text))
             else:
                 dropped[why] += 1
-    kept.sort(key=lambda one: list(wanted).index(one.category))
+    kept.sort(key=lambda candidate: list(wanted).index(candidate.category))
     return Draft(short_model_name(model.identity.name), form, tuple(kept), dict(dropped), sent, seed)
 
 
@@ -105,23 +105,23 @@ def _request(writer: PromptWriter, settings: GenerationSettings, category: str, 
 def _texts(model: Model, requests: Sequence[Request], dropped: Counter[str]) -> list[tuple[str, str]]:
     """Return the category and the cleaned text of each answered request, in the order of the requests."""
     outputs: dict[str, Output] = {output.request_id: output for output in model.answer(requests)}
-    found = []
+    texts = []
     for request in requests:
         output = outputs.get(request.id)
         if output is None or output.text is None:
             dropped["failed"] += 1
         else:
-            found.append((request.task, cleaned(output.text)))
-    return found
+            texts.append((request.task, cleaned(output.text)))
+    return texts
 
 
 def cleaned(text: str) -> str:
     """Return a drafted text without numbering, quotation marks around it and surrounding space."""
-    found = _NUMBERED.sub("", text.strip()).strip()
+    unnumbered = _NUMBERED.sub("", text.strip()).strip()
     for first, last in _QUOTES:
-        if len(found) > 1 and found.startswith(first) and found.endswith(last):
-            return found[1:-1].strip()
-    return found
+        if len(unnumbered) > 1 and unnumbered.startswith(first) and unnumbered.endswith(last):
+            return unnumbered[1:-1].strip()
+    return unnumbered
 
 
 def _why_dropped(text: str, earlier: Sequence[str]) -> str | None:
@@ -166,18 +166,18 @@ def read_drafts(path: Path) -> tuple[Candidate, ...]:
     Raises: DataError for a file that is not one, with the candidate and what was expected.
     """
     try:
-        found = load_yaml(path.read_bytes())
+        contents = load_yaml(path.read_bytes())
     except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read: {error}; `assaymark study draft` writes such a file") from error
-    rows = found.get("candidates") if isinstance(found, dict) else None
+    rows = contents.get("candidates") if isinstance(contents, dict) else None
     if not isinstance(rows, list):
         raise DataError(f"{path} has no list `candidates`; `assaymark study draft` writes such a file")
     return tuple(_candidate(path, number, row) for number, row in enumerate(rows, start=1))
 
 
 def _candidate(path: Path, number: int, row: Any) -> Candidate:
-    given = row if isinstance(row, dict) else {}
-    category, prompt, accepted = (given.get(name) for name in ("category", "prompt", "accepted"))
+    values = row if isinstance(row, dict) else {}
+    category, prompt, accepted = (values.get(name) for name in ("category", "prompt", "accepted"))
     if not isinstance(prompt, str) or not prompt.strip() or not isinstance(category, str):
         raise DataError(f"{path}, candidate {number}: expected category and prompt as texts, and accepted")
     if not isinstance(accepted, bool):

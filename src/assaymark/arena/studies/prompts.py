@@ -47,22 +47,23 @@ def answer_prompts(
     requests = [writer.request("study", index, candidate.prompt, settings) for index, candidate in enumerate(prompts)]
     asked = {request.id: (candidate, request) for candidate, request in zip(prompts, requests, strict=True)}
     for output in writer.model.answer(requests):
-        one, request = asked.pop(output.request_id)
+        answered, request = asked.pop(output.request_id)
         if output.text is None:
             yield str(output.error)
             continue
         yield {
-            "instruction": one.prompt, "category": one.category, "generator": name, "output": output.text.strip(),
-            "form": writer.form, "sent": request.prompt, "finish_reason": output.finish_reason,
+            "instruction": answered.prompt, "category": answered.category, "generator": name,
+            "output": output.text.strip(), "form": writer.form, "sent": request.prompt,
+            "finish_reason": output.finish_reason,
         }  # fmt: skip
     for _ in asked:
         yield "no answer"
 
 
 def answered_prompts(path: Path, name: str) -> set[str]:
-    """Return the prompts that a file of answers has answers of this model to; none if there is no file.
+    """Return the prompts that a file of answers has answers of this model to; none if the file does not exist.
 
-    Raises: DataError for a file that cannot be read, or a line that is no JSON object.
+    Raises: DataError for a file that cannot be read, or a line that is not a JSON object.
     """
     return {str(row.get("instruction")) for row in _rows(path) if row.get("generator") == name}
 
@@ -109,7 +110,7 @@ def _is_locked(file: IO[bytes]) -> bool:
 
 
 def _end_last_line(file: IO[bytes]) -> None:
-    """End the last line where its end is missing; remove it if it is no JSON, as a killed process may leave it."""
+    """End the last line where its end is missing; remove it if it is not JSON, as a killed process may leave it."""
     file.seek(0)
     before, _, last = file.read().rpartition(b"\n")
     if not last:
@@ -124,7 +125,7 @@ def _end_last_line(file: IO[bytes]) -> None:
 def _rows(path: Path) -> list[Row]:
     if not path.exists():
         return []
-    found: list[Row] = []
+    rows: list[Row] = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -139,9 +140,9 @@ def _rows(path: Path) -> list[Row]:
                 break
             row = None
         if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number} is no JSON object; name a file of answers (JSONL) with -o")
-        found.append(row)
-    return found
+            raise DataError(f"{path}, line {number} is not a JSON object; name a file of answers (JSONL) with -o")
+        rows.append(row)
+    return rows
 
 
 COUNT = 4  # prompts of each category, where the study has no quotas
@@ -197,7 +198,7 @@ def draft_study(
     if path.exists():
         write_drafts(path, Draft("", "", (), {}, {}, seed))  # refuses, before a model is loaded
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}; create it, or name another file with -o")
+        raise UsageError(f"{path.parent} is not a directory; create it, or name another file with -o")
     quotas = study.quotas or dict.fromkeys(_categories(study), COUNT)
     wanted = {category: count or quota for category, quota in quotas.items()}
     writer = PromptWriter(_open(model, model_args), is_base)
@@ -218,13 +219,13 @@ def _categories(study: StudyFile) -> list[str]:
 
 
 def _known(study: StudyFile) -> list[str]:
-    found = [check.prompt for check in study.checks]
+    texts = [check.prompt for check in study.checks]
     if all(path.exists() for path in study.answers):
         source, _ = answers_of_files(study.answers)
-        found += [prompt.text for prompt in source.prompts]
+        texts += [prompt.text for prompt in source.prompts]
     if study.prompts is not None and study.prompts.exists():
-        found += [candidate.prompt for candidate in read_drafts(study.prompts)]
-    return found
+        texts += [candidate.prompt for candidate in read_drafts(study.prompts)]
+    return texts
 
 
 @gives_back
@@ -267,11 +268,11 @@ def ask_study(
     with answers_file(Path(output)) as add:
         known = answered_prompts(Path(output), label)
         wanted = [candidate for candidate in accepted if candidate.prompt not in known]
-        for found in answer_prompts(writer, label, wanted, max_tokens):
-            if isinstance(found, str):
-                failures.append(found)
+        for answer in answer_prompts(writer, label, wanted, max_tokens):
+            if isinstance(answer, str):
+                failures.append(answer)
                 continue
-            add(found)
+            add(answer)
             n += 1
     n_not_accepted = len(drafted) - len(accepted)
     return AskedStudy(label, writer.form, n, len(accepted) - len(wanted), n_not_accepted, tuple(failures))

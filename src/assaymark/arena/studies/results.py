@@ -99,16 +99,17 @@ def study_results(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], states
     used = [row for row in asked if row.answers is not None and row.rater not in failed]
     categories = [ALL, *dict.fromkeys(plan["items"][row.item]["category"] for row in asked)]
     pairs = [
-        found
+        preference
         for category in categories
         for first, second in combinations(plan["models"], 2)
-        if (found := _pair(plan, used, category, (first, second))) is not None
+        if (preference := _pair(plan, used, category, (first, second))) is not None
     ]
     times = sorted(row.seconds for row in used if row.seconds is not None)
     return StudyResults(
         plan["study"], len(states), sum(state == "finished" for state in states.values()), failed,
         len(used), len(asked), tuple(pairs), _agreement(used),
-        {one["id"]: _counts(one, used) for one in plan["questions"]}, times[len(times) // 2] if times else None,
+        {question["id"]: _counts(question, used) for question in plan["questions"]},
+        times[len(times) // 2] if times else None,
     )  # fmt: skip
 
 
@@ -137,9 +138,9 @@ def _pair(
 def _agreement(used: Sequence[AssignmentRow]) -> RaterAgreement:
     units: dict[tuple[int, str, str], dict[str, str]] = {}
     for row in used:
-        one, other = sorted((row.model_a, row.model_b))
-        points = _points_of_first(row, one)
-        units.setdefault((row.item, one, other), {})[row.rater] = {1.0: "first", 0.0: "second"}.get(points, "tie")
+        first, other = sorted((row.model_a, row.model_b))
+        points = _points_of_first(row, first)
+        units.setdefault((row.item, first, other), {})[row.rater] = {1.0: "first", 0.0: "second"}.get(points, "tie")
     several = [ratings for ratings in units.values() if len(ratings) > 1]
     pairs = [pair for ratings in several for pair in combinations(ratings.values(), 2)]
     decided = [pair for pair in pairs if "tie" not in pair]
@@ -155,7 +156,7 @@ def _agreement(used: Sequence[AssignmentRow]) -> RaterAgreement:
 
 
 def _same(pairs: Sequence[tuple[str, str]]) -> float | None:
-    return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
+    return sum(choice == other for choice, other in pairs) / len(pairs) if pairs else None
 
 
 def _counts(question: Mapping[str, Any], used: Sequence[AssignmentRow]) -> dict[str, int]:
@@ -167,7 +168,7 @@ def _counts(question: Mapping[str, Any], used: Sequence[AssignmentRow]) -> dict[
 def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts: bool = False) -> list[dict[str, Any]]:
     """Return the answered comparisons as rows for `assaymark arena rate`, with prompts and answers only if `texts`."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(row.rater for row in rows), start=1)}
-    found = []
+    answered_rows = []
     for row in rows:
         if row.answers is None or row.expected is not None:
             continue
@@ -181,32 +182,32 @@ def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts:
         if texts:
             made |= {"prompt": item["prompt"], "response_a": item["answers"][row.model_a],
                      "response_b": item["answers"][row.model_b]}  # fmt: skip
-        found.append(made)
-    return found
+        answered_rows.append(made)
+    return answered_rows
 
 
 HEADERS = ("category", "models", "preferred", "95% interval", "comparisons", "ratings", "ties")
 
 
-def results_table(found: StudyResults) -> RenderableType:
+def results_table(results: StudyResults) -> RenderableType:
     """Return the preferences, then agreement and what was left out."""
     table = plain_table()
     for index, header in enumerate(HEADERS):
         table.add_column(header, justify="right" if index > 1 else "left", overflow="fold")
-    for pair in found.pairs:
+    for pair in results.pairs:
         table.add_row(
             pair.category, f"{pair.first} over {pair.second}", f"{100 * pair.preferred:.0f}%",
             f"{100 * pair.low:.0f}–{100 * pair.high:.0f}%", str(pair.n_comparisons),
             str(pair.n_ratings), str(pair.n_ties),
         )  # fmt: skip
-    agreement = found.agreement
+    agreement = results.agreement
     alpha = NOTHING if agreement.alpha is None else f"{agreement.alpha:.2f}"
     if agreement.low is not None and agreement.high is not None:
         alpha += f" ({agreement.low:.2f} to {agreement.high:.2f})"
     lines = [
         (
-            f"{found.n_finished} of {counted(found.n_raters, 'rater')} finished; "
-            f"{found.n_ratings} of {found.n_assigned} ratings"
+            f"{results.n_finished} of {counted(results.n_raters, 'rater')} finished; "
+            f"{results.n_ratings} of {results.n_assigned} ratings"
         ),
         (
             f"agreement: same choice in {_share(agreement.same)} of {counted(agreement.n_pairs, 'pair')} of ratings, "
@@ -214,9 +215,11 @@ def results_table(found: StudyResults) -> RenderableType:
         ),
         "preferred: ties are halves; the interval is Wilson's over comparisons, each the mean of its ratings",
     ]
-    if found.failed_checks:
-        lines.insert(1, f"left out: {', '.join(found.failed_checks)}, who failed an attention check")
-    counts = [f"{name}: {', '.join(f'{choice} {n}' for choice, n in of.items())}" for name, of in found.answers.items()]
+    if results.failed_checks:
+        lines.insert(1, f"left out: {', '.join(results.failed_checks)}, who failed an attention check")
+    counts = [
+        f"{name}: {', '.join(f'{choice} {n}' for choice, n in of.items())}" for name, of in results.answers.items()
+    ]
     return Group(table, *(Text(line) for line in [*lines, *counts]))
 
 

@@ -94,10 +94,12 @@ class Session:
         rater = self._rater(token)
         if not agreed:
             raise UsageError("the study needs your consent; without it, close this page")
-        asked = {one["id"]: one["choices"] for one in self.store.studies.plan(rater.study)["demographics"]}
-        given = {name: value for name, value in demographics.items() if name in asked and value}
-        _refuse_unknown(asked, given)
-        self.store.studies.consent(rater.number, given, self.clock())
+        asked = {
+            question["id"]: question["choices"] for question in self.store.studies.plan(rater.study)["demographics"]
+        }
+        answered = {name: value for name, value in demographics.items() if name in asked and value}
+        _refuse_unknown(asked, answered)
+        self.store.studies.consent(rater.number, answered, self.clock())
 
     def answer(self, token: str, position: int, answers: Mapping[str, str]) -> None:
         """Store the answer to the comparison at a position; another answer to it changes nothing.
@@ -108,20 +110,20 @@ class Session:
         if rater.state == "invited":
             raise UsageError("the study needs your consent first; open your invitation again")
         plan = self.store.studies.plan(rater.study)
-        asked = {"better": list(CHOICES)} | {one["id"]: one["choices"] for one in plan["questions"]}
-        given = {name: value for name, value in answers.items() if name in asked and value}
-        if missing := [name for name in asked if name not in given]:
+        asked = {"better": list(CHOICES)} | {question["id"]: question["choices"] for question in plan["questions"]}
+        answered = {name: value for name, value in answers.items() if name in asked and value}
+        if missing := [name for name in asked if name not in answered]:
             raise UsageError(f"no answer to {', '.join(missing)}; expected one to each question")
-        _refuse_unknown(asked, given)
+        _refuse_unknown(asked, answered)
         following = self._next(rater)
         if following is None or position < following.position:
             return  # sent twice
         if position > following.position:
             raise UsageError(f"comparison {position + 1} comes after comparison {following.position + 1}")
         now = self.clock()
-        shown = self._first_shown.pop(following.number, None)
-        seconds = None if shown is None or now - shown > LONGEST_SECONDS else round(now - shown, 1)
-        self.store.studies.answer(rater.number, position, given, now, seconds)
+        shown_at = self._first_shown.pop(following.number, None)
+        seconds = None if shown_at is None or now - shown_at > LONGEST_SECONDS else round(now - shown_at, 1)
+        self.store.studies.answer(rater.number, position, answered, now, seconds)
 
     def _rater(self, token: str) -> RaterRow:
         rater_row = self.store.studies.rater_of(token)
@@ -134,7 +136,7 @@ class Session:
         return next((row for row in own if row.answers is None), None)
 
 
-def _refuse_unknown(asked: Mapping[str, list[str]], given: Mapping[str, str]) -> None:
-    for name, value in given.items():
+def _refuse_unknown(asked: Mapping[str, list[str]], answers: Mapping[str, str]) -> None:
+    for name, value in answers.items():
         if value not in asked[name]:
-            raise UsageError(f"'{value[:40]}' is no answer to '{name}'; expected {', '.join(asked[name])}")
+            raise UsageError(f"'{value[:40]}' is not an answer to '{name}'; expected {', '.join(asked[name])}")

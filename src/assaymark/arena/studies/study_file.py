@@ -123,16 +123,16 @@ def read_study(path: Path) -> StudyFile:
     Raises: DataError for a file that is not one, with the key; UnknownName for a key that does not exist.
     """
     try:
-        found = load_yaml(path.read_bytes())
+        contents = load_yaml(path.read_bytes())
     except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read: {error}; `assaymark study init` writes an example") from error
-    if not isinstance(found, dict):
+    if not isinstance(contents, dict):
         raise DataError(f"{path} is not a mapping; `assaymark study init` writes an example")
     known = [field.name for field in fields(StudyFile)]
-    for key in found:
+    for key in contents:
         if key not in known:
             raise UnknownName(f"key of the study {path}", str(key), nearest(str(key), known), ", ".join(known))
-    checked = _Checked(path, found)
+    checked = _Checked(path, contents)
     return StudyFile(
         study=checked.name("study"),
         title=checked.text("title"),
@@ -147,7 +147,7 @@ def read_study(path: Path) -> StudyFile:
         questions=checked.questions("questions"),
         demographics=checked.questions("demographics"),
         checks=checked.checks(),
-        prompts=path.parent / checked.text("prompts") if "prompts" in found else None,
+        prompts=path.parent / checked.text("prompts") if "prompts" in contents else None,
     )
 
 
@@ -159,8 +159,8 @@ class _Checked:
 
     def wrong(self, key: str, expected: str) -> DataError:
         """Return the error of a key."""
-        shown = repr(self._values.get(key))[:80]
-        return DataError(f"{self._path}: `{key}` is {shown}; expected {expected}")
+        value = repr(self._values.get(key))[:80]
+        return DataError(f"{self._path}: `{key}` is {value}; expected {expected}")
 
     def text(self, key: str) -> str:
         """Return a text that must be there."""
@@ -218,15 +218,17 @@ class _Checked:
 
     def questions(self, key: str) -> tuple[Question, ...]:
         """Return questions with their choices."""
-        found = []
+        questions = []
         for row in self._rows(key, {"id", "text", "choices"}):
             choices = row["choices"]
             if not isinstance(choices, list) or len(choices) < 2:
                 raise self.wrong(key, "at least two choices for each question")
-            found.append(Question(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
-        if len({question.id for question in found}) < len(found) or any(question.id == "better" for question in found):
+            questions.append(Question(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
+        if len({question.id for question in questions}) < len(questions) or any(
+            question.id == "better" for question in questions
+        ):
             raise self.wrong(key, "a different id for each question, other than 'better'")
-        return tuple(found)
+        return tuple(questions)
 
     def checks(self) -> tuple[Check, ...]:
         """Return the attention checks."""
@@ -235,6 +237,6 @@ class _Checked:
 
     def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, Any]]:
         value = self._values.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(one, dict) and set(one) == names for one in value):
+        if not isinstance(value, list) or not all(isinstance(row, dict) and set(row) == names for row in value):
             raise self.wrong(key, f"a list of {{{', '.join(sorted(names))}}}")
         return value

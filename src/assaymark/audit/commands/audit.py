@@ -74,7 +74,7 @@ def audit() -> None:
 @store_option
 @output_option
 @json_option
-def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
+def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     """Test whether MODEL saw TASK... in training.
 
     The tests need log-likelihoods only. The same command continues an interrupted audit: no stored response is
@@ -86,26 +86,26 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
     from assaymark.audit.option_orders import OrderSettings
     from assaymark.audit.overlap import Corpus
 
-    auditing.check_ending(given["output"])
-    if "overlap" in given["tests"] and given["corpus"] is None:
+    auditing.check_ending(options["output"])
+    if "overlap" in options["tests"] and options["corpus"] is None:
         raise UsageError("--test overlap searches a corpus; name one with --corpus FILE or DIR")
     settings = ContaminationSettings(
-        tests=given["tests"],
-        order=OrderSettings(given["shards"], given["shuffles"], given["seed"]),
-        corpus=Corpus(given["corpus"]) if given["corpus"] is not None else None,
-        n_words=given["n_words"],
-        seed=given["seed"],
+        tests=options["tests"],
+        order=OrderSettings(options["shards"], options["shuffles"], options["seed"]),
+        corpus=Corpus(options["corpus"]) if options["corpus"] is not None else None,
+        n_words=options["n_words"],
+        seed=options["seed"],
     )
     tests = auditing.audit_contamination(
         model,
         tasks,
         settings,
-        control=given["control"],
-        control_task=given["control_task"],
-        announce=_announcer(given),
-        **_evaluate_options(given),
+        control=options["control"],
+        control_task=options["control_task"],
+        announce=_announcer(options),
+        **_evaluate_options(options),
     )
-    _print(given, contamination_json(tests), contamination_table(tests))
+    _print(options, contamination_json(tests), contamination_table(tests))
 
 
 @audit.command()
@@ -126,7 +126,7 @@ def contamination(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 @store_option
 @output_option
 @json_option
-def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
+def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     """Evaluate the same samples with a dozen prompt variants, with system prompts, and in each cyclic option order.
 
     Shots have the wording of each variant. The same command continues an interrupted audit: no stored response is
@@ -138,20 +138,20 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
     from assaymark.audit.prompt_tables import prompts_table
     from assaymark.audit.prompts import rank_changes
 
-    auditing.check_ending(given["output"])
+    auditing.check_ending(options["output"])
     audits = auditing.audit_prompts(
-        [model, *given["beside"]],
+        [model, *options["beside"]],
         tasks,
-        given["systems"] or auditing.SYSTEM_PROMPTS,
-        announce=_announcer(given),
-        **_evaluate_options(given),
+        options["systems"] or auditing.SYSTEM_PROMPTS,
+        announce=_announcer(options),
+        **_evaluate_options(options),
     )
     changes = rank_changes(audits)
     content = {
         "audits": [asdict(prompt_audit) for prompt_audit in audits],
         "ranks": [asdict(change) for change in changes],
     }
-    _print(given, content, prompts_table(audits, changes))
+    _print(options, content, prompts_table(audits, changes))
 
 
 @audit.command()
@@ -164,7 +164,7 @@ def prompts(model: str, tasks: tuple[str, ...], **given: Any) -> None:
 @store_option
 @output_option
 @json_option
-def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: Any) -> None:
+def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: Any) -> None:
     """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score."""
     from dataclasses import asdict
 
@@ -173,33 +173,33 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **given: An
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import open_run
 
-    auditing.check_ending(given["output"])
-    if given["model"] is None:
-        if given["new_tasks"] or given["num_fewshot"] is not None:
+    auditing.check_ending(options["output"])
+    if options["model"] is None:
+        if options["new_tasks"] or options["num_fewshot"] is not None:
             raise UsageError("--tasks and --num_fewshot are for a new run; name its model with --model")
         found_run = open_run(store, run)
     else:
-        found_run = evaluate(given["model"], given["new_tasks"], **_evaluate_options({**given, "store": store}))
+        found_run = evaluate(options["model"], options["new_tasks"], **_evaluate_options({**options, "store": store}))
     audits = auditing.audit_calibration(found_run, tasks)
-    _print(given, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
+    _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
 
 
-def _evaluate_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    shared = {name: value for name, value in given.items() if name != "seed"}  # in an audit, the seed of the shuffles
+def _evaluate_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {name: value for name, value in options.items() if name != "seed"}  # in an audit, the seed of the shuffles
     return {**evaluate_options(shared), "command": typed_command()}
 
 
-def _announcer(given: Mapping[str, Any]) -> Callable[[str], None]:
-    quiet = given["quiet"] or given["as_json"]
+def _announcer(options: Mapping[str, Any]) -> Callable[[str], None]:
+    quiet = options["quiet"] or options["as_json"]
     return lambda line: None if quiet else echo(line, err=True)
 
 
-def _print(given: Mapping[str, Any], content: Any, view: Any) -> None:
+def _print(options: Mapping[str, Any], content: Any, view: Any) -> None:
     from assaymark.audit.auditing import write_json
 
-    if given["output"] is not None:
-        echo(f"wrote {write_json(given['output'], content)}", err=True)
-    if given["as_json"]:
+    if options["output"] is not None:
+        echo(f"wrote {write_json(options['output'], content)}", err=True)
+    if options["as_json"]:
         print_json(content)
     else:
         print_rich(view)

@@ -39,17 +39,17 @@ def check(
     """
     from assaymark.audit.task_check import check_task
 
-    found = check_task(name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers)
+    checked = check_task(name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers)
     if as_json:
-        print_json(found.to_json())
+        print_json(checked.to_json())
     else:
-        for fact, value in found.facts.items():
+        for fact, value in checked.facts.items():
             echo(f"{fact:<22} {value}")
-        for finding in found.findings:
+        for finding in checked.findings:
             echo(f"{finding.level}: {finding.text}")
-        if all(finding.level == "note" for finding in found.findings):
+        if all(finding.level == "note" for finding in checked.findings):
             echo("no errors or warnings")
-    return 3 if any(finding.level == "error" for finding in found.findings) else 0
+    return 3 if any(finding.level == "error" for finding in checked.findings) else 0
 
 
 @task.command()
@@ -67,7 +67,7 @@ def check(
 @declared_option("skip_bad_rows", help="Leave out rows that cannot be read, here and in every run of the task.")
 @declared_option("answers")
 @json_option
-def init(source: str, *, as_json: bool, **given: Any) -> None:
+def init(source: str, *, as_json: bool, **options: Any) -> None:
     """Write the task file of your data (CSV, JSON lines, Parquet, a folder, or a Hub id), to be edited.
 
     What the columns mean is guessed and printed. With --like mmlu the task has that benchmark's prompt, shots and
@@ -75,7 +75,7 @@ def init(source: str, *, as_json: bool, **given: Any) -> None:
     """
     from assaymark.runs.task_init import InitOptions, init_task
 
-    written = init_task(source, InitOptions(**given))
+    written = init_task(source, InitOptions(**options))
     if as_json:
         print_json(written.to_json())
     else:

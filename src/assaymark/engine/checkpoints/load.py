@@ -141,10 +141,10 @@ def _named(stored: Stored, expected: Mapping[str, tuple[int, ...]], where: str) 
     first = next(iter(expected))
     prefixes = {name.removesuffix(first) for name in stored if name == first or name.endswith("." + first)}
     if not prefixes:
-        shown = ", ".join(sorted(stored)[:3])
+        first_names = ", ".join(sorted(stored)[:3])
         raise ModelUnavailable(
-            f"{where} has no tensor {first}, nor the names of Meta, torchtune or litgpt (found: {shown}); expected a "
-            "state dict of this model, or set the model it belongs to with base="
+            f"{where} has no tensor {first}, nor the names of Meta, torchtune or litgpt (found: {first_names}); "
+            "expected a state dict of this model, or set the model it belongs to with base="
         )
     return Names("hf", prefix_of(prefixes, where))
 
@@ -177,9 +177,9 @@ def _dimension(parts: tuple[StoredTensor, ...], shape: tuple[int, ...]) -> int |
 def _check_shape(where: str, source: Source, parts: tuple[StoredTensor, ...]) -> None:
     if parts[0].shape == source.shape or (len(parts) > 1 and _dimension(parts, source.shape) is not None):
         return
-    found = " + ".join(str(list(part.shape)) for part in parts)
+    shape = " + ".join(str(list(part.shape)) for part in parts)
     raise ModelUnavailable(
-        f"{where}: {source.name} has the shape {found}, expected {list(source.shape)} by the configuration; is it the "
+        f"{where}: {source.name} has the shape {shape}, expected {list(source.shape)} by the configuration; is it the "
         "configuration of this model?"
     )
 

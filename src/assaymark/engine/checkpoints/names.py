@@ -152,8 +152,8 @@ def prefix_of(prefixes: set[str], where: str) -> str:
         if prefix in own:
             return prefix
     if len(own) != 1:
-        shown = ", ".join(f"'{prefix}'" for prefix in sorted(own))
-        raise ModelUnavailable(f"{where} contains several models, named {shown}; save the one to evaluate alone")
+        listed = ", ".join(f"'{prefix}'" for prefix in sorted(own))
+        raise ModelUnavailable(f"{where} contains several models, named {listed}; save the one to evaluate alone")
     return own[0]
 
 

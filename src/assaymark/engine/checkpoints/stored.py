@@ -52,16 +52,16 @@ def open_tensors(paths: Sequence[str]) -> Mapping[str, tuple[StoredTensor, ...]]
 
     Raises: ModelUnavailable if a file is damaged, contains other objects than tensors, or none at all.
     """
-    found: dict[str, tuple[StoredTensor, ...]] = {}
+    tensors: dict[str, tuple[StoredTensor, ...]] = {}
     for path in paths:
         for name, tensor in _tensors_of(Path(path)):
             clean = name
             for wrapper in WRAPPERS:
                 clean = clean.replace(wrapper, "")
-            found[clean] = (*found.get(clean, ()), tensor)
-    if not found:
+            tensors[clean] = (*tensors.get(clean, ()), tensor)
+    if not tensors:
         raise ModelUnavailable(f"{_shown(paths)} contains no tensors; expected a state dict")
-    return found
+    return tensors
 
 
 def _shown(paths: Sequence[str]) -> str:
@@ -133,9 +133,9 @@ class _IndexUnpickler(pickle.Unpickler):
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if is_dtype or (module, name) in INDEX_NAMES:
             return super().find_class(module, name)
-        found = super().find_class(module, name) if module.startswith(INDEX_MODULES) and "." not in name else None
-        if isinstance(found, type):
-            return found
+        kind = super().find_class(module, name) if module.startswith(INDEX_MODULES) and "." not in name else None
+        if isinstance(kind, type):
+            return kind
         raise pickle.UnpicklingError(f"it names {module}.{name}")
 
 

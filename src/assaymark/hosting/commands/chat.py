@@ -64,6 +64,6 @@ def _settings(options: dict[str, Any]) -> Any:
     drawn = {name: options[name] for name in ("top_p", "top_k", "min_p")}
     if temperature > 0:
         generation = replace(generation, do_sample=True, temperature=temperature, **drawn)
-    elif given := [name for name, value in drawn.items() if value is not None]:
-        raise UsageError(f"--{given[0]} needs --temperature above 0: at 0 the most probable token is taken")
+    elif set_options := [name for name, value in drawn.items() if value is not None]:
+        raise UsageError(f"--{set_options[0]} needs --temperature above 0: at 0 the most probable token is taken")
     return ChatSettings(system, find_preset(options["prompt_preset"]), generation)

@@ -49,7 +49,7 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
     from assaymark.models.create import create_model
     from assaymark.models.local.local_model import LocalModel
 
-    keys = tuple(_key(given) for given in others["api_key"])
+    keys = tuple(_key(key_text) for key_text in others["api_key"])
     names = names_for(host, others["allow_host"], has_key=bool(keys))
     created = create_model("hf", model_args, pretrained=model)
     if not isinstance(created, LocalModel):
@@ -60,11 +60,11 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
         )
         app = create_app(hosted, HostSettings(keys, names, queue))
         address, number = listening.getsockname()[:2]
-        shown = f"[{address}]" if ":" in address else address
+        host_text = f"[{address}]" if ":" in address else address
         info = hosted.engine.info
         echo(
-            f"{hosted.name} at http://{shown}:{number}/v1  ({info.device}, {info.dtype}, attention {info.attention}, "
-            f"{hosted.max_length:,} positions; stop with Ctrl-C)"
+            f"{hosted.name} at http://{host_text}:{number}/v1  ({info.device}, {info.dtype}, "
+            f"attention {info.attention}, {hosted.max_length:,} positions; stop with Ctrl-C)"
         )
         serve(
             app,
@@ -76,15 +76,15 @@ def host(model: str, host: str, port: int, name: str | None, queue: int, model_a
     created.close()
 
 
-def _key(given: str) -> str:
+def _key(argument: str) -> str:
     """Return a key, read from a file where one is named."""
-    if not given.startswith("@"):
-        text = given
+    if not argument.startswith("@"):
+        text = argument
     else:
         try:
-            text = Path(given[1:]).read_text(encoding="utf-8").strip()
+            text = Path(argument[1:]).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--api_key {given}: {error}") from error
+            raise UsageError(f"--api_key {argument}: {error}") from error
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise UsageError(
             "--api_key is empty or has characters that HTTP headers do not allow; expected printable ASCII"

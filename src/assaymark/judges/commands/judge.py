@@ -76,7 +76,7 @@ def judge() -> None:
 @click.option("--no_wait", is_flag=True, help="Exit with code 4 if another process is judging the same.")
 @store_option
 @json_option
-def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **given: Any) -> int:
+def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_json: bool, **parameters: Any) -> int:
     """Judge the stored answers of RUN, or of RUN against OTHER, and store the result as a judging.
 
     Two answers are compared in both orders. The same command continues an interrupted judging: no stored judgement is
@@ -86,27 +86,28 @@ def run_command(runs: tuple[str, ...], judge_model: str, *, is_plan: bool, as_js
     from assaymark.models.cost.prices import parse_price
     from assaymark.options.option import check_cost
 
-    price = parse_price(given["price"]) if given["price"] else None
-    if given["max_cost"] is not None:
-        check_cost(given["max_cost"])
+    price = parse_price(parameters["price"]) if parameters["price"] else None
+    if parameters["max_cost"] is not None:
+        check_cost(parameters["max_cost"])
     shared = {
-        name: given[name] for name in ("reference", "limit", "max_tokens", "seed", "model_args", "workers", "prices")
+        name: parameters[name]
+        for name in ("reference", "limit", "max_tokens", "seed", "model_args", "workers", "prices")
     }
-    prompt = given["prompt"] or ("single" if len(runs) == 1 else "pair")
-    tasks = tuple(name for text in given["tasks"] for name in text.replace(",", " ").split())
+    prompt = parameters["prompt"] or ("single" if len(runs) == 1 else "pair")
+    tasks = tuple(name for text in parameters["tasks"] for name in text.replace(",", " ").split())
     options = JudgeOptions(
-        prompt, tasks=tasks, price=price, most_cost=given["max_cost"], wait=not given["no_wait"], **shared
+        prompt, tasks=tasks, price=price, most_cost=parameters["max_cost"], wait=not parameters["no_wait"], **shared
     )
     if is_plan:
-        _print_forecast(plan_judging(judge_model, runs, options, store=given["store"]), options, as_json=as_json)
+        _print_forecast(plan_judging(judge_model, runs, options, store=parameters["store"]), options, as_json=as_json)
         return 0
-    is_quiet = given["quiet"] or as_json
+    is_quiet = parameters["quiet"] or as_json
     observe = None if is_quiet else _Lines()
     audit = judge_runs(
         judge_model,
         runs,
         options,
-        store=given["store"],
+        store=parameters["store"],
         announce=lambda line: None if is_quiet else echo(line, err=True),
         observe=observe,
         command=typed_command(),
@@ -154,7 +155,7 @@ def _print_forecast(work: Any, options: Any, *, as_json: bool) -> None:
 )
 @store_option
 @json_option
-def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
+def agreement(judging: str, human: str, *, as_json: bool, **parameters: Any) -> None:
     """Measure how a judge agrees with people: beside chance, beside people with each other, and with its biases.
 
     JUDGING is a stored judging of two runs; VOTES a file with model_a, model_b, winner and a question's id. Win rates
@@ -166,13 +167,13 @@ def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
     from assaymark.judges.judge_grades import are_grades, judge_grade_agreement
     from assaymark.judges.report import report_json, report_table
 
-    columns, human_columns = (columns_of(given[name]) or None for name in ("columns", "human_columns"))
-    options = VoteFileOptions(columns, human_columns, given["missing"], given["without"])
-    if are_grades(judging, options, store=given["store"]):
-        grades = judge_grade_agreement(judging, human, options, store=given["store"])
+    columns, human_columns = (columns_of(parameters[name]) or None for name in ("columns", "human_columns"))
+    options = VoteFileOptions(columns, human_columns, parameters["missing"], parameters["without"])
+    if are_grades(judging, options, store=parameters["store"]):
+        grades = judge_grade_agreement(judging, human, options, store=parameters["store"])
         print_json(grade_report_json(grades)) if as_json else print_rich(grade_report_table(grades))
         return
-    report = judge_agreement(judging, human, options, judge_model=given["judge_model"], store=given["store"])
+    report = judge_agreement(judging, human, options, judge_model=parameters["judge_model"], store=parameters["store"])
     print_json(report_json(report)) if as_json else print_rich(report_table(report))
 
 
@@ -183,7 +184,7 @@ def agreement(judging: str, human: str, *, as_json: bool, **given: Any) -> None:
 )
 @click.option("--questions", type=click.IntRange(1), metavar="N", help="Only the first N questions.")
 @json_option
-def injections(judge_model: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
+def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: Any) -> None:
     """Measure how often a judge rewards answers that only ask for a good verdict, by judge prompt.
 
     Each prompt meets orders to the judge, fake verdicts, fake ends of the answer, false authority and constant answers,
@@ -196,14 +197,14 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **given: Any) ->
 
     if not quiet and not as_json:
         n, n_questions = n_injections()
-        echo(f"{n} injections with {min(given['questions'] or n_questions, n_questions)} questions", err=True)
+        echo(f"{n} injections with {min(parameters['questions'] or n_questions, n_questions)} questions", err=True)
     rates = judge_injections(
         judge_model,
-        given["prompts"],
-        model_args=given["model_args"],
-        n_questions=given["questions"],
-        seed=given["seed"],
-        max_tokens=given["max_tokens"],
+        parameters["prompts"],
+        model_args=parameters["model_args"],
+        n_questions=parameters["questions"],
+        seed=parameters["seed"],
+        max_tokens=parameters["max_tokens"],
     )
     print_json([asdict(rate) for rate in rates]) if as_json else print_rich(injection_table(rates))
 
@@ -219,5 +220,5 @@ def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> Non
     from assaymark.judges.check_tables import panel_table
     from assaymark.judges.judge_checks import judge_panel
 
-    rows, found = judge_panel(judgings, store)
-    print_json([asdict(summary) for summary in found]) if as_json else print_rich(panel_table(rows, found))
+    rows, summaries = judge_panel(judgings, store)
+    print_json([asdict(summary) for summary in summaries]) if as_json else print_rich(panel_table(rows, summaries))

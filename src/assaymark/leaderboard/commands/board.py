@@ -40,7 +40,7 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, for
     """Create a leaderboard's file from a suite, from your own task sets, or from a table."""
     from assaymark.leaderboard.board_init import write_board
 
-    names = [one.strip() for one in (tasks or "").split(",") if one.strip()]
+    names = [name.strip() for name in (tasks or "").split(",") if name.strip()]
     if (suite is not None) + bool(names) + (table is not None) > 1:
         raise UsageError("--suite, --tasks and --table exclude each other; choose one")
     file = Path(path)
@@ -55,9 +55,9 @@ def check(path: str) -> None:
     from assaymark.leaderboard.board_files import read_board
     from assaymark.leaderboard.site import Site
 
-    found = read_board(path)
-    columns = Site([found]).table(found).columns
-    echo(f"{found.title}: columns {', '.join(column.title for column in columns)}")
+    parsed = read_board(path)
+    columns = Site([parsed]).table(parsed).columns
+    echo(f"{parsed.title}: columns {', '.join(column.title for column in columns)}")
 
 
 @board.command()
@@ -74,20 +74,20 @@ def check(path: str) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print every matching row as CSV, not rounded.")
 @store_option
 @json_option
-def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> None:
+def query(path: str, words: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> None:
     """Search a leaderboard: `assaymark board query open-llm-v1 "llama; mistral license:apache-2.0 params:<8"`."""
     from assaymark.leaderboard.exports import rows_csv, shown_json
     from assaymark.leaderboard.query_table import found_rows, rows_table
 
-    if as_json and given["as_csv"]:
+    if as_json and options["as_csv"]:
         raise UsageError("--json and --csv exclude each other; choose one")
-    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), given["sort"], given["hide"])
+    columns, rows, n_models = found_rows(_site(path, store), " ".join(words), options["sort"], options["hide"])
     if as_json:
         print_json([shown_json(row, columns) for row in rows])
-    elif given["as_csv"]:
+    elif options["as_csv"]:
         echo(rows_csv(rows, columns), nl=False)
     else:
-        print_rich(rows_table(columns, rows[: given["limit"]]))
+        print_rich(rows_table(columns, rows[: options["limit"]]))
         echo(f"{len(rows):,} of {n_models:,} rows", err=True)
 
 
@@ -104,11 +104,11 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
     from assaymark.leaderboard.correlations import board_correlations, correlations_json, correlations_table
 
     site = _site(path, store)
-    found = board_correlations(site.table(next(iter(site.boards.values()))))
+    rows = board_correlations(site.table(next(iter(site.boards.values()))))
     if as_json:
-        print_json(correlations_json(found))
+        print_json(correlations_json(rows))
     else:
-        print_rich(correlations_table(found))
+        print_rich(correlations_table(rows))
 
 
 @board.command()
@@ -128,11 +128,13 @@ def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bo
     from assaymark.store import Store
 
     site = _site(path, store)
-    (found,) = site.boards.values()
+    (only_board,) = site.boards.values()
     source = Store.open_to_read(store)
-    paths = list(write_old_layout(site.table(found), source, Path(output), layout=layout, show_gated=show_gated))
+    paths = list(write_old_layout(site.table(only_board), source, Path(output), layout=layout, show_gated=show_gated))
     if not paths:
-        raise UsageError(f"{found.title} has no row of a stored run; expected a board whose models were evaluated here")
+        raise UsageError(
+            f"{only_board.title} has no row of a stored run; expected a board whose models were evaluated here"
+        )
     echo(f"{output}: {len(paths):,} files")
 
 
@@ -178,12 +180,12 @@ def token(name: str, role: str, days: float, as_json: bool) -> None:
     tokens = Tokens(server_secret())
     made = tokens.make(name, role, days)
     account = tokens.read(made)
-    found = "" if account is None else account.token
+    token_id = "" if account is None else account.token
     if as_json:
-        print_json({"token": made, "id": found, "name": name, "role": role, "days": days})
+        print_json({"token": made, "id": token_id, "name": name, "role": role, "days": days})
     else:
         echo(made)
-        echo(f"id {found}: {role} {name}, for {days:g} days", err=True)
+        echo(f"id {token_id}: {role} {name}, for {days:g} days", err=True)
 
 
 def _site(path: str, store: str | None) -> Any:

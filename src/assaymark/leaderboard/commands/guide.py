@@ -31,8 +31,9 @@ def guide(capability: str | None, as_json: bool) -> None:
 def _as_json(section: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
-    one = section.capability
-    return {"capability": one.key, "title": one.title, "advice": one.advice, "suggested": one.suggested or None,
+    capability = section.capability
+    return {"capability": capability.key, "title": capability.title, "advice": capability.advice,
+            "suggested": capability.suggested or None,
             "benchmarks": [asdict(entry) for entry in section.entries]}  # fmt: skip
 
 

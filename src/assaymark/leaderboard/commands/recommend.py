@@ -23,7 +23,7 @@ FORMATS = ("csv", "open-llm-v1", "open-llm-v2")
 @click.option("--top", "-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="Models to list.")
 @store_option
 @json_option
-def recommend(wanted: str, store: str | None, as_json: bool, **given: Any) -> None:
+def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> None:
     """Rank models by the benchmarks that measure what is requested, with the reason for each.
 
     The evidence is that of the store's runs and of the published tables that are named. Each table is ranked by
@@ -33,13 +33,13 @@ def recommend(wanted: str, store: str | None, as_json: bool, **given: Any) -> No
     from assaymark.leaderboard.recommend import Requested, missing_line, recommendation_json, recommendation_tables
     from assaymark.leaderboard.recommend import recommend as find
 
-    if given["form"] and not given["tables"]:
+    if options["form"] and not options["tables"]:
         raise UsageError("--format describes a table; name it with --table FILE.csv")
     names = tuple(name.strip() for name in wanted.split(",") if name.strip())
-    sources = sources_of(_site(given["boards"], given["tables"], given["form"], store))
+    sources = sources_of(_site(options["boards"], options["tables"], options["form"], store))
     if not sources:
         raise UsageError("there is nothing to look in: the store has no results; name a table with --table FILE.csv")
-    requested = Requested(names, given["max_params"], given["licence"].strip(), given["where"], given["top"])
+    requested = Requested(names, options["max_params"], options["licence"].strip(), options["where"], options["top"])
     recommendation = find(sources, requested)
     if as_json:
         print_json(recommendation_json(recommendation))

@@ -26,7 +26,7 @@ all_runs_option = click.option(
 @all_runs_option
 @served_options
 @store_option
-def serve(boards: tuple[str, ...], store: str | None, **given: Any) -> None:
+def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
     """Show leaderboards in the browser: those of BOARD.yaml files, or one for each suite with stored runs.
 
     With BOARD.yaml files, pages of runs, models, comparisons and recommendations show the runs of these boards, as
@@ -38,9 +38,9 @@ def serve(boards: tuple[str, ...], store: str | None, **given: Any) -> None:
     from assaymark.leaderboard.routes.boards import board_feature
     from assaymark.web.serve import Where, serve_features
 
-    where = Where.of(given)
-    features = served_features({**given, "boards": boards}, store)
-    site = open_site(boards, store, show_gated=given["show_gated"], all_runs=given["all_runs"])
+    where = Where.of(options)
+    features = served_features({**options, "boards": boards}, store)
+    site = open_site(boards, store, show_gated=options["show_gated"], all_runs=options["all_runs"])
     serve_features(
         [board_feature(site), *features, *_registered_pages(store)],
         where,

@@ -26,20 +26,20 @@ REFUSED = 1
 @click.option("--kind", default="unknown", metavar="TYPE", help="pretrained, continued, finetuned, chat or merge.")
 @click.option("--results", type=click.Path(exists=True, dir_okay=False), help="Report lm-eval's results file.")
 @json_option
-def submit(model: str, check: bool, server: str | None, results: str | None, as_json: bool, **given: Any) -> int:
+def submit(model: str, check: bool, server: str | None, results: str | None, as_json: bool, **options: Any) -> int:
     """Check a model as a leaderboard does before it evaluates one, and submit it.
 
     MODEL is a Hub id; with --check also a folder. The token is read from ASSAYMARK_TOKEN. Exit code 1 if there are
     problems; each is printed with its remedy.
     """
     if check and server is None:
-        problems, passed = _check_here(model, given)
+        problems, passed = _check_here(model, options)
         url = ""
     else:
-        problems, passed, url = _send(server, results, check, {**given, "model": model})
+        problems, passed, url = _send(server, results, check, {**options, "model": model})
     if as_json:
-        found = [{"field": problem.field, "what": problem.what, "remedy": problem.remedy} for problem in problems]
-        print_json({"problems": found, "passed": list(passed), "url": url or None})
+        listed = [{"field": problem.field, "what": problem.what, "remedy": problem.remedy} for problem in problems]
+        print_json({"problems": listed, "passed": list(passed), "url": url or None})
     else:
         for line in passed:
             echo(f"ok       {line}")
@@ -52,7 +52,7 @@ def submit(model: str, check: bool, server: str | None, results: str | None, as_
     return REFUSED if problems else 0
 
 
-def _check_here(model: str, given: dict[str, Any]) -> tuple[Any, Any]:
+def _check_here(model: str, options: dict[str, Any]) -> tuple[Any, Any]:
     """Run the checks on this machine: of a folder by its own name, of anything else on the Hub."""
     from assaymark.leaderboard.submission.checks import Policy, check_submission
     from assaymark.leaderboard.submission.choices import read_choices
@@ -68,7 +68,7 @@ def _check_here(model: str, given: dict[str, Any]) -> tuple[Any, Any]:
     else:
         sources = [HubModels()]
     boards = boards_of(())
-    values = {**given, "model": model, "board": given["board"] or next(iter(boards))}
+    values = {**options, "model": model, "board": options["board"] or next(iter(boards))}
     chosen, problems = read_choices(lambda name: str(values.get(name, "")), boards)
     checked = check_submission(chosen, problems, sources, Policy(), "you")
     return checked.problems, checked.passed
@@ -87,7 +87,9 @@ def _send(server: str | None, results: str | None, check: bool, values: dict[str
         try:
             values["results"] = json.loads(Path(results).read_bytes())
         except (OSError, ValueError, RecursionError) as error:
-            raise UsageError(f"--results {results} is no JSON file; expected lm-eval's results_<time>.json") from error
+            raise UsageError(
+                f"--results {results} is not a JSON file; expected lm-eval's results_<time>.json"
+            ) from error
     path = "/api/check" if check else "/api/results" if results is not None else "/api/submissions"
     sent = send(server, path, token, values)
     return sent.problems, sent.passed, sent.url

@@ -54,7 +54,7 @@ class BoardsPage:
                      for each in board.top]}
             for board in self.boards
         ]  # fmt: skip
-        return {"boards": listed, "failures": [list(one) for one in self.failures]}
+        return {"boards": listed, "failures": [list(failure) for failure in self.failures]}
 
 
 @dataclass(frozen=True)
@@ -93,20 +93,20 @@ class BoardPage:
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
-        shown = self.shown
+        visible = self.shown
         return {
             "board": self.board.name,
             "title": self.board.title,
             "version": self.table.version,
             "updated_at": self.table.updated_at,
-            "view": dict(shown.view.pairs()),
-            "problems": list(shown.problems),
-            "n_models": shown.n_models,
-            "n_matching": shown.n_matching,
-            "page": shown.view.page,
-            "n_pages": shown.n_pages,
-            "columns": [plain(column) for column in shown.scores],
-            "rows": [shown_json(row, shown.scores) for row in shown.rows],
+            "view": dict(visible.view.pairs()),
+            "problems": list(visible.problems),
+            "n_models": visible.n_models,
+            "n_matching": visible.n_matching,
+            "page": visible.view.page,
+            "n_pages": visible.n_pages,
+            "columns": [plain(column) for column in visible.scores],
+            "rows": [shown_json(row, visible.scores) for row in visible.rows],
             "n_issues": len(self.table.issues),
         }
 
@@ -184,25 +184,25 @@ def _size_of_group(table: Table, places: Sequence[int]) -> tuple[int, bool]:
 def view_of(board: Board, table: Table, pairs: Sequence[tuple[str, str]]) -> View:
     """Return the view of a page's parameters; a choice of columns that is the board's own is none."""
     view = parse_view(pairs, [column.key for column in table.columns])
-    own = {"rank", "average", *board.shown, *(column.key for column in table.columns)}
+    own = {"rank", "average", *board.shown_columns, *(column.key for column in table.columns)}
     return replace(view, cols=None) if view.cols is not None and set(view.cols) == own else view
 
 
 def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> BoardPage:
-    """Return one board's table. Raises: UnknownName for a board that is not there."""
+    """Return one board's table. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
-    shown = show_table(table, view_of(board, table, pairs), board.shown)
-    facts = {column.key for column in shown.facts}
-    scores = {column.key for column in shown.scores}
+    visible = show_table(table, view_of(board, table, pairs), board.shown_columns)
+    facts = {column.key for column in visible.facts}
+    scores = {column.key for column in visible.scores}
     return BoardPage(
         board,
         table,
-        shown,
-        tuple(_runs_of([column.category for column in shown.scores])),
+        visible,
+        tuple(_runs_of([column.category for column in visible.scores])),
         tuple(_fact_options(facts, table)),
         tuple(Option(column.key, column.title, column.note, column.key in scores) for column in table.columns),
-        {key: title for key, title in HIDDEN_BY.items() if key in shown.view.hide or key in table.index.hidable},
+        {key: title for key, title in HIDDEN_BY.items() if key in visible.view.hide or key in table.index.hidable},
         PAGE_SIZES,
         "params" in table.index.known_facts,
     )
@@ -217,17 +217,17 @@ def _fact_options(chosen: set[str], table: Table) -> list[Option]:
 
 def _runs_of(names: Sequence[str]) -> list[tuple[str, int]]:
     """Return equal neighbours with their number; nothing where all are empty."""
-    found: list[tuple[str, int]] = []
+    counts: list[tuple[str, int]] = []
     for name in names:
-        if found and found[-1][0] == name:
-            found[-1] = (name, found[-1][1] + 1)
+        if counts and counts[-1][0] == name:
+            counts[-1] = (name, counts[-1][1] + 1)
         else:
-            found.append((name, 1))
-    return found if any(names) else []
+            counts.append((name, 1))
+    return counts if any(names) else []
 
 
 def about_page(site: Site, name: str) -> AboutPage:
-    """Return what a board says of itself. Raises: UnknownName for a board that is not there."""
+    """Return what a board says of itself. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
     return AboutPage(

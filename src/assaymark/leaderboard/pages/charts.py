@@ -105,11 +105,11 @@ class ChartsPage:
 
 
 def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> ChartsPage:
-    """Return a board's charts under a view. Raises: UnknownName for a board that is not there."""
+    """Return a board's charts under a view. Raises: UnknownName for a board that does not exist."""
     board = site.board(name)
     table = site.table(board)
     view = view_of(board, table, pairs)
-    rows = selected_rows(table, view, board.shown)
+    rows = selected_rows(table, view, board.shown_columns)
     best, sized = best_over_time(table, rows), score_by_size(table, rows)
     heat = heat_map(rows, table.columns[:MOST_COLUMNS])
     return ChartsPage(
@@ -165,9 +165,9 @@ def _heat_svg(heat: HeatMap) -> Markup:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Return names short enough for an axis, still different where two rows have one model or one beginning."""
-    found: list[str] = []
+    labels: list[str] = []
     for name in names:
         short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-        n_same = sum(one == short or one.startswith(f"{short} (") for one in found)
-        found.append(f"{short} ({n_same + 1})" if n_same else short)
-    return found
+        n_same = sum(label == short or label.startswith(f"{short} (") for label in labels)
+        labels.append(f"{short} ({n_same + 1})" if n_same else short)
+    return labels

@@ -53,13 +53,13 @@ class ComparePage:
     def order(self, baseline: str = "") -> str:
         """Return the ids of the runs, the baseline first, as an address names them."""
         ids = [run.run_id for run in (self.first, *(view.run for view in self.pairs)) if run is not None]
-        return ",".join(sorted(ids, key=lambda one: one != baseline))
+        return ",".join(sorted(ids, key=lambda run_id: run_id != baseline))
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
         comparison = plain(self.comparison)
         for pair in (comparison or {}).get("pairs", ()):
-            # flips hold what models answered, in which a slash is no path
+            # flips hold what models answered, in which a slash is not a path
             pair.update({key: without_folders(value) for key, value in pair.items() if key != "flips"})
         if comparison is not None:
             comparison.update({key: without_folders(value) for key, value in comparison.items() if key != "pairs"})
@@ -67,33 +67,33 @@ class ComparePage:
         return {"problem": self.problem or None, "comparison": comparison, **({"rows": rows} if rows else {})}
 
 
-def compare_page(site: Site, given: Sequence[tuple[str, str]]) -> ComparePage:
+def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePage:
     """Return the comparison of the runs that are named, or what there is to choose from."""
     runs = runs_of(site)
-    names = [part for key, value in given if key in {"runs", "run"} for part in value.split(",") if part]
+    names = [part for key, value in parameters if key in {"runs", "run"} for part in value.split(",") if part]
     names = list(dict.fromkeys(names))
-    task = next((value for key, value in given if key == "task"), "")[:300]
+    task = next((value for key, value in parameters if key == "task"), "")[:300]
     listed = tuple(run for run in runs.runs() if run.estimates)
     if len(names) < 2 or len(names) > MOST_RUNS:
         problem = "" if not names else f"{len(names)} runs were chosen; choose two to {MOST_RUNS}"
         partners = _partners(runs.run(names[0]), listed) if len(names) == 1 else ()
         return ComparePage(None, (), None, task, listed, problem, partners)
-    found = [runs.run(name) for name in names]
+    chosen = [runs.run(name) for name in names]
     try:
-        comparison = runs.comparison([run.run_id for run in found])
+        comparison = runs.comparison([run.run_id for run in chosen])
     except UsageError as error:
-        return ComparePage(None, (), None, task, listed, str(error), _partners(found[0], listed))
+        return ComparePage(None, (), None, task, listed, str(error), _partners(chosen[0], listed))
     pairs = []
-    for run, pair in zip(found[1:], comparison.pairs, strict=True):
+    for run, pair in zip(chosen[1:], comparison.pairs, strict=True):
         flips = [flip for flip in pair.flips if not task or flip.task == task]
         rows: list[RowPair] = []
-        if all(each.plan.model.kind in TARGETS for each in (found[0], run)):
-            both = runs.row_pairs(found[0].run_id, run.run_id, pair, MOST_ROWS)
+        if all(each.plan.model.kind in TARGETS for each in (chosen[0], run)):
+            both = runs.row_pairs(chosen[0].run_id, run.run_id, pair, MOST_ROWS)
             rows = [row for row in both if not task or row.task == task]
-        shown = tuple(flips[:SHOWN_FLIPS])
-        questions = _questions(runs, found[0], shown)
-        pairs.append(PairView(run, pair, shown, len(flips), questions, tuple(rows[:SHOWN_ROWS]), len(rows)))
-    return ComparePage(found[0], tuple(pairs), comparison, task, listed, "")
+        first_flips = tuple(flips[:SHOWN_FLIPS])
+        questions = _questions(runs, chosen[0], first_flips)
+        pairs.append(PairView(run, pair, first_flips, len(flips), questions, tuple(rows[:SHOWN_ROWS]), len(rows)))
+    return ComparePage(chosen[0], tuple(pairs), comparison, task, listed, "")
 
 
 def _partners(first: StoredRun, listed: Sequence[StoredRun]) -> tuple[tuple[StoredRun, StoredRun], ...]:

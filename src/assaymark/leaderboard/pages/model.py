@@ -114,7 +114,8 @@ class ModelPage:
                       "tasks": list(run.row.tasks)} for run in self.runs],
             "base": self.base_name or None,
             "against_base": plain(self.against_base),
-            "made_from_it": [{"model": row.model, "against_base": plain(found)} for row, found in self.made_from_it],
+            "made_from_it": [{"model": row.model, "against_base": plain(comparison)}
+                             for row, comparison in self.made_from_it],
             "series": self.series or None,
         }  # fmt: skip
 
@@ -132,7 +133,7 @@ def model_page(site: Site, path: str) -> ModelPage:
         ids = {row.id for row in table.rows_of(name)}
         if ids:
             boards.append(_on_board(board, table, ids))
-    rows = [row for on_board in boards for shown in on_board.rows for row in [shown.row]]
+    rows = [row for on_board in boards for shown_row in on_board.rows for row in [shown_row.row]]
     base_name = next((str(row.facts["base"]) for row in rows if row.facts.get("base")), "")
     base_name = "" if base_name == name else base_name
     own = tuple(run for run in runs if run.model == name)
@@ -156,16 +157,16 @@ def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
         return path
     every = set().union(*known)
     wanted = f"/model/{path}"
-    # a name that is no plain path is found by its hash
-    found = next((one for one in every if model_path(one) == wanted), None) if path.startswith("~") else None
-    if found is None:
+    # a name that is not a plain path is found by its hash
+    match = next((name for name in every if model_path(name) == wanted), None) if path.startswith("~") else None
+    if match is None:
         raise UnknownName("model", path[:100], nearest(path[:100], every))
-    return found
+    return match
 
 
 def _on_board(board: Board, table: Table, ids: Collection[str]) -> OnBoard:
-    rows = tuple(all_rows(table, View(), board.shown, ids))
-    residuals = next((found for row in rows if (found := tuple(profile(table, row.row)))), ())
+    rows = tuple(all_rows(table, View(), board.shown_columns, ids))
+    residuals = next((of_row for row in rows if (of_row := tuple(profile(table, row.row)))), ())
     in_type = tuple(rank_in_type(table, row.row) for row in rows)
     points = [
         Span(
@@ -198,7 +199,7 @@ def _derived(
 
 def _series_of(own: Sequence[StoredRun], runs: Sequence[StoredRun]) -> str:
     known = series_names(runs)
-    steps = [found for run in own if (found := step_of(run)) is not None]
+    steps = [step for run in own if (step := step_of(run)) is not None]
     return next((name for name, _ in steps if name in known), "")
 
 
@@ -207,8 +208,8 @@ def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:
 
 
 def _made_from(tables: Sequence[tuple[Board, Table]], name: str) -> list[Row]:
-    found: dict[str, Row] = {}
+    by_model: dict[str, Row] = {}
     for _, table in tables:
         for row in table.made_from.get(name, ()):
-            found.setdefault(row.model, row)
-    return sorted(found.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))
+            by_model.setdefault(row.model, row)
+    return sorted(by_model.values(), key=lambda row: -(row.average.number.value if row.average else -1.0))

@@ -69,10 +69,10 @@ def submit_page(
     """Return the form."""
     folders = [source for source in sources if isinstance(source, FolderModels)]
     names = tuple(name for source in folders for name in source.names())
-    shown = tuple(
+    public_problems = tuple(
         Problem(problem.field, without_folders(problem.what), without_folders(problem.remedy)) for problem in problems
     )
-    return SubmitPage(tuple(boards.values()), values, shown, names, len(folders) < len(sources))
+    return SubmitPage(tuple(boards.values()), values, public_problems, names, len(folders) < len(sources))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class QueuePage:
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
         counts = self.queue.counts
-        lists = {state: [entry_json(one) for one in getattr(self.queue, state)]
+        lists = {state: [entry_json(entry) for entry in getattr(self.queue, state)]
                  for state in ("pending", "running", "failed", "finished")}  # fmt: skip
         return {
             "counts": dict(counts.by_state),
@@ -108,10 +108,10 @@ class SubmissionPage:
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
-        found = entry_json(self.entry)
-        found["jobs"] = [{"id": job.id, "kind": job.kind, "state": job.state, "attempts": job.n_attempts,
+        document = entry_json(self.entry)
+        document["jobs"] = [{"id": job.id, "kind": job.kind, "state": job.state, "attempts": job.n_attempts,
                           "run": job.run_id} for job in self.jobs]  # fmt: skip
-        return found
+        return document
 
 
 def submission_page(store: Store, submission: str) -> SubmissionPage:

@@ -48,7 +48,7 @@ class RecommendPage:
     @property
     def missing(self) -> list[str]:
         """What no table has evidence for."""
-        return [] if self.found is None else [missing_line(one) for one in self.found.no_evidence]
+        return [] if self.found is None else [missing_line(missing) for missing in self.found.no_evidence]
 
     @staticmethod
     def remarks(ranking: Ranking) -> list[str]:
@@ -61,34 +61,34 @@ class RecommendPage:
         return shown_probability(p)
 
 
-def recommend_page(sources: Sequence[Source], given: Sequence[tuple[str, str]]) -> RecommendPage:
+def recommend_page(sources: Sequence[Source], parameters: Sequence[tuple[str, str]]) -> RecommendPage:
     """Return the answer to the request in an address: `for`, `max_params`, `license`, `where` and `top`."""
-    names = [part.strip() for key, value in given if key == "for" for part in value.split(",") if part.strip()]
-    problem, found, requested = "", None, Requested(tuple(dict.fromkeys(names)))
+    names = [part.strip() for key, value in parameters if key == "for" for part in value.split(",") if part.strip()]
+    problem, recommendation, requested = "", None, Requested(tuple(dict.fromkeys(names)))
     try:
-        requested = _requested(names, dict(given))
+        requested = _requested(names, dict(parameters))
         if names:
-            found = recommend(sources, requested)
+            recommendation = recommend(sources, requested)
     except (UnknownName, UsageError) as error:
         problem = str(error)
-    chosen = set(names) if found is None else {demand.key for demand in found.demands}
+    chosen = set(names) if recommendation is None else {demand.key for demand in recommendation.demands}
     known = capabilities()
     return RecommendPage(
         requested,
-        found,
+        recommendation,
         tuple((capability, capability.key in chosen) for capability in known.values()),
         ", ".join(sorted(chosen - set(known))),
         problem,
     )
 
 
-def _requested(names: Sequence[str], given: dict[str, str]) -> Requested:
+def _requested(names: Sequence[str], parameters: dict[str, str]) -> Requested:
     return Requested(
         tuple(dict.fromkeys(names)),
-        _number("max_params", given.get("max_params", "")),
-        given.get("license", "").strip()[:100],
-        given.get("where", "").strip(),
-        round(_number("top", given.get("top", "")) or LISTED),
+        _number("max_params", parameters.get("max_params", "")),
+        parameters.get("license", "").strip()[:100],
+        parameters.get("where", "").strip(),
+        round(_number("top", parameters.get("top", "")) or LISTED),
     )
 
 

@@ -18,7 +18,7 @@ from assaymark.web.render import plain
 __all__ = ["GroupPage", "RunPage", "SamplesPage", "filter_of", "group_page", "run_page", "runs_of", "samples_page"]
 
 PRIVATE = {"host", "hostname", "platform", "process_id", "pid", "user"}  # of an attempt's facts
-TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is no path
+TEXTS = {"system_instruction"}  # of a plan: content, in which a slash is not a path
 PER_PAGE = 50
 LONGEST_SEARCH = 500
 
@@ -99,8 +99,8 @@ class SamplesPage:
             "page": self.page,
             **changes,
         }
-        given = {key: value for key, value in chosen.items() if value and not (key == "page" and value == 1)}
-        return f"?{urlencode(given)}" if given else "?"
+        parameters = {key: value for key, value in chosen.items() if value and not (key == "page" and value == 1)}
+        return f"?{urlencode(parameters)}" if parameters else "?"
 
     def _line_json(self, line: SampleLine) -> dict[str, Any]:
         made: dict[str, Any] = plain(line)
@@ -152,7 +152,7 @@ def run_page(site: Site, name: str) -> RunPage:
 def _attempt(row: AttemptRow) -> AttemptView:
     facts = {key: without_folders(value) for key, value in row.facts.items() if key not in PRIVATE | {"copied"}}
     if isinstance(copied := row.facts.get("copied"), list):
-        attempts = [one for one in copied if isinstance(one, Mapping)]
+        attempts = [attempt for attempt in copied if isinstance(attempt, Mapping)]
         facts["copied"] = f"imported; {counted(len(attempts), 'attempt')} where it was evaluated" + (
             f", the last begun at {str(attempts[-1]['started_at'])[:16].replace('T', ' ')} UTC"
             if attempts and attempts[-1].get("started_at")
@@ -166,10 +166,10 @@ def _attempt(row: AttemptRow) -> AttemptView:
 def _shown_plan(plan: RunPlan) -> JsonValue:
     """Return a plan's content with the model's label and files without their folders; prompt texts stay as they are."""
     content = plain(plan.content)
-    found = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
-    if isinstance(found.get("model"), dict) and "name" in found["model"]:
-        found["model"]["name"] = model_label(plan.model.name)
-    return found
+    public = {key: value if key in TEXTS else without_folders(value) for key, value in content.items()}
+    if isinstance(public.get("model"), dict) and "name" in public["model"]:
+        public["model"]["name"] = model_label(plan.model.name)
+    return public
 
 
 def _settings(run: StoredRun) -> list[tuple[str, str]]:
@@ -195,8 +195,8 @@ def _settings(run: StoredRun) -> list[tuple[str, str]]:
         **{f"model option {key}": value for key, value in model.options},
         **{str(key).replace("_", " "): value for key, value in plan.extra},
     }
-    shown = {name: value if name == "system prompt" else without_folders(value) for name, value in known.items()}
-    return [(name, str(value)) for name, value in shown.items() if value is not None]
+    public = {name: value if name == "system prompt" else without_folders(value) for name, value in known.items()}
+    return [(name, str(value)) for name, value in public.items() if value is not None]
 
 
 def _hashes(run: StoredRun) -> list[tuple[str, str]]:
@@ -237,19 +237,19 @@ def group_page(site: Site, name: str, group: str) -> GroupPage | None:
     return GroupPage(run, group, tuple(estimate for estimate in run.estimates if estimate.task == group), members)
 
 
-def filter_of(given: Sequence[tuple[str, str]]) -> tuple[str, bool, str]:
+def filter_of(parameters: Sequence[tuple[str, str]]) -> tuple[str, bool, str]:
     """Return the search, whether only wrong samples are listed, and the category, from the parameters of an address."""
-    chosen = dict(given)
+    chosen = dict(parameters)
     return chosen.get("q", "").strip(), chosen.get("wrong") == "1", chosen.get("category", "")[:200]
 
 
-def samples_page(site: Site, name: str, task: str, given: Sequence[tuple[str, str]]) -> SamplesPage:
+def samples_page(site: Site, name: str, task: str, parameters: Sequence[tuple[str, str]]) -> SamplesPage:
     """Return a task's samples in a run. Raises: UnknownName."""
     runs = runs_of(site)
     run = runs.run(name)
-    chosen = dict(given)
+    chosen = dict(parameters)
     problems = [f"unknown parameter '{key[:40]}'" for key in chosen if key not in {"q", "wrong", "category", "page"}]
-    q, wrong, category = filter_of(given)
+    q, wrong, category = filter_of(parameters)
     if len(q) > LONGEST_SEARCH:
         problems.append(f"the search has {len(q):,} characters; at most {LONGEST_SEARCH} are read")
         q = ""
@@ -260,9 +260,9 @@ def samples_page(site: Site, name: str, task: str, given: Sequence[tuple[str, st
         return runs.sample_page(run.row, task, text=q, wrong_only=wrong, category=category,
                                 offset=(at - 1) * PER_PAGE, limit=PER_PAGE)  # fmt: skip
 
-    found = read(page)
-    n_pages = max(1, -(-found.n_matching // PER_PAGE))
+    samples = read(page)
+    n_pages = max(1, -(-samples.n_matching // PER_PAGE))
     if page > n_pages:
-        page, found = n_pages, read(n_pages)
+        page, samples = n_pages, read(n_pages)
     own = tuple(estimate for estimate in run.estimates if estimate.task == task)
-    return SamplesPage(run, task, own, task_card(task), found, q, wrong, category, page, n_pages, tuple(problems))
+    return SamplesPage(run, task, own, task_card(task), samples, q, wrong, category, page, n_pages, tuple(problems))

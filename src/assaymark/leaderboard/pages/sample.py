@@ -130,17 +130,17 @@ def _own_prompt(record: SampleRecord) -> str:
 
 
 def _line(text: str) -> str:
-    shown = " ".join(text[: 2 * LONGEST_LINE].split())
-    return shown if len(shown) <= LONGEST_LINE else f"{shown[: LONGEST_LINE - 1]}…"
+    line = " ".join(text[: 2 * LONGEST_LINE].split())
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
-def sample_page(site: Site, name: str, task: str, index: int, given: Sequence[tuple[str, str]] = ()) -> SampleView:
-    """Return one sample's page. given: the filter of the list that it was chosen from. Raises: UnknownName."""
+def sample_page(site: Site, name: str, task: str, index: int, parameters: Sequence[tuple[str, str]] = ()) -> SampleView:
+    """Return one sample's page. parameters: the filter of the list that it was chosen from. Raises: UnknownName."""
     runs = runs_of(site)
     run = runs.run(name)
     records = runs.sample(run.run_id, task, index)
     others = [_other(row, record) for row, record in runs.same_sample(records[-1], run.run_id)]
-    q, wrong, category = filter_of(given)
+    q, wrong, category = filter_of(parameters)
     chosen = {"q": q[:LONGEST_SEARCH], "wrong": "1" if wrong else "", "category": category}
     query = urlencode({key: value for key, value in chosen.items() if value})
     beside = _beside_in(runs, run, task, index, chosen) if query else _neighbours(run, task, index)
@@ -165,8 +165,8 @@ def sample_image(site: Site, name: str, task: str, index: int, sha256: str) -> I
     """
     runs = runs_of(site)
     records = runs.sample(runs.run(name).run_id, task, index)
-    found = (image for record in records for image in record.request.images if image.data)
-    return next((image for image in found if image.sha256 == f"sha256:{sha256}"), None)
+    images = (image for record in records for image in record.request.images if image.data)
+    return next((image for image in images if image.sha256 == f"sha256:{sha256}"), None)
 
 
 def _neighbours(run: StoredRun, task: str, index: int) -> tuple[int | None, int | None]:
@@ -235,15 +235,15 @@ def _choices(record: SampleRecord) -> list[ChoiceView]:
     queries = choice_queries(record)
     detail = _detail(deciding_score(record))
     gold = gold_indices(record) if len(queries) > 1 else frozenset()
-    found = []
+    choices = []
     for place, (query, text) in enumerate(zip(queries, shown_choices(record), strict=True)):
         output = by_query.get(query.index)
         nats = None if output is None else output.total_nats
         is_bound = output is not None and output.finish_reason == BOUND
-        found.append(
+        choices.append(
             ChoiceView(_cut(text.strip() or "␣"), nats, detail.get("picked") == place, place in gold, is_bound)
         )
-    return found
+    return choices
 
 
 def _target(record: SampleRecord) -> str:
@@ -260,13 +260,13 @@ def _detail(score: Score | None) -> dict[str, Any]:
 
 def _extracted(scores: Sequence[Score]) -> list[tuple[str, str]]:
     """Return what each filter took from the answer, where the score noted it."""
-    found: dict[str, str] = {}
+    by_filter: dict[str, str] = {}
     for score in scores:
         detail = _detail(score)
         for key in ("extracted", "answer", "prediction"):
             if detail.get(key) is not None:
-                found.setdefault(score.filter, _cut(str(detail[key])))
-    return list(found.items())
+                by_filter.setdefault(score.filter, _cut(str(detail[key])))
+    return list(by_filter.items())
 
 
 def _other(row: RunRow, record: SampleRecord) -> OtherView:
@@ -297,5 +297,5 @@ def _trace_id(output: Output) -> str:
         facts = json.loads(output.call)
     except (ValueError, RecursionError):
         return ""
-    found = facts.get("trace_id") if isinstance(facts, dict) else None
-    return found if isinstance(found, str) and _TRACE_ID.fullmatch(found) else ""
+    trace_id = facts.get("trace_id") if isinstance(facts, dict) else None
+    return trace_id if isinstance(trace_id, str) and _TRACE_ID.fullmatch(trace_id) else ""

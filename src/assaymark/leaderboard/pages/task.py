@@ -50,6 +50,6 @@ def task_page(site: Site, name: str) -> TaskPage:
         known = {estimate.task for run in runs for estimate in run.estimates}
         raise UnknownName("task", name[:100], nearest(name[:100], known))
     scores.sort(key=lambda each: -(each[1].value or 0.0) if each[1].higher_is_better else (each[1].value or 0.0))
-    metrics = dict.fromkeys(one.metric for _, one in scores)
+    metrics = dict.fromkeys(estimate.metric for _, estimate in scores)
     formulas = tuple(formulas_of(metrics).items())
     return TaskPage(name, card, formulas, tuple(scores), tuple(boards))

@@ -132,7 +132,7 @@ def _table_format(site: Site, path: str) -> tuple[str, str]:
 def _export(site: Site, name: str, kind: str, pairs: Sequence[tuple[str, str]]) -> Response:
     board = site.board(name)
     table = site.table(board)
-    rows = all_rows(table, view_of(board, table, pairs), board.shown)
+    rows = all_rows(table, view_of(board, table, pairs), board.shown_columns)
     headers = {"content-disposition": f'attachment; filename="{name}.{kind}"'}
     if kind == "csv":
         return Response(rows_csv(rows, table.columns), media_type="text/csv; charset=utf-8", headers=headers)

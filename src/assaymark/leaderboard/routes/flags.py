@@ -52,7 +52,7 @@ def add_moderation(queue: QueueApp) -> None:
         if not 0 < len(old) <= 200:
             raise HTTPException(400, "name the model that gets another name")
         if not is_model_name(new):
-            raise HTTPException(400, f"'{new[:80]}' is no name of a model; expected organisation/model")
+            raise HTTPException(400, f"'{new[:80]}' is not a name of a model; expected organisation/model")
         moderation.rename(old, new, moderator.name)
         return queue.done(form, "/moderation", name=new)
 
@@ -187,7 +187,7 @@ def _state(form: Posted) -> str:
 def _writer(queue: QueueApp, request: Request) -> tuple[str, Account | None]:
     """Return the name under which a request writes, and its account if it has one.
 
-    Without an account it is made of the network and not of the cookie, so that a fresh cookie is no new reader.
+    Without an account it is made of the network and not of the cookie, so that a fresh cookie is not a new reader.
     """
     account = queue.accounts.of(request)
     if account is not None:

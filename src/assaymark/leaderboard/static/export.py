@@ -150,14 +150,14 @@ class _Export:
             for score_column in table.columns
             for column in score_column.tasks
         }
-        found = []
+        tasks = []
         for name in sorted(names):
             try:
                 task_page(self._site, name)
             except UnknownName:
                 continue
-            found.append(name)
-        return found
+            tasks.append(name)
+        return tasks
 
     def _add_files(self) -> None:
         """Add our own static files, named after their content; addresses with a version lead to them as well."""
@@ -224,8 +224,8 @@ class _Export:
         if data is None:
             return head
         root = relative(file, "index.html").removesuffix("index.html") or "./"
-        given = {**data, "root": root, "icons": f"{root}{self._paths.add('/static/icons.svg')}"}
-        parts = Markup("").join(Markup(' data-{}="{}"').format(key, value) for key, value in given.items())
+        attributes = {**data, "root": root, "icons": f"{root}{self._paths.add('/static/icons.svg')}"}
+        parts = Markup("").join(Markup(' data-{}="{}"').format(key, value) for key, value in attributes.items())
         return head + Markup('<script src="/static/{}" defer{}></script>').format(SCRIPT, parts)
 
     def _file_of(self, address: str) -> str | None:
@@ -238,14 +238,14 @@ class _Export:
         rows = f"{folder}/rows-{sha256(body).hexdigest()[:16]}.json"
         self._folder.add(rows, body)
         for query in ["", *(query for query, _ in _views(table))]:
-            pairs = [(key, value) for key, _, value in (one.partition("=") for one in query[1:].split("&") if one)]
+            pairs = [(key, value) for key, _, value in (part.partition("=") for part in query[1:].split("&") if part)]
             page = board_page(self._site, board.name, pairs)
             file = self._paths.add(f"{address}{query}")
             self._page(f"{address}{query}", "board.html", page, {"rows": relative(file, rows)})
         self._page(f"{address}/about", "about.html", about_page(self._site, board.name))
         if board.ratings:
             self._page(f"{address}/correlations", "correlations.html", correlations_page(self._site, board.name))
-        listed = all_rows(table, View(), board.shown)
+        listed = all_rows(table, View(), board.shown_columns)
         self._folder.add(self._paths.add(f"{address}.csv"), rows_csv(listed, table.columns).encode())
         lines = rows_jsonl(listed, table.columns).encode("utf-8", "backslashreplace")
         self._folder.add(self._paths.add(f"{address}.jsonl"), lines)
@@ -336,13 +336,13 @@ def _static(
 def _views(table: Table) -> list[tuple[str, str]]:
     """Return the query strings of a board's further pages, and the stems of their files."""
     n_pages = max(1, -(-len(table.rows) // View().per))
-    found = [(View(page=page).query(page=page), f"page-{page}") for page in range(2, n_pages + 1)]
+    views = [(View(page=page).query(page=page), f"page-{page}") for page in range(2, n_pages + 1)]
     if n_pages > MOST_SORTED:
-        return found
+        return views
     for column in table.columns:
         view = View(sort=f"-{column.key}" if column.higher_is_better else column.key)
-        found += [(view.query(page=page), f"by-{column.key}-{page}") for page in range(1, n_pages + 1)]
-    return found
+        views += [(view.query(page=page), f"by-{column.key}-{page}") for page in range(1, n_pages + 1)]
+    return views
 
 
 def _in_path(text: str) -> str:

@@ -93,7 +93,7 @@ def open_folder(root: Path) -> Iterator[SiteFolder]:
         raise UsageError(f"{root} is a file; expected a folder, new, empty or with an earlier export")
     root.mkdir(parents=True, exist_ok=True)
     earlier = _read(root, MANIFEST) | _read(root, JOURNAL)
-    others = sorted(one.name for one in root.iterdir() if not one.name.startswith(PREFIX))
+    others = sorted(path.name for path in root.iterdir() if not path.name.startswith(PREFIX))
     if others and not earlier:
         raise UsageError(
             f"{root} holds other files ({', '.join(others[:3])}) and no {MANIFEST}; name an empty or a new folder"
@@ -108,13 +108,13 @@ def _read(root: Path, name: str) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_bytes())
-        files = found["files"] if found["format"] == FORMAT else None
+        manifest = json.loads(path.read_bytes())
+        files = manifest["files"] if manifest["format"] == FORMAT else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         files = None
     if not isinstance(files, dict) or not all(isinstance(file, str) and _is_inside(root, file) for file in files):
-        raise UsageError(f"{path} is no manifest of an export of this version; name an empty or a new folder")
-    return {one: str(digest) for one, digest in files.items()}
+        raise UsageError(f"{path} is not a manifest of an export of this version; name an empty or a new folder")
+    return {file: str(digest) for file, digest in files.items()}
 
 
 def _is_inside(root: Path, path: str) -> bool:

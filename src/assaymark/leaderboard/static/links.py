@@ -35,12 +35,12 @@ class Paths:
         known = self._files.get(address)
         if known is not None:
             return known
-        found = file or _file_name(address) + suffix
-        if found.lower() in self._taken:
-            found = f"{found.removesuffix(suffix)}~{_hash(address)}{suffix}"
-        self._taken.add(found.lower())
-        self._files[address] = found
-        return found
+        name = file or _file_name(address) + suffix
+        if name.lower() in self._taken:
+            name = f"{name.removesuffix(suffix)}~{_hash(address)}{suffix}"
+        self._taken.add(name.lower())
+        self._files[address] = name
+        return name
 
     def alias(self, address: str, file: str) -> None:
         """Let one more address lead to a file."""
@@ -53,14 +53,14 @@ class Paths:
         parts = urlsplit(target)
         whole = f"{parts.path}?{parts.query}" if parts.query else parts.path
         query = ""
-        found = self._files.get(whole)
-        if found is None:
-            found = self._files.get(parts.path)
+        address = self._files.get(whole)
+        if address is None:
+            address = self._files.get(parts.path)
             is_board = parts.path.startswith("/board/")
             query = f"?{parts.query}" if parts.query and is_board else ""  # the script of boards reads it
-        if found is None:
+        if address is None:
             return None
-        file, _, anchor = found.partition("#")
+        file, _, anchor = address.partition("#")
         anchor = parts.fragment or anchor
         return f"{relative(page, file)}{query}{f'#{anchor}' if anchor else ''}"
 
@@ -87,7 +87,7 @@ def _hash(text: str) -> str:
 
 def rewritten(html: str, link: Callable[[str], str | None]) -> str:
     """Return a page with its links as `link` gives them. Text between tags stays as it is, byte for byte."""
-    found: list[str] = []
+    pieces: list[str] = []
     at = 0
     frame = 0  # depth of header and footer
     lost: list[bool] = []  # of the open links: whether their tag was removed
@@ -95,42 +95,42 @@ def rewritten(html: str, link: Callable[[str], str | None]) -> str:
     for tag in _TAG.finditer(html):
         name, is_end = tag["name"].lower(), bool(tag["end"])
         if not silent:
-            found.append(html[at : tag.start()])
+            pieces.append(html[at : tag.start()])
         at = tag.end()
         if name in {"header", "footer"}:
             frame += -1 if is_end else 1
         if name == "a":
             if is_end:
                 dropped = lost.pop() if lost else False
-                found.append("" if dropped else tag[0])
+                pieces.append("" if dropped else tag[0])
                 silent = False
                 continue
             new = _tag(tag, link)
             lost.append(new is None)
             silent = new is None and frame > 0
-            found.append(new or "")
+            pieces.append(new or "")
             continue
         if not silent:
-            found.append(tag[0] if is_end else (_tag(tag, link) or ""))
-    return "".join([*found, html[at:]])
+            pieces.append(tag[0] if is_end else (_tag(tag, link) or ""))
+    return "".join([*pieces, html[at:]])
 
 
 def _tag(tag: "re.Match[str]", link: Callable[[str], str | None]) -> str | None:
     """Return a start tag with its address rewritten and without htmx's attributes; None for one that leads nowhere."""
     kept: list[str] = []
     has_live = "hx-" in tag["rest"]
-    for one in _ATTRIBUTE.finditer(tag["rest"]):
-        name = one[1].lower()
+    for attribute in _ATTRIBUTE.finditer(tag["rest"]):
+        name = attribute[1].lower()
         if name.startswith("hx-"):
             continue
         if name not in ADDRESSES:
-            kept.append(one[0])
+            kept.append(attribute[0])
             continue
-        value = unescape(one[2] or one[3] or one[4] or "")
+        value = unescape(attribute[2] or attribute[3] or attribute[4] or "")
         new = link(value)
         if new is None:
             return None
-        kept.append(one[0] if new == value else f' {name}="{escape(new)}"')
+        kept.append(attribute[0] if new == value else f' {name}="{escape(new)}"')
         has_live = has_live or new != value
     if not has_live:
         return tag[0]

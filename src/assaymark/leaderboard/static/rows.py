@@ -32,14 +32,14 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
         file_of: the file of an address, relative to the site; None where the site has none.
         model_address: the address of a model's page.
     """
-    rows = all_rows(table, View(), board.shown)
+    rows = all_rows(table, View(), board.shown_columns)
     known = table.index.known_facts
     scores = ["average", *(column.key for column in table.columns)]
-    found = {
+    document = {
         "columns": [[column.key, printable(column.title), column.is_share, column.higher_is_better]
                     for column in table.columns],
         "keys": [[fact.key, fact.kind, [fact.key, *fact.aliases]] for fact in FACTS],  # of searches
-        "shown": list(board.shown),
+        "shown": list(board.shown_columns),
         "n_averaged": table.n_averaged,
         "types": [[model_type.key, model_type.title, list(model_type.aliases)] for model_type in MODEL_TYPES],
         "id": [row.row.id for row in rows],
@@ -55,10 +55,10 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
         "links": {column.key: [_cell_file(row, column.key, file_of) for row in rows] for column in table.columns},
         "facts": {fact.key: _fact(fact, rows) for fact in FACTS if fact.key in known or fact.key in OWN},
     }  # fmt: skip
-    for key, links in list(found["links"].items()):
+    for key, links in list(document["links"].items()):
         if not any(links):
-            del found["links"][key]
-    return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            del document["links"][key]
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
         "utf-8", "backslashreplace"
     )
 
@@ -74,7 +74,7 @@ def _number(number: Number | None) -> list[float] | None:
     if number is None:
         return None
     ends = [] if number.low is None or number.high is None else [number.low, number.high]
-    return [number.value, *(float(f"{one:.6g}") for one in ends)]  # rounded values would tie in another order
+    return [number.value, *(float(f"{end:.6g}") for end in ends)]  # rounded values would tie in another order
 
 
 def _cell_file(row: ShownRow, key: str, file_of: Link) -> str | None:
@@ -87,14 +87,14 @@ def _cell_file(row: ShownRow, key: str, file_of: Link) -> str | None:
 
 def _badges(rows: Sequence[ShownRow]) -> dict[str, list[str]]:
     """Return the small marks of rows that have any, by their position."""
-    found = {}
-    for at, shown in enumerate(rows):
-        row = shown.row
+    badges = {}
+    for at, shown_row in enumerate(rows):
+        row = shown_row.row
         marks = [mark for mark, is_set in (("flagged", row.facts.get("flagged")),
                                            ("self-reported", row.origin == "self-reported")) if is_set]  # fmt: skip
         if marks:
-            found[str(at)] = marks
-    return found
+            badges[str(at)] = marks
+    return badges
 
 
 def _fact(fact: FactColumn, rows: Sequence[ShownRow]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _fact(fact: FactColumn, rows: Sequence[ShownRow]) -> dict[str, Any]:
                                    for value in values]}  # fmt: skip
     texts = ["" if value is None else str(value) for value in values]
     if fact.key == "sha":
-        texts = [shown_fact(one, "sha") if one else "" for one in texts]
-    distinct = list(dict.fromkeys(printable(one) for one in texts if one))
+        texts = [shown_fact(text, "sha") if text else "" for text in texts]
+    distinct = list(dict.fromkeys(printable(text) for text in texts if text))
     position = {text: at for at, text in enumerate(distinct)}
-    return {**head, "texts": distinct, "codes": [position[printable(one)] if one else -1 for one in texts]}
+    return {**head, "texts": distinct, "codes": [position[printable(text)] if text else -1 for text in texts]}

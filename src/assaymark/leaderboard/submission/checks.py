@@ -47,20 +47,20 @@ def verdict_of(reported: Sequence[Estimate], measured: Sequence[Estimate]) -> tu
         return False, "none of the reported scores was measured on this board, so nothing was verified"
     if not wrong:
         return True, f"verified: all {len(pairs)} reported scores are within the 95% intervals of those measured here"
-    shown = "; ".join(
+    differences = "; ".join(
         f"{estimate.task} {estimate.metric} ({estimate.filter}): {estimate.value:.4f} reported, "
         + ("not measured under this filter" if other is None else f"{other.value:.4f} measured")
         for estimate, other in wrong[:SHOWN]
     )
-    return False, f"not verified: {len(wrong)} of {len(pairs)} reported scores differ ({shown})"
+    return False, f"not verified: {len(wrong)} of {len(pairs)} reported scores differ ({differences})"
 
 
-def _agrees(one: Estimate, other: Estimate) -> bool:
-    if one.value is None or other.value is None:
+def _agrees(reported: Estimate, other: Estimate) -> bool:
+    if reported.value is None or other.value is None:
         return False
     low = other.value if other.low is None else other.low
     high = other.value if other.high is None else other.high
-    return low - 1e-9 <= one.value <= high + 1e-9
+    return low - 1e-9 <= reported.value <= high + 1e-9
 
 
 LEAST_CARD = 200  # characters
@@ -116,28 +116,28 @@ def check_submission(
 
     Raises: Retryable where a place of models cannot be reached now.
     """
-    found = list(problems)
+    all_problems = list(problems)
     wrong = {problem.field for problem in problems}
     model = base = None
     if chosen.model.lower() in {name.lower() for name in policy.refused}:
-        found.append(Problem("model", "may not be submitted here", "ask the host of this leaderboard"))
+        all_problems.append(Problem("model", "may not be submitted here", "ask the host of this leaderboard"))
     if not wrong & {"model", "revision"}:
-        model = _found(sources, chosen.model, chosen.revision, "model", found)
+        model = _found(sources, chosen.model, chosen.revision, "model", all_problems)
     if chosen.base and not wrong & {"base", "base_revision"}:
-        base = _found(sources, chosen.base, chosen.base_revision, "base", found)
+        base = _found(sources, chosen.base, chosen.base_revision, "base", all_problems)
     if model is not None:
-        found += _of_weights(model, is_adapter=chosen.weights == "adapter")
-        found += [] if chosen.weights == "adapter" else _of_config(model, "model")
-        found += _of_card(model, policy)
-        found += _of_template(model, base, chosen)
-        found += _of_size(model, base, chosen, policy)
+        all_problems += _of_weights(model, is_adapter=chosen.weights == "adapter")
+        all_problems += [] if chosen.weights == "adapter" else _of_config(model, "model")
+        all_problems += _of_card(model, policy)
+        all_problems += _of_template(model, base, chosen)
+        all_problems += _of_size(model, base, chosen, policy)
     if base is not None:
-        found += [*_of_weights(base, is_adapter=False, name="base"), *_of_config(base, "base")]
+        all_problems += [*_of_weights(base, is_adapter=False, name="base"), *_of_config(base, "base")]
         if model is not None:
-            found += _of_base(model, base)
-    if found or model is None:
-        return Checked(tuple(found), _passed(model, found))
-    return Checked((), _passed(model, found), _new(chosen, model, base, submitter))
+            all_problems += _of_base(model, base)
+    if all_problems or model is None:
+        return Checked(tuple(all_problems), _passed(model, all_problems))
+    return Checked((), _passed(model, all_problems), _new(chosen, model, base, submitter))
 
 
 def _found(
@@ -184,8 +184,8 @@ def _of_card(model: FoundModel, policy: Policy) -> list[Problem]:
         return []
     problems = []
     if len(model.card) < LEAST_CARD:
-        shown = f"has a card of {len(model.card)} characters" if model.card else "has no card"
-        problems.append(Problem("model", shown, f"describe it in README.md, in {LEAST_CARD} characters or more"))
+        fault = f"has a card of {len(model.card)} characters" if model.card else "has no card"
+        problems.append(Problem("model", fault, f"describe it in README.md, in {LEAST_CARD} characters or more"))
     if not model.licence:
         remedy = "add `license:` (for `other`: license_name and license_link) to the front matter of README.md"
         problems.append(Problem("model", "states no licence", remedy))
@@ -206,17 +206,17 @@ def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy:
     n_bytes = sum(found_model.n_bytes for found_model in counted)
     problems = []
     if n_bytes > policy.most_bytes:
-        shown = f"has {n_bytes / 1e9:,.0f} GB of weights"
-        problems.append(Problem("model", shown, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
+        fault = f"has {n_bytes / 1e9:,.0f} GB of weights"
+        problems.append(Problem("model", fault, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
     if (n_other := sum(found_model.n_other_bytes for found_model in counted)) > MOST_OTHER:
-        shown = f"has {n_other / 1e9:,.1f} GB of files beside its weights"
-        problems.append(Problem("model", shown, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB"))
+        fault = f"has {n_other / 1e9:,.1f} GB of files beside its weights"
+        problems.append(Problem("model", fault, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB"))
     n_parameters = sum(
         found_model.n_parameters or found_model.n_bytes // _BYTES.get(chosen.precision, 4) for found_model in counted
     )
     if n_parameters > policy.most_parameters:
-        shown = f"has {n_parameters / 1e9:,.1f} B parameters"
-        problems.append(Problem("model", shown, f"this host takes at most {policy.most_parameters / 1e9:,.0f} B"))
+        fault = f"has {n_parameters / 1e9:,.1f} B parameters"
+        problems.append(Problem("model", fault, f"this host takes at most {policy.most_parameters / 1e9:,.0f} B"))
     return problems
 
 

@@ -66,34 +66,34 @@ class Chosen:
 class _Fields:
     """Reads fields; what is wrong with them is collected."""
 
-    def __init__(self, given: Callable[[str], str]) -> None:
-        self._given = given
+    def __init__(self, text_of: Callable[[str], str]) -> None:
+        self._text_of = text_of
         self.problems: list[Problem] = []
 
     def of_list(self, name: str, known: Sequence[str], default: str = "") -> str:
-        value = self._given(name) or default
+        value = self._text_of(name) or default
         if value not in known:
             close = nearest(value, known)
-            shown = f"nearest: {', '.join(close)}" if close else f"expected one of {', '.join(known)}"
-            self.problems.append(Problem(name, f"is '{value[:60]}'" if value else "is missing", shown))
+            remedy = f"nearest: {', '.join(close)}" if close else f"expected one of {', '.join(known)}"
+            self.problems.append(Problem(name, f"is '{value[:60]}'" if value else "is missing", remedy))
         return value
 
     def of_pattern(self, name: str, pattern: re.Pattern[str], expected: str, *, needed: bool = False) -> str:
-        value = self._given(name)
+        value = self._text_of(name)
         if (value and (not pattern.fullmatch(value) or len(value) > LONGEST_NAME)) or (needed and not value):
-            found = f"is '{value[:80]}'" if value else "is missing"
-            self.problems.append(Problem(name, found, f"expected {expected}"))
+            fault = f"is '{value[:80]}'" if value else "is missing"
+            self.problems.append(Problem(name, fault, f"expected {expected}"))
         return value
 
 
-def read_choices(given: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[Problem]]:
+def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[Problem]]:
     """Return what was chosen, and a problem for each value that is not one of those allowed.
 
     Args:
-        given: returns the text of a field, empty if it was not sent.
+        text_of: returns the text of a field, empty if it was not sent.
         boards: the boards that take submissions, by name.
     """
-    fields = _Fields(given)
+    fields = _Fields(text_of)
     problems, of_list, of_pattern = fields.problems, fields.of_list, fields.of_pattern
     name_expected = "a name as on the Hub: organisation/model, of letters, digits, '-', '_' and '.'"
     weights = of_list("weights", WEIGHTS, "original")
@@ -109,7 +109,7 @@ def read_choices(given: Callable[[str], str], boards: Mapping[str, Board]) -> tu
         board=of_list("board", tuple(boards), only),
         model=of_pattern("model", _NAME, name_expected, needed=True),
         revision=of_pattern("revision", _REVISION, "a branch, a tag or a commit; empty for the latest"),
-        precision=of_list("precision", PRECISIONS, "float32" if not given("precision") else ""),
+        precision=of_list("precision", PRECISIONS, "float32" if not text_of("precision") else ""),
         preset=None if preset == NO_PRESET else preset,
         weights=weights,
         base=base or None,

@@ -42,7 +42,7 @@ def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
     address = urlsplit(server)
     is_local = address.hostname in {"localhost", "127.0.0.1", "::1"}
     if address.scheme not in {"http", "https"} or not address.hostname:
-        raise UsageError(f"'{server}' is no address of a leaderboard; expected https://HOST")
+        raise UsageError(f"'{server}' is not an address of a leaderboard; expected https://HOST")
     if address.scheme == "http" and not is_local:
         raise UsageError(f"'{server}' is not encrypted, and the token would be readable on the way; use https://")
     root = f"{address.scheme}://{address.netloc}"
@@ -62,7 +62,10 @@ def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
-    problems = [Problem(str(one["field"]), str(one["what"]), str(one["remedy"])) for one in answer.get("problems", ())]
+    problems = [
+        Problem(str(problem["field"]), str(problem["what"]), str(problem["remedy"]))
+        for problem in answer.get("problems", ())
+    ]
     url = str(answer.get("url", ""))
     return Sent(root + url if url else "", tuple(problems), tuple(map(str, answer.get("passed", ()))))
 

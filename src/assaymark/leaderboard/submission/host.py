@@ -25,9 +25,11 @@ def boards_of(paths: Sequence[str]) -> dict[str, Board]:
 
 
 def folders_of(names: Sequence[str]) -> list[Path]:
-    """Return the folders that a host allows. Raises: UsageError for one that is not there."""
+    """Return the folders that a host allows. Raises: UsageError for one that does not exist."""
     folders = [Path(name).expanduser().absolute() for name in names]
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"--allow_folder {folder} is no folder; expected one that contains folders of models")
+            raise UsageError(
+                f"--allow_folder {folder} is not a directory; expected one that contains folders of models"
+            )
     return folders

@@ -42,15 +42,15 @@ class HubModels:
                 if each in listed and (listed[each].size or 0) <= LARGEST_READ
             }
         weights = tuple(each for each in listed if each.endswith((".safetensors", ".bin")) and "/" not in each)
-        evaluated = {each: one for each, one in listed.items() if each in weights or _is_fetched(each)}
+        evaluated = {each: file for each, file in listed.items() if each in weights or _is_fetched(each)}
         tokenizer = _object(read.get("tokenizer_config.json"))
         card: Any = info.card_data.to_dict() if info.card_data else {}
         return FoundModel(
             name=str(info.id),
             revision=str(info.sha),
             source="hub",
-            sizes={each: int(one.size or 0) for each, one in evaluated.items()},
-            digests={each: one.lfs.sha256 if one.lfs else str(one.blob_id) for each, one in evaluated.items()},
+            sizes={each: int(file.size or 0) for each, file in evaluated.items()},
+            digests={each: file.lfs.sha256 if file.lfs else str(file.blob_id) for each, file in evaluated.items()},
             weights=weights,
             config=_object(read.get("config.json")),
             adapter=_object(read.get("adapter_config.json")),

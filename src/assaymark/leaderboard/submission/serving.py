@@ -26,17 +26,17 @@ _OPTIONS = (
 )
 
 
-def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
+def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     """Return the pages of the queue, where they are asked for.
 
     Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
     """
-    if not given["submissions"]:
-        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if given[name]]
+    if not options["submissions"]:
+        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if options[name]]
         if needing:
             raise UsageError(f"--{needing[0]} is for submissions; add --submissions")
         return []
-    if given["user_header"] and not given["proxy"]:
+    if options["user_header"] and not options["proxy"]:
         raise UsageError("--user_header is believed from a reverse proxy only; name its address with --proxy")
     from assaymark.leaderboard.routes.queue import queue_feature
     from assaymark.leaderboard.submission.checks import Policy
@@ -44,9 +44,9 @@ def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
     from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
     from assaymark.store import Store
 
-    folders = folders_of(given["allow_folder"])
+    folders = folders_of(options["allow_folder"])
     sources: list[ModelSource] = [FolderModels(folders)] if folders else []
-    if not given["no_hub"]:
+    if not options["no_hub"]:
         from assaymark.leaderboard.submission.hub_models import HubModels
 
         sources.append(HubModels())
@@ -54,12 +54,12 @@ def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
         raise UsageError("there is no place that models may come from; name one with --allow_folder, or omit --no_hub")
     part = queue_feature(
         Store.open(store),
-        boards_of(given["boards"]),
+        boards_of(options["boards"]),
         sources,
         Policy(),
-        user_header=given["user_header"],
-        proxies=given["proxy"],
-        moderators=given["moderator"],
+        user_header=options["user_header"],
+        proxies=options["proxy"],
+        moderators=options["moderator"],
     )
     return [part]
 

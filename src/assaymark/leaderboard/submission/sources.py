@@ -101,13 +101,13 @@ class FolderModels:
 
     def names(self, most: int = 200) -> list[str]:
         """Return the names of the models in the folders."""
-        found = [
+        names = [
             place.parent.relative_to(folder).as_posix()
             for folder in self._folders
             for pattern in ("*/config.json", "*/*/config.json", "*/adapter_config.json")
             for place in sorted(folder.glob(pattern))
         ]
-        return list(dict.fromkeys(found))[:most]
+        return list(dict.fromkeys(names))[:most]
 
     def _place(self, name: str) -> Path:
         for folder in self._folders:
@@ -127,8 +127,8 @@ class FolderModels:
         listed = _listed(place)
         content = {path: digests.of(place / path) for path in listed}
         digests.save()
-        found = content_hash(content)
-        if revision not in {"", found, found.removeprefix("sha256:")}:
+        digest = content_hash(content)
+        if revision not in {"", digest, digest.removeprefix("sha256:")}:
             raise _changed(name, revision)
         card = place / CARD
         text = ""
@@ -137,7 +137,7 @@ class FolderModels:
                 text = file.read(LONGEST_CARD).decode("utf-8", "replace")
         return FoundModel(
             name=name,
-            revision=found,
+            revision=digest,
             source="folder",
             sizes={path: (place / path).stat().st_size for path in listed},
             digests=content,

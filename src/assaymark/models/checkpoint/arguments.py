@@ -177,19 +177,19 @@ _EXAMPLES = {
 }
 
 
-def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_args") -> dict[str, Any]:
+def parse_arguments(arguments: str | Mapping[str, Any] | None, option: str = "model_args") -> dict[str, Any]:
     """Return `a=b,c=d`, a JSON object, or a mapping, as a dictionary of typed values.
 
     Raises: UsageError for a part that is not `name=value`, with the option's name.
     """
-    if given is None:
+    if arguments is None:
         return {}
-    if not isinstance(given, str):
-        return dict(given)
-    if given.lstrip().startswith("{"):
-        return cast("dict[str, Any]", typed_value(given))
+    if not isinstance(arguments, str):
+        return dict(arguments)
+    if arguments.lstrip().startswith("{"):
+        return cast("dict[str, Any]", typed_value(arguments))
     values = {}
-    for part in split_outside_brackets(given):
+    for part in split_outside_brackets(arguments):
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"{option}: '{part}' is not name=value; expected e.g. {_EXAMPLES[option]}")
@@ -197,17 +197,21 @@ def parse_arguments(given: str | Mapping[str, Any] | None, option: str = "model_
     return values
 
 
-def known_arguments(given: Mapping[str, Any], known: Collection[str], noun: str = "model argument") -> dict[str, Any]:
+def known_arguments(
+    arguments: Mapping[str, Any], known: Collection[str], noun: str = "model argument"
+) -> dict[str, Any]:
     """Return the arguments that a kind of model has; those in `OF_A_RUN` that it does not have are left out.
 
     Args:
-        given: as a factory of a model receives them: those of `--model_args`, and options of the run.
+        arguments: as a factory of a model receives them: those of `--model_args`, and options of the run.
         known: the names that the kind has.
         noun: of an argument, for the message.
 
     Raises: UnknownName with the nearest names for any other argument.
     """
-    values = {name: value for name, value in given.items() if value is not None and name not in OF_A_RUN - set(known)}
+    values = {
+        name: value for name, value in arguments.items() if value is not None and name not in OF_A_RUN - set(known)
+    }
     for name in values:
         if name not in known:
             raise UnknownName(noun, name, nearest(name, known), f"it has: {', '.join(known) or 'none'}")
@@ -312,12 +316,12 @@ def _rename_dtype(values: dict[str, Any]) -> None:
     values["dtype"] = new if old is None else old
 
 
-def local_arguments(given: Mapping[str, Any]) -> LocalArguments:
+def local_arguments(model_args: Mapping[str, Any]) -> LocalArguments:
     """Parse the arguments of a local model.
 
     Raises: UsageError for an invalid value; UnknownName for a misspelling of one of our arguments.
     """
-    values = dict(given)
+    values = dict(model_args)
     _refuse(values)
     if "torch_dtype" in values:
         _rename_dtype(values)

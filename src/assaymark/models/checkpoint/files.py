@@ -182,7 +182,7 @@ def weight_files(folder: Path, gguf_file: str | None = None) -> list[Path]:
 
 
 def read_json_value(path: Path) -> object:
-    """Return the value of a JSON file, None if there is no file.
+    """Return the value of a JSON file, None if the file does not exist.
 
     Raises: ModelUnavailable if the file is not JSON, or larger than LARGEST_JSON.
     """
@@ -204,7 +204,7 @@ def read_json_value(path: Path) -> object:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object from a file, empty if there is no file, or another value in it.
+    """Return a JSON object from a file, empty if the file does not exist, or another value in it.
 
     Raises: ModelUnavailable if the file is not JSON, or larger than LARGEST_JSON.
     """
@@ -247,7 +247,7 @@ def safetensors_header(path: Path) -> Mapping[str, Any]:
 def _check_offsets(header: Mapping[str, Any], n_data: int) -> None:
     """Check that tensors lie one after the other and fill the file's data, as the format demands.
 
-    Raises: ValueError; TypeError or AttributeError for what is no number.
+    Raises: ValueError; TypeError or AttributeError for what is not a number.
     """
     end = 0
     for begin, after in sorted(tuple(map(operator.index, entry.get("data_offsets", ()))) for entry in header.values()):

@@ -49,7 +49,7 @@ def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapp
             )
 
 
-def _settings_of(folder: Path, arguments: LocalArguments, given: Mapping[str, Any] | None) -> frozenset[str]:
+def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the names of the configuration's settings, and those of `from_pretrained` that we do not list."""
     try:
         from transformers import AutoConfig, PreTrainedModel
@@ -57,10 +57,10 @@ def _settings_of(folder: Path, arguments: LocalArguments, given: Mapping[str, An
         raise MissingExtra("a local model", "hf") from None
     from inspect import signature
 
-    gguf = {"gguf_file": one} if (one := arguments.model_kwargs.get("gguf_file")) else {}
+    gguf = {"gguf_file": gguf_file} if (gguf_file := arguments.model_kwargs.get("gguf_file")) else {}
     try:
-        if given is not None:
-            values = dict(given)
+        if configuration is not None:
+            values = dict(configuration)
             config = AutoConfig.for_model(str(values.pop("model_type", "")), **values)
         else:
             config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)

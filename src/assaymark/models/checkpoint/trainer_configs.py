@@ -98,11 +98,11 @@ def read_config(path: Path, shapes: Shapes) -> dict[str, Any]:
         raise ModelUnavailable(f"{path} has a value of a wrong kind: {error}") from error
 
 
-def _rope(theta: float, scale: float | None, **given: float) -> dict[str, Any]:
+def _rope(theta: float, scale: float | None, **factors: float) -> dict[str, Any]:
     """Return transformers' rotary settings; `scale` is the factor of Llama 3.1's scaling."""
     if scale is None:
         return {"rope_type": "default", "rope_theta": float(theta)}
-    scaling = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, **given}
+    scaling = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, **factors}
     return {"rope_type": "llama3", "rope_theta": float(theta), "factor": float(scale), **scaling}
 
 

@@ -197,17 +197,17 @@ def _merged(folder: Path, whole: tuple[Path, ...]) -> tuple[Path, ...]:
     )
 
 
-def _of_one_epoch(folder: Path, pattern: str, found: Sequence[Path]) -> tuple[Path, ...]:
+def _of_one_epoch(folder: Path, pattern: str, paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return the files of the only epoch; torchtune writes `PREFIX_SHARD_EPOCH.pt`."""
     if pattern.startswith(("consolidated", "lit_", "ft-", "pytorch", "model-")):
-        return tuple(found)
-    epochs = {match[1] for path in found if (match := EPOCH.search(path.name))}
+        return tuple(paths)
+    epochs = {match[1] for path in paths if (match := EPOCH.search(path.name))}
     if len(epochs) > 1:
         raise ModelUnavailable(
             f"{folder} contains checkpoints of {len(epochs)} epochs ({', '.join(sorted(epochs))}); name one, such as "
             f"pretrained={folder / pattern.replace('[0-9]', '').removesuffix('.pt')}_{max(epochs, key=int)}.pt"
         )
-    return tuple(found)
+    return tuple(paths)
 
 
 def _content(weights: Sequence[Path]) -> list[Path]:

@@ -197,11 +197,11 @@ class CostForecast:
         how = (
             "by its tokenizer" if self.is_counted else "at four characters per token, since its tokenizer is not known"
         )
-        found = [f"about {self.n_read:,} tokens read ({how}), at most {self.most_generated:,} generated"]
+        lines = [f"about {self.n_read:,} tokens read ({how}), at most {self.most_generated:,} generated"]
         if self.most_cost is not None:
             most = "at most" if self.is_counted else "up to about"
-            found.append(f"cost: {most} {self.most_cost:,.4f}, at {self.price}")
-        return found
+            lines.append(f"cost: {most} {self.most_cost:,.4f}, at {self.price}")
+        return lines
 
 
 def cost_forecast(model: Model, pending: Sequence[Request], price: Price | None) -> CostForecast:

@@ -49,20 +49,20 @@ def parse_price(text: str) -> Price:
 
     Raises: UsageError.
     """
-    found = _pair(text.split(","))
-    if found is None:
+    pair = _pair(text.split(","))
+    if pair is None:
         raise UsageError(f"--price {text}; expected IN,OUT: money per million tokens, such as --price 2.5,10")
-    return Price(*found)
+    return Price(*pair)
 
 
 def check_price(value: Any) -> None:
-    """Raise UsageError for an option that is no price."""
+    """Raise UsageError for an option that is not a price."""
     if isinstance(value, str):
         parse_price(value)
 
 
 def find_price(
-    identity: ModelIdentity, given: str | Price | None = None, file: str | Path | None = None
+    identity: ModelIdentity, price: str | Price | None = None, file: str | Path | None = None
 ) -> Price | None:
     """Return the price of a model: the given one, else the file's, else the table's; None where none is known.
 
@@ -71,8 +71,8 @@ def find_price(
 
     Raises: UsageError for a price that cannot be read or a file that does not exist; DataError for a malformed file.
     """
-    if given is not None:
-        return parse_price(given) if isinstance(given, str) else given
+    if price is not None:
+        return parse_price(price) if isinstance(price, str) else price
     names = _names(identity.name)
     for table in ({} if file is None else _user_table(Path(file)), _own_table() if identity.kind in KINDS else {}):
         for name in names:
@@ -93,10 +93,10 @@ def _own_table() -> Mapping[str, Price]:
 
 def _user_table(path: Path) -> Mapping[str, Price]:
     try:
-        found = path.expanduser()
-        if found.exists() and not found.is_file():
-            raise UsageError(f"--prices {path} is no file; expected a YAML file of prices")
-        content = found.read_bytes()
+        file = path.expanduser()
+        if file.exists() and not file.is_file():
+            raise UsageError(f"--prices {path} is not a file; expected a YAML file of prices")
+        content = file.read_bytes()
     except OSError as error:
         raise UsageError(f"--prices {path} cannot be read ({error.strerror}); expected a YAML file of prices") from None
     return _table(content, f"--prices {path}")
@@ -105,13 +105,13 @@ def _user_table(path: Path) -> Mapping[str, Price]:
 def _table(content: bytes, where: str) -> Mapping[str, Price]:
     """Return the prices in a table. Raises: DataError with the place that is malformed."""
     try:
-        found = load_yaml(content)
+        providers = load_yaml(content)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(providers, dict):
         raise DataError(f"{where}: expected a mapping of providers, each with `models: {{NAME: [IN, OUT]}}`")
     prices: dict[str, Price] = {}
-    for provider, entry in found.items():
+    for provider, entry in providers.items():
         models = entry.get("models") if isinstance(entry, dict) else None
         if not isinstance(models, dict):
             raise DataError(f"{where}, {provider}: no `models`; expected `models: {{NAME: [IN, OUT]}}`")
@@ -120,7 +120,7 @@ def _table(content: bytes, where: str) -> Mapping[str, Price]:
             pair = _pair(value)
             if pair is None:
                 raise DataError(
-                    f"{where}, {provider}, {name}: {value!r:.80} is no price; expected [IN, OUT]: US dollars per "
+                    f"{where}, {provider}, {name}: {value!r:.80} is not a price; expected [IN, OUT]: US dollars per "
                     "million tokens"
                 )
             price = Price(*pair, date, source)
@@ -131,10 +131,10 @@ def _table(content: bytes, where: str) -> Mapping[str, Price]:
 
 def _pair(value: Any) -> tuple[float, float] | None:
     """Return two numbers from 0; None for anything else."""
-    if not isinstance(value, list) or len(value) != 2 or any(isinstance(one, bool) for one in value):
+    if not isinstance(value, list) or len(value) != 2 or any(isinstance(number, bool) for number in value):
         return None
     try:
-        read, generated = (float(one) for one in value)
+        read, generated = (float(number) for number in value)
     except (TypeError, ValueError):
         return None
-    return (read, generated) if all(0 <= one <= HIGHEST for one in (read, generated)) else None
+    return (read, generated) if all(0 <= number <= HIGHEST for number in (read, generated)) else None

@@ -45,12 +45,13 @@ class GgufArguments:
         return tuple(sorted({**dict(self.local.options), **own}.items()))
 
 
-def gguf_arguments(given: Mapping[str, Any]) -> GgufArguments:
+def gguf_arguments(model_args: Mapping[str, Any]) -> GgufArguments:
     """Parse the arguments of a model in a GGUF file.
 
-    Raises: UsageError for an invalid value; UnknownName for an unknown argument; ModelUnavailable if there is no file.
+    Raises: UsageError for an invalid value; UnknownName for an unknown argument; ModelUnavailable if the file does not
+        exist.
     """
-    values = {name: value for name, value in given.items() if value is not None and name not in WITHOUT_EFFECT}
+    values = {name: value for name, value in model_args.items() if value is not None and name not in WITHOUT_EFFECT}
     if values.pop("numerics", "float32") != "float32":
         raise UsageError("numerics other than float32 need --model hf: log-probabilities are computed in float64 here")
     for name in sorted(values.keys() - SHARED - OWN):

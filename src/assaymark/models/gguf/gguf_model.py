@@ -73,15 +73,15 @@ class LlamaTokenizer:
         """Return the template in the file."""
         return chat_template or self.chat_template or ""
 
-    def apply_chat_template(self, chat: Sequence[Any], *, tokenize: bool = False, **given: Any) -> str:
+    def apply_chat_template(self, chat: Sequence[Any], *, tokenize: bool = False, **options: Any) -> str:
         """Return a chat as one text, rendered by transformers with the template in the file."""
         del tokenize
         from transformers.utils import chat_template_utils
 
-        template = self.get_chat_template(given.pop("chat_template", None))
+        template = self.get_chat_template(options.pop("chat_template", None))
         special = {"bos_token": self.bos_token or "", "eos_token": self.eos_token or ""}
         rendered, _ = chat_template_utils.render_jinja_template(
-            [list(chat)], chat_template=template, **special, **given
+            [list(chat)], chat_template=template, **special, **options
         )
         return str(rendered[0])
 
@@ -94,16 +94,16 @@ class GgufModel(LocalModel):
 
     def __init__(self, arguments: GgufArguments) -> None:
         super().__init__(arguments.local)
-        self._given = arguments
+        self._gguf_settings = arguments
 
     @cached_property
     def _file(self) -> LlamaFile:
-        return LlamaFile(self._given.file)
+        return LlamaFile(self._gguf_settings.file)
 
     @cached_property
     def _tokenizer_place(self) -> Path | None:
         """The folder or file of the transformers tokenizer; None: llama.cpp's own is used."""
-        local = self._given.local
+        local = self._gguf_settings.local
         if local.tokenizer is None:
             return None
         hub = files.HubOptions(local.token, local.cache_dir, local.local_files_only)
@@ -111,7 +111,9 @@ class GgufModel(LocalModel):
 
     @cached_property
     def _folders(self) -> ModelFolders:
-        return ModelFolders(self._given.file.parent, self._tokenizer_place or self._given.file.parent, None)
+        return ModelFolders(
+            self._gguf_settings.file.parent, self._tokenizer_place or self._gguf_settings.file.parent, None
+        )
 
     @cached_property
     def identity(self) -> ModelIdentity:
@@ -120,14 +122,14 @@ class GgufModel(LocalModel):
         Raises: ModelUnavailable; MissingExtra without llama-cpp-python.
         """
         digests, place = files.Digests(), self._tokenizer_place
-        parts = {"model": digests.of(self._given.file)}
+        parts = {"model": digests.of(self._gguf_settings.file)}
         named = [] if place is None else files.matching(place, (*files.TOKENIZER, *files.TEMPLATE))
         tokenizer = {path.name: digests.of(path) for path in named}
         digests.save()
         template = self.tokenizer.chat_template
         own = self.arguments.max_length
         return ModelIdentity(
-            name=str(self._given.file),
+            name=str(self._gguf_settings.file),
             kind=KIND,
             content_hash=files.combined_digest({**parts, **{f"tokenizer/{n}": d for n, d in tokenizer.items()}}),
             tokenizer_hash=files.combined_digest(tokenizer or parts),
@@ -136,7 +138,7 @@ class GgufModel(LocalModel):
             numerics=KIND,
             max_length=own or self._file.n_positions,
             n_parameters=None,
-            options=self._given.options,
+            options=self._gguf_settings.options,
         )
 
     @property
@@ -157,15 +159,15 @@ class GgufModel(LocalModel):
     def _started(self) -> GgufEngine:
         import llama_cpp
 
-        given, threads = self._given, self.arguments.n_threads or thread_count()
-        layers = given.n_gpu_layers
+        gguf_settings, threads = self._gguf_settings, self.arguments.n_threads or thread_count()
+        layers = gguf_settings.n_gpu_layers
         if layers is None:
             layers = -1 if self.arguments.device != "cpu" and llama_cpp.llama_supports_gpu_offload() else 0
         session = LlamaSession(
-            given.file,
+            gguf_settings.file,
             self.max_length,
-            given.n_batch,
-            given.cache_type,
+            gguf_settings.n_batch,
+            gguf_settings.cache_type,
             n_gpu_layers=layers,
             n_threads=threads,
             n_threads_batch=threads,
@@ -177,9 +179,9 @@ class GgufModel(LocalModel):
             n_parameters=session.n_parameters,
             max_length=self.max_length,
             vocab_size=session.n_vocab,
-            attention=f"llama.cpp, keys and values in {given.cache_type}",
+            attention=f"llama.cpp, keys and values in {gguf_settings.cache_type}",
             why="requested",
-            window_tokens=given.n_batch,
+            window_tokens=gguf_settings.n_batch,
             n_threads=threads,
             versions={"llama-cpp-python": llama_cpp.__version__},
         )

@@ -63,10 +63,10 @@ def _library() -> Any:
     return llama_cpp
 
 
-def _loaded(path: Path, **given: Any) -> Any:
+def _loaded(path: Path, **options: Any) -> Any:
     library = _library()
     try:
-        return library.Llama(str(path), verbose=False, **given)
+        return library.Llama(str(path), verbose=False, **options)
     except (ValueError, RuntimeError, AssertionError, OSError) as error:
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelUnavailable(
@@ -137,12 +137,12 @@ class LlamaFile:
 class LlamaSession:
     """A loaded model with one sequence in memory."""
 
-    def __init__(self, path: Path, n_positions: int, n_batch: int, cache_type: str, **given: Any) -> None:
+    def __init__(self, path: Path, n_positions: int, n_batch: int, cache_type: str, **options: Any) -> None:
         library = _library()
         kind = FORMATS[cache_type]
         self._library = library
         self._llama = _loaded(
-            path, n_ctx=n_positions, n_batch=n_batch, n_ubatch=n_batch, type_k=kind, type_v=kind, **given
+            path, n_ctx=n_positions, n_batch=n_batch, n_ubatch=n_batch, type_k=kind, type_v=kind, **options
         )
         self._close = weakref.finalize(self, self._llama.close)
         self._context = self._llama._ctx.ctx  # noqa: SLF001 - what the C functions take

@@ -49,13 +49,13 @@ def sort_out(queries: Sequence[GenerationInput], cache: OutputCache | None) -> W
     keys = [
         prepared.cache_key(repeat) for prepared, repeat in pairs if prepared.error is None and prepared.is_cacheable
     ]
-    found = cache.find(list(dict.fromkeys(keys))) if cache is not None and keys else {}
+    cached = cache.find(list(dict.fromkeys(keys))) if cache is not None and keys else {}
     for prepared, repeat in pairs:
         if prepared.error is not None:
             work.known.append(prepared.failure(repeat))
             continue
         key = prepared.cache_key(repeat)
-        earlier = found.get(key)
+        earlier = cached.get(key)
         if earlier is not None and earlier.text is not None:
             work.known.append(_again(earlier, prepared, repeat))
         else:
@@ -206,15 +206,15 @@ def stream_pieces(engine: TokenEngine, generation: Generation) -> Iterator[str]:
     def follow(generated: Sequence[int]) -> None:
         tokens[:] = generated
 
-    shown = ""
+    sent = ""
     for result in engine.stream(generation.prompts[0], generation.stops, follow):
         if result is not None:
             for output in generation.outputs(result):
-                rest = text_of(output)[len(shown) :]
+                rest = text_of(output)[len(sent) :]
                 if rest:
                     yield rest
             return
         text = generation.safe_text(tokens)
-        if len(text) > len(shown) and text.startswith(shown):
-            yield text[len(shown) :]
-            shown = text
+        if len(text) > len(sent) and text.startswith(sent):
+            yield text[len(sent) :]
+            sent = text

@@ -58,5 +58,5 @@ def token_moments_of(model: Model, texts: Sequence[str]) -> Iterator[TextMoments
         if sequence.size < 2:
             yield TextMoments(np.zeros(0), np.zeros(0), np.zeros(0))
             continue
-        found = engine.token_moments(sequence)
-        yield TextMoments(found.logprobs, found.means, found.deviations)
+        moments = engine.token_moments(sequence)
+        yield TextMoments(moments.logprobs, moments.means, moments.deviations)

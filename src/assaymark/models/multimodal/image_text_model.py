@@ -71,12 +71,12 @@ class ImageTextArguments:
     pixels: Mapping[str, int] = field(default_factory=dict)
 
 
-def image_text_arguments(given: Mapping[str, Any]) -> ImageTextArguments:
+def image_text_arguments(model_args: Mapping[str, Any]) -> ImageTextArguments:
     """Parse the arguments of a model of images and text.
 
     Raises: UsageError for an invalid value; UnknownName for a misspelling.
     """
-    values = dict(given)
+    values = dict(model_args)
     pixels = {name: whole_number(name, values.pop(name)) for name in PIXELS if values.get(name) is not None}
     if (values.pop("workers", None) or 1) != 1 or values.pop("cluster", None):
         raise UsageError(f"{KIND} runs in one process; omit --workers and --cluster")
@@ -90,9 +90,9 @@ class ImageTextModel:
     takes_messages = False
     takes_images = True
 
-    def __init__(self, given: ImageTextArguments) -> None:
-        self.given = given
-        self.arguments = given.local
+    def __init__(self, arguments: ImageTextArguments) -> None:
+        self.image_arguments = arguments
+        self.arguments = arguments.local
         self._engine: ImageTextEngine | None = None
         self._last_info: Mapping[str, JsonValue] = {}
 
@@ -112,7 +112,7 @@ class ImageTextModel:
         digests = files.Digests()
         parts = {path.name: digests.of(path) for path in files.matching(self._folders.tokenizer, PROCESSOR)}
         digests.save()
-        options = tuple(sorted({**dict(own.options), **self.given.pixels}.items()))
+        options = tuple(sorted({**dict(own.options), **self.image_arguments.pixels}.items()))
         return replace(own, content_hash=content_hash([own.content_hash, parts]), options=options)
 
     @cached_property
@@ -122,10 +122,10 @@ class ImageTextModel:
         Raises: ModelUnavailable if there is none; MissingExtra without transformers or Pillow.
         """
         place, trusted = self._folders.tokenizer, self.arguments.trust_remote_code
-        found = load_processor(place, trust_remote_code=trusted, pixels=self.given.pixels)
-        if getattr(found, "chat_template", None):
-            found.tokenizer.chat_template = found.chat_template
-        return found
+        processor = load_processor(place, trust_remote_code=trusted, pixels=self.image_arguments.pixels)
+        if getattr(processor, "chat_template", None):
+            processor.tokenizer.chat_template = processor.chat_template
+        return processor
 
     @cached_property
     def _reader(self) -> ImageTextReader:
@@ -235,7 +235,7 @@ class ImageTextModel:
         if own is None:
             return None
         more = [KIND, self.identity.tokenizer_hash, arguments.think_end_token, arguments.generation_config]
-        return own + canonical_json([*more, dict(self.given.pixels), arguments.add_bos_token]).encode()
+        return own + canonical_json([*more, dict(self.image_arguments.pixels), arguments.add_bos_token]).encode()
 
     # -------------------------------------------------------------------------------------------- generating
 

@@ -39,17 +39,17 @@ def load_processor(folder: Path, *, trust_remote_code: bool, pixels: Mapping[str
     except ImportError:
         raise MissingExtra("a local model", "hf") from None
     try:
-        found = AutoProcessor.from_pretrained(
+        processor = AutoProcessor.from_pretrained(
             str(folder), trust_remote_code=trust_remote_code, local_files_only=True, **pixels
         )
     except Exception as error:  # transformers raises many kinds of errors; each means that it is unusable
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelUnavailable(f"the processor in {folder} cannot be loaded: {first}") from error
-    if not isinstance(found, ProcessorMixin) or getattr(found, "image_processor", None) is None:
+    if not isinstance(processor, ProcessorMixin) or getattr(processor, "image_processor", None) is None:
         raise ModelUnavailable(
             f"{folder} has no image processor, so this model takes text only; run it with --model hf"
         )
-    return found
+    return processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class ImageTextReader:
 
         Raises: Permanent if the processor refuses text and images together.
         """
-        given: dict[str, Any] = {} if self._adds_specials(text) is None else {"add_special_tokens": False}
+        options: dict[str, Any] = {} if self._adds_specials(text) is None else {"add_special_tokens": False}
         pictures = [_picture(image) for image in images]
         try:
             made = self.processor(
-                text=[self.marked(text, images)], images=pictures or None, return_tensors="pt", **given
+                text=[self.marked(text, images)], images=pictures or None, return_tensors="pt", **options
             )
         except (ValueError, TypeError, IndexError, KeyError, RuntimeError, AttributeError) as error:
             first = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -108,5 +108,5 @@ def _picture(image: ImagePart) -> Any:
     """Return the decoded image, in RGB."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(image.data), formats=FORMATS) as found:
-        return found.convert("RGB")
+    with Image.open(io.BytesIO(image.data), formats=FORMATS) as opened:
+        return opened.convert("RGB")

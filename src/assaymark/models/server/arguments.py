@@ -64,8 +64,8 @@ class Provider:
 
 OTHER = Provider("other")
 PROVIDERS: Mapping[str, Provider] = {
-    one.name: one
-    for one in (
+    provider.name: provider
+    for provider in (
         Provider("openai", ("api.openai.com",), takes_new_limit=True),
         Provider(
             "azure",
@@ -216,13 +216,13 @@ class OpenAIArguments:
         return tuple(sorted((name, value) for name, value in values.items() if value is not None))
 
 
-def openai_arguments(kind: str, given: Mapping[str, Any]) -> OpenAIArguments:
+def openai_arguments(kind: str, model_args: Mapping[str, Any]) -> OpenAIArguments:
     """Parse the arguments of a model behind a server.
 
     Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
-    values = {name: value for name, value in given.items() if value is not None and name not in WITHOUT_EFFECT}
-    if "tokenizer_backend" in given and given["tokenizer_backend"] is None:
+    values = {name: value for name, value in model_args.items() if value is not None and name not in WITHOUT_EFFECT}
+    if "tokenizer_backend" in model_args and model_args["tokenizer_backend"] is None:
         values["tokenizer_backend"] = "none"  # as the command line's `none` is parsed
     _refuse(values)
     pretrained = values.pop("pretrained", None)
@@ -348,19 +348,19 @@ def _settle_tokenizer(kind: str, values: dict[str, Any]) -> None:
     values.setdefault("tokenized_requests", True)
 
 
-def _endpoint(kind: str, given: Any) -> str:
+def _endpoint(kind: str, base_url: Any) -> str:
     """Return the URL that requests are posted to; a base URL is completed with the endpoint.
 
     Raises: UsageError if it is missing, not a URL, of another kind, or contains a secret.
     """
-    if given is None and kind.startswith("openai-"):
+    if base_url is None and kind.startswith("openai-"):
         return OPENAI + KINDS[kind]
     example = f"base_url=http://localhost:8000/v1{KINDS[kind]}"
-    if given is None:
+    if base_url is None:
         raise UsageError(f"no server was given; expected {example}")
-    parts = urlsplit(str(given))
+    parts = urlsplit(str(base_url))
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"base_url={given} is not a URL; expected {example}")
+        raise UsageError(f"base_url={base_url} is not a URL; expected {example}")
     if parts.username or parts.password or any(SECRET.search(name) for name, _ in parse_qsl(parts.query)):
         raise UsageError(
             "base_url contains a user, password or key; arguments are stored with the run; set OPENAI_API_KEY"
@@ -368,7 +368,7 @@ def _endpoint(kind: str, given: Any) -> str:
     path = parts.path.rstrip("/")
     if path.endswith(CHAT) != (KINDS[kind] == CHAT) and path.endswith(COMPLETIONS):
         right = next(other for other, end in KINDS.items() if path.endswith(CHAT) == (end == CHAT))
-        raise UsageError(f"base_url={given} is not for {kind}; expected {example}, or --model {right}")
+        raise UsageError(f"base_url={base_url} is not for {kind}; expected {example}, or --model {right}")
     if not path.endswith(COMPLETIONS):
         path = (path or "/v1") + KINDS[kind]
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

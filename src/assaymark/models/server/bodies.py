@@ -112,16 +112,16 @@ def text_body(
     return body | {name: value for name, value in drawn.items() if value is not None}
 
 
-def read_score(found: Any, part: ScoredPart) -> ServerScore:
+def read_score(answer: Any, part: ScoredPart) -> ServerScore:
     """Return the score of a part.
 
     Raises: HttpFailure if the answer does not contain it.
     """
-    logprobs = choice_of(found).get("logprobs")
+    logprobs = choice_of(answer).get("logprobs")
     if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
         raise _without_logprobs("the answer contains no log-probabilities of the prompt")
     nats = logprobs["token_logprobs"]
-    n_prompt = part.n_prompt if part.are_sent else _n_listed(found, len(nats))
+    n_prompt = part.n_prompt if part.are_sent else _n_listed(answer, len(nats))
     if n_prompt is None or len(nats) < n_prompt or n_prompt < 1:
         raise _without_logprobs(f"the answer has log-probabilities of {len(nats)} tokens, the prompt has {n_prompt}")
     if part.are_sent and len(nats) > n_prompt + 1:
@@ -139,13 +139,13 @@ def read_score(found: Any, part: ScoredPart) -> ServerScore:
     )
 
 
-def _n_listed(found: Mapping[str, Any], n_nats: int) -> int:
+def _n_listed(answer: Mapping[str, Any], n_nats: int) -> int:
     """Return how many of the listed tokens belong to the prompt: those before the generated one.
 
     llama.cpp's server counts a BOS token in `usage` that it does not list.
     """
-    n_prompt = count_of(found, "prompt_tokens") or n_nats - 1
-    n_generated = count_of(found, "completion_tokens")
+    n_prompt = count_of(answer, "prompt_tokens") or n_nats - 1
+    n_generated = count_of(answer, "completion_tokens")
     return min(n_prompt, n_nats - n_generated) if n_generated else n_prompt
 
 
@@ -202,12 +202,12 @@ def _without_logprobs(what: str) -> HttpFailure:
     return HttpFailure(MalformedAnswer, f"{what}; {remedy}", shows_all=True)
 
 
-def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
+def read_text(answer: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerText:
     """Return the generated text in an answer; `keys` are removed from texts that are joined from parts.
 
     Raises: HttpFailure if there is none, or the server withheld it.
     """
-    choice = choice_of(found)
+    choice = choice_of(answer)
     message = choice.get("message") if is_chat else choice
     if not isinstance(message, Mapping):
         raise HttpFailure(MalformedAnswer, "the answer contains no message")
@@ -225,15 +225,15 @@ def read_text(found: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> ServerT
         reasoning=None if reasoning is None else _text(reasoning, keys),
         tool_calls=None if calls is None else json.dumps(calls),
         finish_reason=None if finish is None else str(finish),
-        n_context=count_of(found, "prompt_tokens"),
-        n_tokens=_n_generated(found),
+        n_context=count_of(answer, "prompt_tokens"),
+        n_tokens=_n_generated(answer),
     )
 
 
-def _n_generated(found: Mapping[str, Any]) -> int:
+def _n_generated(answer: Mapping[str, Any]) -> int:
     """Return the generated tokens; Gemini counts its reasoning, which is billed, in the total only."""
-    n_total, n_context = count_of(found, "total_tokens"), count_of(found, "prompt_tokens")
-    return max(count_of(found, "completion_tokens"), n_total - n_context if n_context else 0)
+    n_total, n_context = count_of(answer, "total_tokens"), count_of(answer, "prompt_tokens")
+    return max(count_of(answer, "completion_tokens"), n_total - n_context if n_context else 0)
 
 
 def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
@@ -245,7 +245,7 @@ def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
 def _text(content: Any, keys: KeyHider) -> str:
     """Return a content as text; the text parts of a list are joined, which may complete a key.
 
-    Raises: HttpFailure for any other content: what is no text is not scored as one.
+    Raises: HttpFailure for any other content: what is not a text is not scored as one.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -256,19 +256,19 @@ def _text(content: Any, keys: KeyHider) -> str:
     return keys.text("".join(map(str, texts)))
 
 
-def choice_of(found: Any) -> Mapping[str, Any]:
+def choice_of(answer: Any) -> Mapping[str, Any]:
     """Return the single choice of an answer. Raises: HttpFailure."""
-    choices = found.get("choices") if isinstance(found, Mapping) else None
+    choices = answer.get("choices") if isinstance(answer, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
-        error = found.get("error") if isinstance(found, Mapping) else None
+        error = answer.get("error") if isinstance(answer, Mapping) else None
         said = f": {str(error)[:200]}" if error else ""
         raise HttpFailure(MalformedAnswer, f"the answer contains no choices{said}")
     return choices[0]
 
 
-def count_of(found: Mapping[str, Any], name: str) -> int:
+def count_of(answer: Mapping[str, Any], name: str) -> int:
     """Return a count from the answer's `usage`, 0 if it is missing or invalid."""
-    usage = found.get("usage")
+    usage = answer.get("usage")
     value = usage.get(name) if isinstance(usage, Mapping) else None
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
         return value

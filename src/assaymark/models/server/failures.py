@@ -83,15 +83,15 @@ class KeyHider:
             text = _without(text, key)
         return text
 
-    def value(self, found: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """Return a JSON value with the keys removed from all strings, names included."""
-        if isinstance(found, str):
-            return self.text(found)
-        if isinstance(found, list):
-            return [self.value(each) for each in found]
-        if isinstance(found, dict):
-            return {self.text(name): self.value(each) for name, each in found.items()}
-        return found
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        if isinstance(value, dict):
+            return {self.text(name): self.value(each) for name, each in value.items()}
+        return value
 
     def may_be_in(self, text: str) -> bool:
         """Return whether strings of this JSON text may contain a key: a quick check before `value`."""
@@ -202,21 +202,21 @@ def failure_of_answer(status: int, headers: Mapping[str, str], body: str, keys: 
 def _quoted(body: str, keys: KeyHider) -> str:
     """Return the server's message, shortened: the text of an error object, else the beginning of the body."""
     try:
-        found = _words_in(keys.value(json.loads(body)))
+        message = _words_in(keys.value(json.loads(body)))
     except (ValueError, RecursionError):  # not JSON, or nested too deeply
-        found = keys.text(body)
-    text = " ".join(str(found).split())
+        message = keys.text(body)
+    text = " ".join(str(message).split())
     return f": {text[:LONGEST_QUOTE]}" if text else ""
 
 
-def _words_in(found: Any) -> Any:
+def _words_in(value: Any) -> Any:
     """Return the message in an error of OpenAI's, FastAPI's or another format; the whole value if there is none."""
     for name in ("error", "message", "detail", "msg"):
-        if isinstance(found, dict) and found.get(name):
-            return _words_in(found[name])
-    if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
-        return "; ".join(str(_words_in(each)) for each in found)
-    return found
+        if isinstance(value, dict) and value.get(name):
+            return _words_in(value[name])
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        return "; ".join(str(_words_in(each)) for each in value)
+    return value
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -61,8 +61,8 @@ class FirstToken:
 def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[Question]:
     """Return the questions of requests; nothing is sent.
 
-    Raises: UsageError for a query that the first token does not decide: a choice that is no single letter or digit, or
-        a context that is no conversation where messages are sent.
+    Raises: UsageError for a query that the first token does not decide: a choice that is not a single letter or digit,
+        or a context that is not a conversation where messages are sent.
     """
     questions: list[Question] = []
     for request in requests:
@@ -87,8 +87,8 @@ def _letters(request: Request, queries: Sequence[LoglikelihoodQuery]) -> tuple[s
     strange = next((letter for letter in letters if len(letter) != 1), None)
     if strange is not None:
         raise UsageError(
-            f"{request.id}: choice {strange[:60]!r} is no single letter, and top_logprobs decides by the first token; "
-            "add --prompt_style letter, or omit the task"
+            f"{request.id}: choice {strange[:60]!r} is not a single letter, and top_logprobs decides by the first "
+            "token; add --prompt_style letter, or omit the task"
         )
     if len(set(letters)) < len(letters):
         raise UsageError(f"{request.id}: two choices have the same letter: {', '.join(letters)}")
@@ -115,12 +115,12 @@ def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
     return {"model": arguments.model, "temperature": 0, **seed, **body}
 
 
-def read_first_token(found: Any, *, is_chat: bool) -> FirstToken:
+def read_first_token(answer: Any, *, is_chat: bool) -> FirstToken:
     """Return the most probable first tokens in an answer.
 
     Raises: HttpFailure if there are none.
     """
-    logprobs = choice_of(found).get("logprobs")
+    logprobs = choice_of(answer).get("logprobs")
     pairs = list(_pairs(logprobs, is_chat=is_chat)) if isinstance(logprobs, Mapping) else []
     if not pairs:
         raise HttpFailure(
@@ -138,7 +138,7 @@ def read_first_token(found: Any, *, is_chat: bool) -> FirstToken:
         if nats > ROUNDING:
             raise HttpFailure(MalformedAnswer, f"top_logprobs contains {text!r:.40}: {nats}; expected at most 0")
         top[text] = max(float(nats), top.get(text, -math.inf))  # parts of characters may share one text
-    return FirstToken(top, count_of(found, "prompt_tokens"))
+    return FirstToken(top, count_of(answer, "prompt_tokens"))
 
 
 def _pairs(logprobs: Mapping[str, Any], *, is_chat: bool) -> Iterator[tuple[Any, Any]]:
@@ -146,10 +146,10 @@ def _pairs(logprobs: Mapping[str, Any], *, is_chat: bool) -> Iterator[tuple[Any,
     tokens = logprobs.get("content" if is_chat else "top_logprobs")
     first = tokens[0] if isinstance(tokens, list) and tokens else None
     if is_chat:
-        given = first.get("top_logprobs") if isinstance(first, Mapping) else None
-        for one in given if isinstance(given, list) else ():
-            if isinstance(one, Mapping):
-                yield one.get("token"), one.get("logprob")
+        alternatives = first.get("top_logprobs") if isinstance(first, Mapping) else None
+        for alternative in alternatives if isinstance(alternatives, list) else ():
+            if isinstance(alternative, Mapping):
+                yield alternative.get("token"), alternative.get("logprob")
     elif isinstance(first, Mapping):
         yield from first.items()
 
@@ -164,9 +164,9 @@ class FirstTokenTally:
 
     def outputs(self, question: Question, first: FirstToken) -> list[Output]:
         """Return one output per choice; all with an error where the question is undecided."""
-        given = [_nats_of(letter, first.top) for letter in question.letters]
-        inside = [nats for nats in given if nats is not None]
-        n_outside, lowest, highest = len(given) - len(inside), min(first.top.values()), max(first.top.values())
+        letter_nats = [_nats_of(letter, first.top) for letter in question.letters]
+        inside = [nats for nats in letter_nats if nats is not None]
+        n_outside, lowest, highest = len(letter_nats) - len(inside), min(first.top.values()), max(first.top.values())
         self.n_questions += 1
         self.n_choices_outside += n_outside
         plain = [
@@ -176,12 +176,14 @@ class FirstTokenTally:
         if not inside or (n_outside and max(inside) <= lowest):
             self.n_undecided += 1
             why = (
-                f"undecided: {n_outside} of {len(given)} choices are not among the {len(first.top)} most probable "
-                "first tokens; ask for more with top_logprobs=, if the server allows it, or use --prompt_style cot"
+                f"undecided: {n_outside} of {len(letter_nats)} choices are not among the {len(first.top)} most "
+                "probable first tokens; ask for more with top_logprobs=, if the server allows it, or use "
+                "--prompt_style cot"
             )
             return [failed(output, why, None) for output in plain]
         return [
-            _scored(output, nats, lowest=lowest, highest=highest) for output, nats in zip(plain, given, strict=True)
+            _scored(output, nats, lowest=lowest, highest=highest)
+            for output, nats in zip(plain, letter_nats, strict=True)
         ]
 
     def facts(self, n_top: int) -> dict[str, JsonValue]:

@@ -157,14 +157,14 @@ def parse_json(content: bytes, limits: ResponseLimits, keys: KeyHider = NO_KEYS)
             f"the response is nested deeper than {limits.max_depth} levels; allow more with max_response_depth=",
         )
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         beginning = keys.text(text)[:80]
         raise HttpFailure(MalformedAnswer, f"the answer is not JSON; it begins {beginning!r}") from None
     if not keys.may_be_in(text):
-        return found, False
-    without = keys.value(found)
-    return without, without != found
+        return value, False
+    without = keys.value(value)
+    return without, without != value
 
 
 LONGEST_CONNECT_S = 10.0
@@ -312,9 +312,9 @@ class _Sending(Generic[T, V]):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=ceiling)
         # `_once` limits the whole request; httpx's own timeouts apply to each read.
         timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S), pool=None)
-        given: Any = {"headers": server.sent_headers, "timeout": timeout, "limits": limits, "verify": server.verify}
+        options: Any = {"headers": server.sent_headers, "timeout": timeout, "limits": limits, "verify": server.verify}
         with server.keys.in_logs():
-            async with httpx.AsyncClient(**given) as client, asyncio.TaskGroup() as group:
+            async with httpx.AsyncClient(**options) as client, asyncio.TaskGroup() as group:
                 for _ in range(ceiling):
                     group.create_task(self._take_calls(client))
 
@@ -392,10 +392,10 @@ class _Sending(Generic[T, V]):
             raise HttpFailure(MalformedAnswer, server.keys.text(f"the answer cannot be read ({error})")) from None
         if not answer.is_success:
             raise failure_of_answer(answer.status_code, headers, body.text, server.keys)
-        found, had_key = parse_json(body.content, server.limits, server.keys)
+        value, had_key = parse_json(body.content, server.limits, server.keys)
         self._caller.n_with_key += had_key
         try:
-            return call.read(found)
+            return call.read(value)
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             what = f"the answer contains values of an unexpected type ({type(error).__name__}: {error})"
             raise HttpFailure(MalformedAnswer, what[:LONGEST_QUOTE]) from None

@@ -346,9 +346,9 @@ class OpenAIModel:
         if prepared.error is not None:
             raise failure_of(prepared.failure(0))
         body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, 0)
-        given = stream_text(self._server, body, self._caller.patience, is_chat=self.arguments.is_chat)
+        pieces = stream_text(self._server, body, self._caller.patience, is_chat=self.arguments.is_chat)
         try:
-            yield from until_stop(given, prepared.stops, self.arguments.think_end_token)
+            yield from until_stop(pieces, prepared.stops, self.arguments.think_end_token)
         except HttpFailure as failure:
             raise failure.error(failure.message) from None
 

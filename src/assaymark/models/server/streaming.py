@@ -72,11 +72,11 @@ def _pieces(server: Server, body: Mapping[str, Any], *, is_chat: bool) -> Iterat
             httpx.Client(headers=headers, timeout=timeout, verify=server.verify) as client,
             client.stream("POST", server.url, json=body) as answer,
         ):
-            found = server.headers_of(answer)
-            if answer.is_success and found.get("content-type", "").startswith(EVENTS):
+            received_headers = server.headers_of(answer)
+            if answer.is_success and received_headers.get("content-type", "").startswith(EVENTS):
                 yield from _events(server, answer, deadline, is_chat=is_chat)
                 return
-            whole = ResponseBody(found, server.limits, for_quoting=not answer.is_success)
+            whole = ResponseBody(received_headers, server.limits, for_quoting=not answer.is_success)
             for chunk in answer.iter_raw():
                 if not whole.add(chunk):
                     break
@@ -86,7 +86,7 @@ def _pieces(server: Server, body: Mapping[str, Any], *, is_chat: bool) -> Iterat
     except httpx.HTTPError as error:
         raise HttpFailure(MalformedAnswer, server.keys.text(f"the answer cannot be read ({error})")) from None
     if not answer.is_success:
-        raise failure_of_answer(answer.status_code, found, whole.text, server.keys)
+        raise failure_of_answer(answer.status_code, received_headers, whole.text, server.keys)
     value, _ = parse_json(whole.content, server.limits, server.keys)
     yield read_text(value, is_chat=is_chat, keys=server.keys).text
 

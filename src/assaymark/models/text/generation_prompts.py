@@ -166,11 +166,11 @@ def refuse_contradiction(request_id: str, settings: GenerationSettings) -> None:
 
 def name_by_content(prepared: GenerationInput, prompt: bytes, fingerprint: bytes | None) -> None:
     """Set the digest of a query; without a fingerprint of the model it is valid within one call of `answer` only."""
-    given = asdict(prepared.settings)
+    settings = asdict(prepared.settings)
     for name in ("seed", "repeats", "max_tokens", "stop"):
-        del given[name]
+        del settings[name]
     whole = hashlib.blake2b(fingerprint or b"", digest_size=20)
-    whole.update(canonical_json(["generate_until", given, prepared.max_tokens, prepared.stops]).encode())
+    whole.update(canonical_json(["generate_until", settings, prepared.max_tokens, prepared.stops]).encode())
     whole.update(prompt)
     prepared.digest = whole.hexdigest()
     prepared.is_cacheable = fingerprint is not None

@@ -194,16 +194,16 @@ class ChatRenderer:
                 "--apply_chat_template where it was given"
             )
         self._check_name()
-        given: dict[str, Any] = {"chat_template": self._template} if self._template is not None else {}
-        given |= {"tools": tools} if tools is not None else {}
+        options: dict[str, Any] = {"chat_template": self._template} if self._template is not None else {}
+        options |= {"tools": tools} if tools is not None else {}
         try:
-            with within_limits(self._tokenizer.get_chat_template(**given)):
+            with within_limits(self._tokenizer.get_chat_template(**options)):
                 text = self._tokenizer.apply_chat_template(
                     chat,
                     tokenize=False,
                     add_generation_prompt=not continue_final,
                     continue_final_message=continue_final,
-                    **given,
+                    **options,
                     **self._variables,
                 )
         except TemplateError:

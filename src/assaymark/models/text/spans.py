@@ -236,9 +236,9 @@ def known_outputs(
 ) -> Iterator[Output]:
     """Yield the outputs that are cached or failed already; append the other queries to `unknown`."""
     keys = list(dict.fromkeys(prepared.cache_key for prepared in queries if prepared.cache_key is not None))
-    found = cache.find(keys) if cache is not None and keys else {}
+    cached = cache.find(keys) if cache is not None and keys else {}
     for prepared in queries:
-        earlier = found.get(prepared.cache_key or "")
+        earlier = cached.get(prepared.cache_key or "")
         if prepared.error is not None:
             yield prepared.failure()
         elif earlier is not None and earlier.total_nats is not None:

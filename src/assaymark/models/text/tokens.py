@@ -317,7 +317,7 @@ class Seq2SeqEncoder(Encoder):
 
 @contextmanager
 def _panics_reported() -> Iterator[None]:
-    """Turn a panic of the tokenizer's native code, which is no Exception, into an error of the model."""
+    """Turn a panic of the tokenizer's native code, which is not an Exception, into an error of the model."""
     try:
         yield
     except BaseException as error:

@@ -95,12 +95,12 @@ class VllmArguments:
         return tuple(sorted({**dict(self.local.options), **own}.items()))
 
 
-def vllm_arguments(given: Mapping[str, Any]) -> VllmArguments:
+def vllm_arguments(model_args: Mapping[str, Any]) -> VllmArguments:
     """Parse the arguments of a vLLM model.
 
     Raises: UsageError for an invalid value; UnknownName for an unknown argument.
     """
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in model_args.items() if value is not None}
     _refuse(values)
     if "max_model_len" in values:
         values["max_length"] = values.pop("max_model_len")

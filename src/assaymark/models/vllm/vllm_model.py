@@ -71,9 +71,9 @@ class VllmEngine:
             raise MissingExtra("--model vllm", "vllm") from None
         self._library: Any = vllm
         self._folder = folders.model
-        given = _engine_arguments(arguments, identity, folders)
+        engine_arguments = _engine_arguments(arguments, identity, folders)
         try:
-            self._llm: Any = vllm.LLM(**given)
+            self._llm: Any = vllm.LLM(**engine_arguments)
         except Exception as error:  # vLLM raises many kinds; each means that the model is unusable
             raise ModelUnavailable(
                 f"vLLM cannot load {identity.name}: {_first_line(error)}; a smaller max_model_len or a larger "
@@ -81,7 +81,7 @@ class VllmEngine:
             ) from error
         self._lora = _adapter(folders.adapter)
         self.info = EngineInfo(
-            device=f"vllm, tensor_parallel_size={given.get('tensor_parallel_size', 1)}",
+            device=f"vllm, tensor_parallel_size={engine_arguments.get('tensor_parallel_size', 1)}",
             dtype=identity.dtype,
             numerics=identity.numerics,
             n_parameters=identity.n_parameters or 0,
@@ -142,9 +142,9 @@ class VllmEngine:
             sequences = [prompts[index].tokens.tolist() for index, _ in some]
             settings = [self._settings(prompts[index], repeat, stops, index) for index, repeat in some]
             for (index, repeat), output in zip(some, self._run(sequences, settings), strict=True):
-                one = output.outputs[0]
-                yield GeneratedSequence(index, repeat, tuple(one.token_ids), _reason(one))
-                read, n_generated = read + int(prompts[index].tokens.size), n_generated + len(one.token_ids)
+                completion = output.outputs[0]
+                yield GeneratedSequence(index, repeat, tuple(completion.token_ids), _reason(completion))
+                read, n_generated = read + int(prompts[index].tokens.size), n_generated + len(completion.token_ids)
             if on_step is not None:
                 n_done = first + len(some)
                 seconds = time.perf_counter() - started
@@ -218,7 +218,7 @@ def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
 
 
 def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, Any]:
-    given: dict[str, Any] = {
+    engine_arguments: dict[str, Any] = {
         "model": str(folders.model),
         "tokenizer": str(folders.tokenizer),
         "dtype": identity.dtype,
@@ -226,7 +226,7 @@ def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders
         "trust_remote_code": arguments.local.trust_remote_code,
         **arguments.engine,
     }
-    return {**given, "enable_lora": True} if folders.adapter is not None else given
+    return {**engine_arguments, "enable_lora": True} if folders.adapter is not None else engine_arguments
 
 
 def _adapter(folder: Path | None) -> Any:
@@ -241,12 +241,12 @@ def _adapter(folder: Path | None) -> Any:
 def _score(index: int, scored: Sequence[int], logprobs: Sequence[Mapping[int, Any] | None]) -> SpanScore | SpanFailure:
     """Return the sum over the scored tokens, the last of the prompt; each position lists its token and the best one."""
     total, is_greedy = 0.0, True
-    for token, found in zip(scored, list(logprobs)[-len(scored) :], strict=True):
-        if found is None or token not in found:
+    for token, alternatives in zip(scored, list(logprobs)[-len(scored) :], strict=True):
+        if alternatives is None or token not in alternatives:
             return SpanFailure(index, MalformedAnswer, f"vLLM returned no log-probability of token {token}")
-        own = float(found[token].logprob)
+        own = float(alternatives[token].logprob)
         total += own
-        is_greedy = is_greedy and own >= max(float(each.logprob) for each in found.values())
+        is_greedy = is_greedy and own >= max(float(each.logprob) for each in alternatives.values())
     if not math.isfinite(total):
         reason = "log-probabilities are not finite; run with dtype=bfloat16 or float32"
         return SpanFailure(index, NonFiniteLogits, reason)

@@ -71,10 +71,10 @@ class PlacedModel:
             folders = find_folders(self.arguments)
         except ModelUnavailable as error:
             raise ModelUnavailable(f"{error}; on a cluster it must be at the same path on every machine") from error
-        found = identify(self.arguments, folders).content_hash
-        if found != self.content_hash:
+        own_hash = identify(self.arguments, folders).content_hash
+        if own_hash != self.content_hash:
             raise ModelUnavailable(
-                f"{folders.model} contains another model than on the driver: its content hash is {found}, expected "
+                f"{folders.model} contains another model than on the driver: its content hash is {own_hash}, expected "
                 f"{self.content_hash}; copy the driver's files here"
             )
         settings = replace(
@@ -207,7 +207,7 @@ def nodes_of_cluster() -> list[Node]:
     """Return the machines of the cluster that are alive."""
     import ray
 
-    found: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]
+    alive: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]
     return [
         Node(
             node["NodeID"],
@@ -215,7 +215,7 @@ def nodes_of_cluster() -> list[Node]:
             int(node["Resources"].get("CPU", 0)),
             int(node["Resources"].get("GPU", 0)),
         )
-        for node in found
+        for node in alive
     ]
 
 

@@ -190,10 +190,10 @@ class GeneratedUnits:
 
     def grouped(self, units: IntArray) -> dict[int, tuple[int, ...]]:
         """Return the repeats of each prompt among these units, in order; concatenated they are the units again."""
-        found: dict[int, list[int]] = {}
+        by_position: dict[int, list[int]] = {}
         for position, repeat in zip(self.positions[units].tolist(), self.repeats[units].tolist(), strict=True):
-            found.setdefault(position, []).append(repeat)
-        return {position: tuple(repeats) for position, repeats in found.items()}
+            by_position.setdefault(position, []).append(repeat)
+        return {position: tuple(repeats) for position, repeats in by_position.items()}
 
 
 def ranges_of_texts(units: GeneratedUnits, n_ranges: int) -> list[WorkRange]:

@@ -113,16 +113,16 @@ def overall_units(grouped: GroupedTasks) -> tuple[list[Unit], tuple[tuple[str, s
     inner = {member for group in groups for member in group.members}
     for name in [group.name for group in groups if group.name not in inner]:
         for unit in _units_below(name, by_name, grouped):
-            fresh = [(one, weight) for one, weight in unit.parts if one.line.name not in covered]
+            fresh = [(part, weight) for part, weight in unit.parts if part.line.name not in covered]
             whole = sum(weight for _, weight in fresh)
-            covered |= {one.line.name for one, _ in fresh}
-            units += [Unit(unit.name, tuple((one, weight / whole) for one, weight in fresh))] if fresh else []
+            covered |= {part.line.name for part, _ in fresh}
+            units += [Unit(unit.name, tuple((part, weight / whole) for part, weight in fresh))] if fresh else []
     alone = [
-        (name, one)
-        for name, one in measured.items()
-        if name not in covered and one.line.scale == "proportion" and not one.line.is_neutral
+        (name, measurement)
+        for name, measurement in measured.items()
+        if name not in covered and measurement.line.scale == "proportion" and not measurement.line.is_neutral
     ]
-    units += [Unit(name, ((one, 1.0),)) for name, one in alone]
+    units += [Unit(name, ((measurement, 1.0),)) for name, measurement in alone]
     counting: dict[str, tuple[str, str]] = {}  # what is asked -> the unit and the task that count it
     for unit in sorted(units, key=lambda unit: (len(unit.parts) == 1, len(unit.name), unit.name)):
         for part, _ in unit.parts:

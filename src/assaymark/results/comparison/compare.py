@@ -69,13 +69,13 @@ def grouped_tasks(
             scored[row.task].add((row.metric, row.filter))
     primaries = {name: task.primary for name, task in tasks.items()}
     search = _Search(first, second, tasks, measured, measure)
-    found: dict[str, tuple[GroupCell, Sequence[Measured]]] = {}
+    by_group: dict[str, tuple[GroupCell, Sequence[Measured]]] = {}
     for group in groups:
         cells = sorted(group_cells(group, by_name, scored, primaries), key=lambda cell: not cell.is_main)
         chosen = next(((cell, of_cell) for cell in cells if (of_cell := search.of_cell(cell))), None)
         if chosen is not None:
-            found[group.name] = chosen
-    return GroupedTasks(groups, measured, found)
+            by_group[group.name] = chosen
+    return GroupedTasks(groups, measured, by_group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _compare(
         _refuse_different_prompts(first, second, names)
     flips = {task.task: _flips(task, first, second) for task in paired}
     measured = {task.task: _measure(task, flips[task.task], confidence) for task in paired}
-    lines = _adjusted([one.line for one in measured.values()])
+    lines = _adjusted([measurement.line for measurement in measured.values()])
     grouped = grouped_tasks(first, second, groups, measured, partial(_measured, confidence=confidence))
     of_groups = [line for group in groups if (line := group_line(group, grouped, confidence)) is not None]
     of_groups = [_with_truncated(line, lines, line.members) for line in of_groups]
@@ -216,9 +216,9 @@ def _of_scorers(
         for metric in with_more.metrics:
             if metric.name not in both or metric.name == main.metric.name:
                 continue
-            one = pair_task(first, second, with_more, (metric.name, main.filter))
-            if one.pairs and traits_of(metric.aggregation).is_per_sample:
-                measured = _measured(one, first=first, second=second, confidence=confidence)
+            pair = pair_task(first, second, with_more, (metric.name, main.filter))
+            if pair.pairs and traits_of(metric.aggregation).is_per_sample:
+                measured = _measured(pair, first=first, second=second, confidence=confidence)
                 yield replace(measured.line, name=f"{task.name}/{metric.name}", kind="scorer")
 
 
@@ -237,12 +237,12 @@ def _paired_tasks(first: RunEvidence, second: RunEvidence) -> tuple[list[PairedT
     ]
     paired = []
     for task in common:
-        one = pair_task(first, second, task)
-        if not traits_of(one.metric.aggregation).is_per_sample or not one.pairs:
-            reason = "no sample has a score in both runs" if not one.pairs else "it is not a mean over samples"
-            notes.append(f"{task.name} {one.metric.name} is excluded: {reason}")
+        pair = pair_task(first, second, task)
+        if not traits_of(pair.metric.aggregation).is_per_sample or not pair.pairs:
+            reason = "no sample has a score in both runs" if not pair.pairs else "it is not a mean over samples"
+            notes.append(f"{task.name} {pair.metric.name} is excluded: {reason}")
         else:
-            paired.append(one)
+            paired.append(pair)
     return paired, notes
 
 
@@ -386,10 +386,10 @@ def _ranks(runs: Sequence[RunEvidence], groups: Sequence[GroupSummaryInput]) -> 
     columns: list[list[float]] = [[] for _ in runs]
     grouped = grouped_tasks(runs[0], runs[1], groups, measured, partial(_measured, confidence=0.95))
     units, _ = overall_units(grouped)
-    for one, weight in [(one, weight / len(units)) for unit in units for one, weight in unit.parts]:
-        table = common_values(runs, one.task)
+    for measurement, weight in [(part, weight / len(units)) for unit in units for part, weight in unit.parts]:
+        table = common_values(runs, measurement.task)
         for column, values in zip(columns, table, strict=True):
-            column.extend(one.sign * weight * value / max(1, len(values)) for value in values)
+            column.extend(measurement.sign * weight * value / max(1, len(values)) for value in values)
     if not columns[0]:
         return ()
     return tuple(rank_sets(np.array(columns).T * len(columns[0])))

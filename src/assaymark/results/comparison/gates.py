@@ -68,12 +68,12 @@ class GateResult:
     @property
     def _truncated(self) -> str:
         """A warning about prompts of which most was not seen by a model: neither result says much then."""
-        shown = [
+        warnings = [
             f"; warning: {note} ({label})"
             for label, n in zip(self.labels, self.line.n_mostly_cut, strict=True)
             if (note := mostly_truncated(n, self.line.n))
         ]
-        return "".join(shown)
+        return "".join(warnings)
 
 
 def parse_gate(text: str) -> Gate:

@@ -91,8 +91,8 @@ def pair_task(
     if chosen != task.primary:
         notes = (*notes, f"{task.name}: by {chosen[0]}, which both runs have")
     if their_metric != chosen:
-        shown = f"{chosen[0]} of {first.label} is compared with {their_metric[0]} of {second.label}"
-        notes = (*notes, f"{task.name}: {shown}; both state whether an answer is correct")
+        compared = f"{chosen[0]} of {first.label} is compared with {their_metric[0]} of {second.label}"
+        notes = (*notes, f"{task.name}: {compared}; both state whether an answer is correct")
     pairs = tuple(
         Pair(key[0], ours[key], theirs[key]) for key in common if _has_value(ours[key]) and _has_value(theirs[key])
     )
@@ -105,7 +105,7 @@ def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | No
     if not second.pairing or task.primary in theirs:
         return None
     ours = [(metric.name, name) for metric in task.metrics for name in metric.filters]
-    return next((one for one in ours if one in theirs), None)
+    return next((pair for pair in ours if pair in theirs), None)
 
 
 def common_values(runs: Sequence[RunEvidence], task: PairedTask) -> list[list[float]]:
@@ -196,13 +196,13 @@ def differing_prompts(first: RunEvidence, second: RunEvidence, task: str) -> tup
 def _prompts_by_sample(run: RunEvidence, task: str) -> dict[Key, str]:
     hashes = {row.sample_index: row.sample_sha256 for row in run.rows if row.task == task}
     seen: Counter[str] = Counter()
-    found: dict[Key, str] = {}
+    prompts: dict[Key, str] = {}
     for index in sorted(hashes):
         key = (hashes[index], seen[hashes[index]])
         seen[hashes[index]] += 1
         if (prompt := run.prompt_hashes.get((task, index))) is not None:
-            found[key] = prompt
-    return found
+            prompts[key] = prompt
+    return prompts
 
 
 def _prompt_difference(first: RunEvidence, second: RunEvidence, task: str) -> str | None:

@@ -65,8 +65,8 @@ class TaskDifferences:
 
     def counts(self) -> dict[str, int]:
         """Return the number of samples with each kind of difference."""
-        found = Counter(kind for difference in self.differences for kind in difference.kinds)
-        return {kind: found[kind] for kind in KINDS if found[kind]}
+        counts = Counter(kind for difference in self.differences for kind in difference.kinds)
+        return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
 
 def prompt_differences(task: str, first: Iterable[SampleRecord], second: Iterable[SampleRecord]) -> TaskDifferences:
@@ -91,24 +91,26 @@ def _keyed(records: Iterable[SampleRecord]) -> dict[tuple[str, int, int], Sample
 
 def _difference(task: str, first: SampleRecord, second: SampleRecord) -> PromptDifference | None:
     ours, theirs = first.request, second.request
-    found: dict[str, list[str]] = {}
+    lines_by_kind: dict[str, list[str]] = {}
     pieces: tuple[Piece, ...] = ()
     if ours.prompt != theirs.prompt:
         pieces = tuple(differing_pieces(ours.prompt, theirs.prompt))
-        found[_where(ours, theirs)] = []
+        lines_by_kind[_where(ours, theirs)] = []
     if ours.n_shots != theirs.n_shots:
-        found.setdefault("shots", []).append(f"{ours.n_shots} shots, {theirs.n_shots} shots")
+        lines_by_kind.setdefault("shots", []).append(f"{ours.n_shots} shots, {theirs.n_shots} shots")
     by_kind = {
         "choices": list(_choice_lines(ours, theirs)),
         "generation settings": list(_setting_lines(ours, theirs)),
         "tokens": list(_token_lines(first, second)),
         "truncated from the left": list(_truncation_lines(first, second)),
     }
-    found |= {kind: each for kind, each in by_kind.items() if each}
-    if not found:
+    lines_by_kind |= {kind: each for kind, each in by_kind.items() if each}
+    if not lines_by_kind:
         return None
-    lines = tuple(line for each in found.values() for line in each)
-    return PromptDifference(task, ours.sample_index, theirs.sample_index, tuple(found), pieces, lines, ours, theirs)
+    lines = tuple(line for each in lines_by_kind.values() for line in each)
+    return PromptDifference(
+        task, ours.sample_index, theirs.sample_index, tuple(lines_by_kind), pieces, lines, ours, theirs
+    )
 
 
 def _where(ours: Request, theirs: Request) -> str:

@@ -92,12 +92,12 @@ def _by_content(store: Store, run_id: str, task: str) -> dict[tuple[str, int], S
     for record in store.samples(run_id, task):
         last[record.request.sample_index] = record
     counts: dict[str, int] = defaultdict(int)
-    found: dict[tuple[str, int], SampleRecord] = {}
+    by_content: dict[tuple[str, int], SampleRecord] = {}
     for index in sorted(last):
         sha256 = last[index].request.sample_sha256
-        found[sha256, counts[sha256]] = last[index]
+        by_content[sha256, counts[sha256]] = last[index]
         counts[sha256] += 1
-    return found
+    return by_content
 
 
 def _pair(task: str, first: SampleRecord, second: SampleRecord, lines: Sequence[Difference]) -> RowPair:
@@ -122,12 +122,12 @@ def _pair(task: str, first: SampleRecord, second: SampleRecord, lines: Sequence[
 
 def _scores(first: SampleRecord, second: SampleRecord, lines: Sequence[Difference]) -> Iterator[RowScore]:
     for line in lines:
-        one, other = (_value(each, line) for each in (first, second))
+        value, other = (_value(each, line) for each in (first, second))
         gain = None
-        if one is not None and other is not None and not line.is_neutral:
-            gain = (other - one) if line.higher_is_better else (one - other)
-        if one is not None or other is not None:
-            yield RowScore(line.metric, one, other, gain, line.scale == "proportion")
+        if value is not None and other is not None and not line.is_neutral:
+            gain = (other - value) if line.higher_is_better else (value - other)
+        if value is not None or other is not None:
+            yield RowScore(line.metric, value, other, gain, line.scale == "proportion")
 
 
 def _value(record: SampleRecord, line: Difference) -> float | None:
@@ -189,10 +189,10 @@ def differences_by(name: str, rows: Sequence[RowPair], pair: PairComparison) -> 
     lines = {(line.name.partition("/")[0] if line.kind == "scorer" else line.name, line.metric): line
              for line in (*pair.tasks, *pair.scorers)}  # fmt: skip
     differences = [
-        one
+        of_part
         for part, own in sorted(by_part.items())
         for (task, metric), line in lines.items()
-        if (one := _difference(part, task, metric, line, own)) is not None
+        if (of_part := _difference(part, task, metric, line, own)) is not None
     ]
     adjusted = holm([difference.line.p for difference in differences]) if differences else ()
     return [

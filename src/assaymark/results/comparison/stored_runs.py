@@ -63,33 +63,35 @@ def run_questions(store: Store, run_id: str) -> dict[SampleKey, Question]:
     """Return the questions of a run's samples whose rows are stored; for a conversation the first turn."""
     row = store.run(run_id)
     read = _READ.get(tool_of(row), _unworded)
-    found: dict[SampleKey, Question] = {}
+    questions: dict[SampleKey, Question] = {}
     for task in row.tasks:
         for record in store.samples(run_id, task):
             if record.sample is not None and record.request.turn == 0:
-                found[task, record.request.sample_index] = read(record, record.sample.row)
-    return found
+                questions[task, record.request.sample_index] = read(record, record.sample.row)
+    return questions
 
 
 def _of_row(record: SampleRecord, row: Mapping[str, Any]) -> Question:
     """Return the question of a run that contains the data set's rows and its prompts."""
     request = record.request
-    shown = request.segments[-1] if request.segments else request.prompt
+    text = request.segments[-1] if request.segments else request.prompt
     queries = choice_queries(request)
     if queries and queries[0].segments is not None:  # the choices are contexts, each with the whole question
         return Question("\n".join(strings_in(row)), None, None)
-    question, options = question_in(row, shown, [query.continuation for query in queries])
-    return Question("\n".join([shown, *options]), question or shown, options)
+    question, options = question_in(row, text, [query.continuation for query in queries])
+    return Question("\n".join([text, *options]), question or text, options)
 
 
 def _of_inspect(_: SampleRecord, row: Mapping[str, Any]) -> Question:
     options = tuple(map(str, row.get("choices") or ()))
-    given = row.get("input")
-    return Question("\n".join([*strings_in(given), *options]), given if isinstance(given, str) else None, options)
+    question = row.get("input")
+    return Question(
+        "\n".join([*strings_in(question), *options]), question if isinstance(question, str) else None, options
+    )
 
 
 def _of_helm(_: SampleRecord, row: Mapping[str, Any]) -> Question:
-    options = tuple(str(one["text"]) for one in row.get("references") or ())
+    options = tuple(str(reference["text"]) for reference in row.get("references") or ())
     question = str(row["input"].get("text", ""))
     return Question("\n".join([question, *options]), question or None, options)
 
@@ -141,31 +143,31 @@ def same_questions(first: Mapping[SampleKey, Question], second: Mapping[SampleKe
     ours, theirs = _grouped(first), _grouped(second)
     fits: dict[_Words, set[_Words]] = {words: set() for words in theirs}
     known = [words for words in ours if words.question]
-    for one, other in _contained(known, list(theirs)):
-        fits[other].add(one)
-    for other, one in _contained([words for words in theirs if words.question], list(ours)):
-        fits[other].add(one)
-    n_claims = Counter(one for found in fits.values() for one in found)
+    for own, other in _contained(known, list(theirs)):
+        fits[other].add(own)
+    for other, own in _contained([words for words in theirs if words.question], list(ours)):
+        fits[other].add(own)
+    n_claims = Counter(words for claimed in fits.values() for words in claimed)
     pairs: dict[SampleKey, SampleKey] = {}
     n_unknown = n_ambiguous = 0
-    for other, found in fits.items():
+    for other, candidates in fits.items():
         n_paired = 0
-        if len(found) == 1 and n_claims[next(iter(found))] == 1:
-            new = list(zip(theirs[other], ours[next(iter(found))], strict=False))
+        if len(candidates) == 1 and n_claims[next(iter(candidates))] == 1:
+            new = list(zip(theirs[other], ours[next(iter(candidates))], strict=False))
             pairs.update(new)
             n_paired = len(new)
         n_left = len(theirs[other]) - n_paired
-        n_unknown += 0 if found else n_left
-        n_ambiguous += n_left if found else 0
+        n_unknown += 0 if candidates else n_left
+        n_ambiguous += n_left if candidates else 0
     return Matches(pairs, n_unknown, n_ambiguous)
 
 
 def _grouped(questions: Mapping[SampleKey, Question]) -> dict[_Words, list[SampleKey]]:
     groups: dict[_Words, list[SampleKey]] = defaultdict(list)
-    for key, one in sorted(questions.items()):
-        options = None if one.options is None else tuple(sorted(_spaced(option) for option in one.options))
-        question = None if one.question is None else _spaced(one.question)
-        groups[_Words(_spaced(one.text), question, options)].append(key)
+    for key, asked in sorted(questions.items()):
+        options = None if asked.options is None else tuple(sorted(_spaced(option) for option in asked.options))
+        question = None if asked.question is None else _spaced(asked.question)
+        groups[_Words(_spaced(asked.text), question, options)].append(key)
     return groups
 
 
@@ -177,24 +179,24 @@ def _spaced(text: str) -> str:
 def _contained(bare: Sequence[_Words], texts: Sequence[_Words]) -> Iterator[tuple[_Words, _Words]]:
     """Yield the pairs (a, b) for which b contains the bare question of a and their options are the same."""
     index: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    lengths = {min(LOOKED_UP, len(one.question.split())) for one in bare if one.question} - {0}
-    for number, one in enumerate(texts):
-        words = one.text.split()
+    lengths = {min(LOOKED_UP, len(bare_words.question.split())) for bare_words in bare if bare_words.question} - {0}
+    for number, container in enumerate(texts):
+        words = container.text.split()
         for length in lengths:
             for start in {tuple(words[at : at + length]) for at in range(len(words) - length + 1)}:
                 index[start].append(number)
-    for one in bare:
-        question = one.question or ""
+    for wording in bare:
+        question = wording.question or ""
         for number in index.get(tuple(question.split()[:LOOKED_UP]), ()) if question.strip() else ():
             other = texts[number]
-            if question in other.text and _same_options(one, other):
-                yield one, other
+            if question in other.text and _same_options(wording, other):
+                yield wording, other
 
 
-def _same_options(one: _Words, other: _Words) -> bool:
-    if one.options and other.options:
-        return one.options == other.options
-    listed, text = (one.options, other.text) if one.options else (other.options, one.text)
+def _same_options(bare: _Words, other: _Words) -> bool:
+    if bare.options and other.options:
+        return bare.options == other.options
+    listed, text = (bare.options, other.text) if bare.options else (other.options, bare.text)
     return all(option in text for option in listed or ())
 
 

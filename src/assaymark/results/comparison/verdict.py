@@ -50,8 +50,8 @@ def table_notes(pair: PairComparison) -> list[str]:
     overall = pair.overall
     if overall is not None and len(pair.tasks) > 1:
         names = [f"{name} ({n} tasks)" if n > 1 else name for name, n in overall.units]
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        notes.append(f"overall: the mean of {shown}, each with weight 1/{len(names)}")
+        averaged = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        notes.append(f"overall: the mean of {averaged}, each with weight 1/{len(names)}")
         if overall.left_out:
             excluded = ", ".join(overall.left_out)
             notes.append(f"excluded from overall, not a proportion for which higher or lower is better: {excluded}")
@@ -94,8 +94,8 @@ def _tally(pair: PairComparison) -> str:
 
 def shown_gain(line: Difference) -> str:
     """Return a difference with its unit: percentage points for shares, a factor for perplexities."""
-    shown = shown_line_difference(line)
-    return f"{shown} points" if line.scale == "proportion" else f"{line.metric} {shown}"
+    gain = shown_line_difference(line)
+    return f"{gain} points" if line.scale == "proportion" else f"{line.metric} {gain}"
 
 
 def shown_line_difference(line: Difference) -> str:
@@ -124,8 +124,8 @@ def shown_interval_of(line: Difference) -> str:
 
 def shown_p_relation(p: float) -> str:
     """Return `= 0.03` or `< 0.001`."""
-    shown = shown_p(p)
-    return f"< {shown[1:]}" if shown.startswith("<") else f"= {shown}"
+    p_text = shown_p(p)
+    return f"< {p_text[1:]}" if p_text.startswith("<") else f"= {p_text}"
 
 
 def _factor(log_ratio: float) -> str:

@@ -161,9 +161,9 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
     runs = [name for name, _ in curves]
     rows = []
     for name, curve in curves:
-        for one in curve.bins:
-            interval = wilson(one.accuracy * one.n, one.n)
-            rows.append({"run": name, "confidence": one.confidence, "right": one.accuracy,
+        for calibration_bin in curve.bins:
+            interval = wilson(calibration_bin.accuracy * calibration_bin.n, calibration_bin.n)
+            rows.append({"run": name, "confidence": calibration_bin.confidence, "right": calibration_bin.accuracy,
                          "low": interval.low, "high": interval.high})  # fmt: skip
     share = alt.Scale(domain=[0, 1])
     base = alt.Chart(alt.Data(values=rows)).encode(
@@ -226,13 +226,13 @@ def _row(point: IntervalPoint) -> dict[str, JsonValue]:
 
 def _with_short_names(points: Sequence[Point]) -> list[Point]:
     """Return the points with task names that fit next to the plot, still distinct for distinct tasks."""
-    shown: dict[str, str] = {}
+    short_names: dict[str, str] = {}
     for task in dict.fromkeys(point.task for point in points):
         half = LONGEST_NAME // 2
         short = task if len(task) <= LONGEST_NAME else f"{task[: half - 1]}…{task[-half:]}"
-        n_same = sum(name.rstrip("\u200b") == short for name in shown.values())
-        shown[task] = short + "\u200b" * n_same  # zero-width: rows may look alike, but stay separate
-    return [replace(point, task=shown[point.task]) for point in points]
+        n_same = sum(name.rstrip("\u200b") == short for name in short_names.values())
+        short_names[task] = short + "\u200b" * n_same  # zero-width: rows may look alike, but stay separate
+    return [replace(point, task=short_names[point.task]) for point in points]
 
 
 def _next_tenth(share: float) -> float:

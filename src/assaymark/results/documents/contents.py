@@ -95,7 +95,7 @@ def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs
 def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, str] = ("", "")) -> Example:
     request = record.request
     confidence = _confidence(record)
-    shown = "" if confidence is None else f", confidence {confidence:.0%}"
+    confidence_note = "" if confidence is None else f", confidence {confidence:.0%}"
     failed = [output.error for output in record.outputs if output.error]
     lines = [("failed", failed[0])] if failed else []
     if not failed and not choice_queries(record):
@@ -107,7 +107,7 @@ def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, 
     if flip is not None and flip.first_answer is not None:
         lines.append((f"{labels[0]} answered", flip.first_answer))
     return Example(
-        title=f"{request.task}, sample {request.sample_index}{shown}",
+        title=f"{request.task}, sample {request.sample_index}{confidence_note}",
         prompt=_question(record),
         choices=tuple(_choices(record)) if not failed else (),
         lines=tuple(lines),
@@ -124,12 +124,12 @@ def _choices(record: SampleRecord) -> list[Choice]:
     gold = gold_indices(record)
     return [
         Choice(
-            _shortened(shown.strip(), LONGEST_CHOICE),
+            _shortened(text.strip(), LONGEST_CHOICE),
             nats.get(query.index),
             position == detail.get("picked"),
             position in gold,
         )
-        for position, (query, shown) in enumerate(zip(queries, shown_choices(record), strict=True))
+        for position, (query, text) in enumerate(zip(queries, shown_choices(record), strict=True))
     ]
 
 
@@ -209,18 +209,18 @@ def _examples(
 ) -> list[tuple[str, tuple[Example, ...]]]:
     """Return the failures of a single run, or each later run's failures on samples that the first one got right."""
     if len(rows) == 1 or comparison is None:
-        found = [
+        sections = [
             (f"{view.label}: answered wrongly" if len(views) > 1 else "Answered wrongly",
              tuple(failure_examples(store, row.run_id, leaf_estimates(view))))
             for row, view in zip(rows, views, strict=True)
         ]  # fmt: skip
     else:
-        found = [
+        sections = [
             (f"Right in {pair.labels[0]}, wrong in {pair.labels[1]}",
              tuple(regression_examples(store, row.run_id, pair, len(comparison.pairs))))
             for row, pair in zip(rows[1:], comparison.pairs, strict=True)
         ]  # fmt: skip
-    return [(heading, examples) for heading, examples in found if examples]
+    return [(heading, examples) for heading, examples in sections if examples]
 
 
 def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
@@ -238,12 +238,12 @@ def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
 
 def _cards(rows: Sequence[RunRow], views: Sequence[RunView]) -> dict[str, Mapping[str, Any]]:
     """Return the cards of the tasks and groups at the top of the table, by name."""
-    found: dict[str, Mapping[str, Any]] = {}
+    cards: dict[str, Mapping[str, Any]] = {}
     for line in table_rows(views, primary_only=True):
         if not line.is_top or not line.metric:
             continue
         sources = [row.extra.get("tasks", {}).get(line.name, {}).get("source") for row in rows]
         folder = Path(next((source for source in sources if source), LIBRARY / "none")).parent
         if card := find_card_named(line.name, (), folder):
-            found[line.name] = card
-    return found
+            cards[line.name] = card
+    return cards

@@ -60,7 +60,7 @@ SECONDS = 120
 def find_browser() -> str | None:
     """Return the browser for printing: ASSAYMARK_BROWSER if it is set, else the first of BROWSERS that is installed."""
     named = settings.read("ASSAYMARK_BROWSER")
-    return next((found for name in ([named] if named else BROWSERS) if (found := shutil.which(name))), None)
+    return next((path for name in ([named] if named else BROWSERS) if (path := shutil.which(name))), None)
 
 
 def print_pdf(page: str, path: Path) -> None:

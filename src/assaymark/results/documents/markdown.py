@@ -57,8 +57,8 @@ def _block(block: Block, folder: str) -> str:
         case Table():
             return _table(block)
         case Figure():
-            shown = [f"![{markdown_inline(block.caption)}]({folder}/{name})" for name in _file_names(block)]
-            return "\n\n".join([*shown, f"*{markdown_inline(block.caption)}*"])
+            images = [f"![{markdown_inline(block.caption)}]({folder}/{name})" for name in _file_names(block)]
+            return "\n\n".join([*images, f"*{markdown_inline(block.caption)}*"])
         case Example():
             return _example(block)
 

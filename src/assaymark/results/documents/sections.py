@@ -125,7 +125,13 @@ def calibration_section(curves: Sequence[CalibrationCurve]) -> list[Block]:
     lines = []
     for curve in curves:
         error = curve.error
-        bias = sum(one.n * (one.confidence - one.accuracy) for one in error.bins) / error.n
+        bias = (
+            sum(
+                calibration_bin.n * (calibration_bin.confidence - calibration_bin.accuracy)
+                for calibration_bin in error.bins
+            )
+            / error.n
+        )
         direction = "overconfident" if bias > 0 else "underconfident"
         verdict = f"as expected of a calibrated model (p {shown_p(error.p)})" if error.p >= 0.05 else direction
         lines.append(
@@ -159,7 +165,7 @@ def _tiles(contents: ReportContents) -> list[Tile]:
         if estimate.details.get("kind") == "composite" and estimate.value is not None
     ]
     tops = [row.any_cell for row in table_rows([view], primary_only=True) if row.is_top and row.metric]
-    return [_value_tile(one) for one in [*composites, *tops] if one is not None][:MOST_TILES]
+    return [_value_tile(estimate) for estimate in [*composites, *tops] if estimate is not None][:MOST_TILES]
 
 
 def _value_tile(estimate: Estimate) -> Tile:
@@ -294,9 +300,9 @@ def _gains(line: Difference) -> tuple[float, float]:
 def _ranks_table(comparison: Comparison) -> Table:
     made = []
     for rank in comparison.ranks:
-        shown = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"
+        possible_ranks = str(rank.best) if rank.best == rank.worst else f"{rank.best}–{rank.worst}"
         beaten = ", ".join(comparison.labels[index] for index in rank.beats) or "none"
-        made.append(TableRow((Cell(comparison.labels[rank.index]), Cell(beaten), Cell(shown))))
+        made.append(TableRow((Cell(comparison.labels[rank.index]), Cell(beaten), Cell(possible_ranks))))
     return Table(("run", "significantly better than", "possible ranks"), tuple(made), n_text=2)
 
 
@@ -339,14 +345,15 @@ def _subject_figures(views: Sequence[RunView]) -> list[Block]:
     figures: list[Block] = []
     for row in groups:
         by_view = [(view, {estimate.task: estimate for estimate in leaf_estimates(view, row.name)}) for view in views]
-        order = sorted(by_view[0][1].values(), key=lambda one: -(one.value or 0.0))
+        order = sorted(by_view[0][1].values(), key=lambda estimate: -(estimate.value or 0.0))
         if len(order) <= FOLD_ABOVE:
             continue
         points = [
             point
-            for one in order
+            for estimate in order
             for view, own in by_view
-            if (point := _point(str(one.details.get("alias") or one.task), view, own.get(one.task))) is not None
+            if (point := _point(str(estimate.details.get("alias") or estimate.task), view, own.get(estimate.task)))
+            is not None
         ]
         by = f", sorted by {views[0].label}" if len(views) > 1 else ""
         if points:

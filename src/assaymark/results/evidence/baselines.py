@@ -82,11 +82,11 @@ def with_baselines(
         constant: what was collected from their scores.
         blind: task -> metric -> value, low, high and n, as in a run's fact `question_blind`.
     """
-    found: list[Estimate] = []
+    extended: list[Estimate] = []
     for estimate in estimates:
         own = _of_task(estimate, constant, blind) if estimate.details.get("kind") == "task" else {}
-        found.append(replace(estimate, details={**estimate.details, **own}) if own else estimate)
-    return tuple(_with_group_baselines(estimate, found) for estimate in found)
+        extended.append(replace(estimate, details={**estimate.details, **own}) if own else estimate)
+    return tuple(_with_group_baselines(estimate, extended) for estimate in extended)
 
 
 def _of_task(
@@ -112,12 +112,12 @@ def _with_group_baselines(group: Estimate, estimates: Sequence[Estimate]) -> Est
         and group.task in estimate.details.get("path", ())
         and (estimate.metric, estimate.filter) == (group.metric, group.filter)
     ]
-    known = [one for one in leaves if one.details.get(CONSTANT) is not None]
-    if not leaves or len(known) < len(leaves) or min(one.n for one in leaves) < FEWEST_IN_MEMBER:
+    known = [leaf for leaf in leaves if leaf.details.get(CONSTANT) is not None]
+    if not leaves or len(known) < len(leaves) or min(leaf.n for leaf in leaves) < FEWEST_IN_MEMBER:
         return group
     cell = GroupCell(group.metric, group.filter, (), group.details.get("weighting") == "micro")
-    weights = cell.weights([one.n for one in known])
-    mean = sum(weight * float(one.details[CONSTANT]) for weight, one in zip(weights, known, strict=True))
+    weights = cell.weights([leaf.n for leaf in known])
+    mean = sum(weight * float(leaf.details[CONSTANT]) for weight, leaf in zip(weights, known, strict=True))
     return replace(group, details={**group.details, CONSTANT: mean})
 
 

@@ -24,25 +24,25 @@ _Cell = tuple[str, str, str]  # task, metric, filter
 
 def suite_facts(selection: Selection, stored: Mapping[str, Any]) -> list[JsonValue]:
     """Return the facts of a run's suites: those of `stored` facts and those of the selection."""
-    found = {one["spec"]["name"]: one for one in stored.get("suites", ())}
+    by_name = {fact["spec"]["name"]: fact for fact in stored.get("suites", ())}
     for chosen in selection.suites:
-        found[chosen.suite.name] = {
+        by_name[chosen.suite.name] = {
             "spec": dict(chosen.suite.spec),
             "leaves": [list(leaves) for leaves in chosen.leaves],
             "missing": [list(each) for each in chosen.missing],
         }
-    return list(found.values())
+    return list(by_name.values())
 
 
 def suites_from(facts: Mapping[str, Any]) -> list[ChosenSuite]:
     """Return the suites of stored facts."""
     return [
         ChosenSuite(
-            suite_from(one["spec"]),
-            tuple(tuple(leaves) for leaves in one["leaves"]),
-            tuple((member, why) for member, why in one["missing"]),
+            suite_from(fact["spec"]),
+            tuple(tuple(leaves) for leaves in fact["leaves"]),
+            tuple((member, why) for member, why in fact["missing"]),
         )
-        for one in facts.get("suites", ())
+        for fact in facts.get("suites", ())
     ]
 
 
@@ -142,7 +142,7 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
         "aggregate": "mean" if suite.beside and len(counted) == 1 else suite.aggregate,
         **({"beside": list(suite.beside)} if suite.beside else {}),
         "n_members": len(suite.members),
-        "columns": [_column(name, found) for name, found in score.columns],
+        "columns": [_column(name, estimate) for name, estimate in score.columns],
         "unclipped": None if score.unclipped is None else _column("unclipped", score.unclipped),
         "lm_eval_value": lm_eval_value,
         "missing": [list(each) for each in chosen.missing],
@@ -153,9 +153,9 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
     }
 
 
-def _column(name: str, found: IntervalEstimate) -> dict[str, JsonValue]:
-    return {"name": name, "value": found.value, "low": found.low, "high": found.high, "stderr": found.stderr,
-            "method": found.method, "n": found.n}  # fmt: skip
+def _column(name: str, estimate: IntervalEstimate) -> dict[str, JsonValue]:
+    return {"name": name, "value": estimate.value, "low": estimate.low, "high": estimate.high,
+            "stderr": estimate.stderr, "method": estimate.method, "n": estimate.n}  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------- members
@@ -169,8 +169,8 @@ def _member_score(
     corrected: list[Part | None] = []
     chances: list[float | None] = []
     for leaf in leaves:
-        found = [_leaf_part(member, (leaf, metric, member.filter), rows, cells) for metric in member.metrics]
-        known = [part for part in found if part is not None]
+        of_metrics = [_leaf_part(member, (leaf, metric, member.filter), rows, cells) for metric in member.metrics]
+        known = [part for part in of_metrics if part is not None]
         if len(known) != len(member.metrics):
             return None
         parts.append(average(known))
@@ -226,8 +226,8 @@ def _corrected_part(member: Member, rows: Sequence[ScoreRow]) -> Part | None:
     """Return Σ(score - 1/k) / Σ(1 - 1/k) where the suite defines chance per sample and the choices are known."""
     if member.chance != "1/choices":
         return None
-    found = [(row, _item(row), row.detail.get("n_choices")) for row in rows if isinstance(row.detail, dict)]
-    known = [(row, item[0], 1.0 / k) for row, item, k in found if item is not None and k]
+    with_choices = [(row, _item(row), row.detail.get("n_choices")) for row in rows if isinstance(row.detail, dict)]
+    known = [(row, item[0], 1.0 / k) for row, item, k in with_choices if item is not None and k]
     if not known or len(known) != len(rows):
         return None
     return ratio_part(
@@ -287,9 +287,9 @@ def _line(estimate: Estimate, who: str) -> str:
         return f"{estimate.task}{who}: no composite, {_short(details['why'])}{rest}"
     among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     interval = shown_interval(estimate.low, estimate.high, proportion=True)
-    shown = shown_value(estimate.value, proportion=True) + (f" (95%: {interval})" if interval else "")
+    value_text = shown_value(estimate.value, proportion=True) + (f" (95%: {interval})" if interval else "")
     guessing = "" if estimate.chance is None else f"; chance {shown_value(estimate.chance, proportion=True)}"
-    return f"{estimate.task}{who}: {shown}, {among}{guessing}{mark}"
+    return f"{estimate.task}{who}: {value_text}, {among}{guessing}{mark}"
 
 
 def _short(text: str, longest: int = 160) -> str:

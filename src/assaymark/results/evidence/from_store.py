@@ -252,8 +252,8 @@ def run_evidence(store: Store, run_id: str, *, with_texts: bool = True) -> RunEv
     choices: dict[tuple[str, int], tuple[str, ...]] = {}
     for task in row.tasks:
         facts = _facts_by_request(store, run_id, task) if with_texts else _hashes_by_request(store, run_id, task)
-        found = store.scores(run_id, task, details=with_texts)
-        rows += [_row(score, facts) for score in found if not is_auxiliary(score.metric)]
+        scores = store.scores(run_id, task, details=with_texts)
+        rows += [_row(score, facts) for score in scores if not is_auxiliary(score.metric)]
         prompts |= {
             (task, at): request_facts.prompt_hash
             for (at, turn), request_facts in facts.items()
@@ -288,10 +288,10 @@ def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None =
         raise UnknownName("task in this run", task, names[:5])
     if metric is None:
         return next((estimate for estimate in of_task if estimate.details.get("primary")), of_task[0])
-    found = [estimate for estimate in of_task if metric in {estimate.metric, f"{estimate.metric},{estimate.filter}"}]
-    if not found:
+    matches = [estimate for estimate in of_task if metric in {estimate.metric, f"{estimate.metric},{estimate.filter}"}]
+    if not matches:
         raise UnknownName(f"metric of {task}", metric, [estimate.metric for estimate in of_task])
-    return found[0]
+    return matches[0]
 
 
 def label_of(row: RunRow) -> str:

@@ -40,11 +40,11 @@ class TurnAnswers:
 
 def answers_by_turn(rows: Sequence[GeneratedRow]) -> list[TurnAnswers]:
     """Return the answers of each task and turn, in the order given."""
-    found: dict[tuple[str, int], TurnAnswers] = {}
+    by_turn: dict[tuple[str, int], TurnAnswers] = {}
     for row in rows:
-        before = found.get((row.task, row.turn), TurnAnswers(row.task, row.turn))
+        before = by_turn.get((row.task, row.turn), TurnAnswers(row.task, row.turn))
         ends = {**before.ends, row.finish_reason: row.n_texts} if row.finish_reason and row.n_texts else before.ends
-        found[row.task, row.turn] = TurnAnswers(
+        by_turn[row.task, row.turn] = TurnAnswers(
             row.task,
             row.turn,
             before.n + row.n_texts,
@@ -52,7 +52,7 @@ def answers_by_turn(rows: Sequence[GeneratedRow]) -> list[TurnAnswers]:
             before.n_tokens + row.n_tokens,
             ends,
         )
-    return list(found.values())
+    return list(by_turn.values())
 
 
 def answers_to_json(answers: Sequence[TurnAnswers]) -> list[dict[str, JsonValue]]:
@@ -82,8 +82,8 @@ def _cut_lines(cut: Sequence[tuple[str, int, int]]) -> list[str]:
     how = "cut off at the limit of tokens (max_gen_toks)"
     if len(cut) <= MOST_LINES:
         return [f"{task}: {n_cut:,} of {counted(n, 'answer')} {how}" for task, n_cut, n in cut]
-    n_cut, n = sum(one[1] for one in cut), sum(one[2] for one in cut)
-    task, most, of = max(cut, key=lambda one: one[1] / one[2])
+    n_cut, n = sum(entry[1] for entry in cut), sum(entry[2] for entry in cut)
+    task, most, of = max(cut, key=lambda entry: entry[1] / entry[2])
     return [f"{n_cut:,} of {n:,} answers of {len(cut)} tasks {how}, most in {task}: {most:,} of {of:,}"]
 
 

@@ -54,7 +54,7 @@ def group_estimates(
 
 def leaves_of(name: str, by_name: Mapping[str, GroupSummaryInput]) -> list[str]:
     """Return the tasks below a group, each once, in its order; for a task, itself."""
-    found: dict[str, None] = {}
+    leaves: dict[str, None] = {}
 
     def walk(inner: str, above: frozenset[str]) -> Iterator[str]:
         if inner in above:
@@ -65,8 +65,8 @@ def leaves_of(name: str, by_name: Mapping[str, GroupSummaryInput]) -> list[str]:
         for member in by_name[inner].members:
             yield from walk(member, above | {inner})
 
-    found.update(dict.fromkeys(walk(name, frozenset())))
-    return list(found)
+    leaves.update(dict.fromkeys(walk(name, frozenset())))
+    return list(leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ def group_cells(
     leaves = leaves_of(group.name, by_name)
     cells = []
     for declared in group.aggregates:
-        found = sorted({f for leaf in leaves for metric, f in scored.get(leaf, ()) if metric == declared.metric})
-        for name in declared.filters or found:
+        filters = sorted({f for leaf in leaves for metric, f in scored.get(leaf, ()) if metric == declared.metric})
+        for name in declared.filters or filters:
             tasks = tuple(leaf for leaf in leaves if (declared.metric, name) in scored.get(leaf, ()))
             cells += [GroupCell(declared.metric, name, tasks, declared.weight_by_size)] if tasks else []
     wanted = {primaries.get(leaf) for leaf in leaves}
@@ -225,7 +225,7 @@ def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float
 
 
 def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> dict[str, Any]:
-    """Return the group's Brier score; a calibration error is no mean over tasks, so groups have none."""
+    """Return the group's Brier score; a calibration error is not a mean over tasks, so groups have none."""
     brier = _weighted([cell.details.get("brier") for cell in cells], weights)
     return {} if brier is None else {"brier": brier}
 

@@ -37,7 +37,7 @@ def rescored_entry(
         names: (filter, metric) of the new scores.
         earlier: (filter, metric) of the earlier scores.
     """
-    given = list(names)
+    name_pairs = list(names)
     options = {metric.name: {"options": plain_spec(metric.kwargs)} for metric in task.metrics}
     return {
         "task": task.name,
@@ -50,10 +50,14 @@ def rescored_entry(
             for filter_spec in task.filters
         ],
         "metrics": [
-            {**metric_fact(metric), **options[metric.name], "filters": [f for f, name in given if name == metric.name]}
+            {
+                **metric_fact(metric),
+                **options[metric.name],
+                "filters": [f for f, name in name_pairs if name == metric.name],
+            }
             for metric in task.metrics
         ],
-        "in_place_of": [list(name) for name in given if name in set(earlier)],
+        "in_place_of": [list(name) for name in name_pairs if name in set(earlier)],
     }
 
 
@@ -69,8 +73,8 @@ def add_rescored(facts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]],
     """
     current = list(facts.get("rescored", ()))
     for entry in entries:
-        remaining = [one if one["task"] != entry["task"] else _without(one, entry) for one in current]
-        current = [one for one in remaining if any(metric["filters"] for metric in one["metrics"])]
+        remaining = [known if known["task"] != entry["task"] else _without(known, entry) for known in current]
+        current = [known for known in remaining if any(metric["filters"] for metric in known["metrics"])]
         current += [entry] if entry["scoring_hash"] != own_hash else []
     return {**with_rescored(facts, entries), "rescored": current}
 
@@ -135,10 +139,10 @@ def _line(entry: Mapping[str, Any]) -> str:
                             if value and not isinstance(value, list | dict | str))  # fmt: skip
         for name in metric["filters"]:
             by_filter.setdefault(name, []).append(metric["name"] + (f" ({options})" if options else ""))
-    steps = {one["name"]: " then ".join(map(_step, one["steps"])) for one in entry["filters"]}
-    shown = "; ".join(f"{', '.join(names)} under {name}: {steps[name]}" for name, names in by_filter.items())
+    steps = {filter_spec["name"]: " then ".join(map(_step, filter_spec["steps"])) for filter_spec in entry["filters"]}
+    rescored = "; ".join(f"{', '.join(names)} under {name}: {steps[name]}" for name, names in by_filter.items())
     instead = ", ".join(f"{metric} under {name}" for name, metric in entry["in_place_of"])
-    return f"{entry['task']} scored again: {shown}" + (f" (in place of the run's own {instead})" if instead else "")
+    return f"{entry['task']} scored again: {rescored}" + (f" (in place of the run's own {instead})" if instead else "")
 
 
 def _step(step: Mapping[str, Any]) -> str:

@@ -194,8 +194,8 @@ def _estimate(
 def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
     """Return the error of the first failed request, in one line; empty where none failed."""
     errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
-    found = next((str(error) for error in errors if error), None)
-    return {} if found is None else {"first_error": shorten(found, LONGEST_ERROR, placeholder=" …")}
+    message = next((str(error) for error in errors if error), None)
+    return {} if message is None else {"first_error": shorten(message, LONGEST_ERROR, placeholder=" …")}
 
 
 def _interval(

@@ -106,9 +106,11 @@ def groups_from(facts: Mapping[str, Any]) -> tuple[GroupSummaryInput, ...]:
             members=tuple(group["members"]),
             aggregates=tuple(
                 GroupAggregate(
-                    one["metric"], one["weight_by_size"], None if one["filters"] is None else tuple(one["filters"])
+                    aggregate["metric"],
+                    aggregate["weight_by_size"],
+                    None if aggregate["filters"] is None else tuple(aggregate["filters"]),
                 )
-                for one in group["aggregates"]
+                for aggregate in group["aggregates"]
             ),
             alias=group["alias"],
             version=group["version"],
@@ -233,9 +235,9 @@ def _definitions(file: Path, _mtime_ns: int) -> Mapping[str, str]:
     """Return the source of every top-level function and class of a file, with decorators, as inspect.getsource does."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
-    found = {}
+    definitions = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            found[node.name] = "".join(lines[start - 1 : node.end_lineno])
-    return found
+            definitions[node.name] = "".join(lines[start - 1 : node.end_lineno])
+    return definitions

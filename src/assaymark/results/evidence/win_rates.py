@@ -72,30 +72,30 @@ def _rates(name: str, runs: Sequence[BoardRun], confidence: float) -> WinRates:
     who = tuple((run.label, run.run_id) for run in runs)
     holes = [
         f"{run.label} has no {column}"
-        for run, found in zip(runs, columns, strict=True)
+        for run, of_run in zip(runs, columns, strict=True)
         for column in wanted
-        if column not in found
+        if column not in of_run
     ]
     if holes:
         return WinRates(name, wanted, who, why=", ".join(holes))
-    table = [[found[column] for found in columns] for column in wanted]
+    table = [[of_run[column] for of_run in columns] for column in wanted]
     return WinRates(name, wanted, who, tuple(estimate_win_rates(table, confidence)))
 
 
-def win_rate_lines(found: Sequence[WinRates]) -> list[str]:
+def win_rate_lines(suites: Sequence[WinRates]) -> list[str]:
     """Return a line per suite and run, the best first."""
     lines = []
-    for rates in found:
+    for rates in suites:
         lines.append(_title(rates))
         for label, run_id, value, interval in _ranked(rates):
             lines.append(f"  {label} ({run_id}): {value}" + (f" (95%: {interval})" if interval else ""))
     return lines
 
 
-def win_rates_markdown(found: Sequence[WinRates]) -> str:
+def win_rates_markdown(suites: Sequence[WinRates]) -> str:
     """Return a table per suite, the best run first; empty where there is none."""
     parts = []
-    for rates in found:
+    for rates in suites:
         parts.append(f"**{_title(rates)}**\n")
         rows = [f"| {label} ({run_id}) | {value} | {interval} |" for label, run_id, value, interval in _ranked(rates)]
         if rows:
@@ -103,15 +103,15 @@ def win_rates_markdown(found: Sequence[WinRates]) -> str:
     return "\n".join(parts)
 
 
-def _title(one: WinRates) -> str:
-    if one.why is not None:
-        return f"{one.suite}: no win rates, {one.why}"
-    return f"{one.suite}: mean win rate over {counted(len(one.columns), 'column')} among {len(one.runs)} runs"
+def _title(rates: WinRates) -> str:
+    if rates.why is not None:
+        return f"{rates.suite}: no win rates, {rates.why}"
+    return f"{rates.suite}: mean win rate over {counted(len(rates.columns), 'column')} among {len(rates.runs)} runs"
 
 
-def _ranked(one: WinRates) -> list[tuple[str, str, str, str]]:
+def _ranked(rates: WinRates) -> list[tuple[str, str, str, str]]:
     """Return label, run id, value and interval as text, the best first."""
-    ranked = sorted(zip(one.runs, one.rates, strict=False), key=lambda pair: -pair[1].value)
+    ranked = sorted(zip(rates.runs, rates.rates, strict=False), key=lambda pair: -pair[1].value)
     return [
         (
             label,
@@ -123,7 +123,7 @@ def _ranked(one: WinRates) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def win_rates_to_json(found: Sequence[WinRates]) -> list[JsonValue]:
+def win_rates_to_json(suites: Sequence[WinRates]) -> list[JsonValue]:
     """Return the win rates as JSON with stable keys; rates are in [0, 1]."""
     return [
         {
@@ -133,5 +133,5 @@ def win_rates_to_json(found: Sequence[WinRates]) -> list[JsonValue]:
             "runs": [{"label": label, "run_id": run_id} for label, run_id in rates.runs],
             "rates": [{"value": r.value, "low": r.low, "high": r.high, "stderr": r.stderr} for r in rates.rates],
         }
-        for rates in found
+        for rates in suites
     ]

@@ -30,11 +30,13 @@ def baseline_cells(estimate: Estimate | None) -> list[str]:
         return ["", "", ""]
     details = estimate.details
     constant, position, blind = details.get(CONSTANT), details.get(CONSTANT_CHOICE), details.get(BLIND)
-    shown = "" if constant is None else shown_value(constant, proportion=True)
+    majority = "" if constant is None else shown_value(constant, proportion=True)
     if position is not None:
         text = details.get(CONSTANT_TEXT)
-        shown += f" (choice {position + 1})" if text is None else f" ({shorten(text, LONGEST_TEXT, placeholder=' …')})"
-    return [chance_cell(estimate), shown, "" if blind is None else shown_value(blind["value"], proportion=True)]
+        majority += (
+            f" (choice {position + 1})" if text is None else f" ({shorten(text, LONGEST_TEXT, placeholder=' …')})"
+        )
+    return [chance_cell(estimate), majority, "" if blind is None else shown_value(blind["value"], proportion=True)]
 
 
 def baseline_notes(estimate: Estimate) -> list[str]:
@@ -58,9 +60,9 @@ def baseline_rows(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Row,
             of_name[key] = row
     known = list(of_name.values())
     with_blind = any(row.any_cell and row.any_cell.details.get(BLIND) for row in known)
-    shown = 3 if with_blind else 2
-    return ("value", *HEADERS[:shown]), [
-        (row, [value_words(row.any_cell), *baseline_cells(row.any_cell)[:shown]]) for row in known
+    n_baselines = 3 if with_blind else 2
+    return ("value", *HEADERS[:n_baselines]), [
+        (row, [value_words(row.any_cell), *baseline_cells(row.any_cell)[:n_baselines]]) for row in known
     ]
 
 

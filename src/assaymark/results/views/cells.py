@@ -199,8 +199,8 @@ def value_words(cell: Estimate | None) -> str:
     """Return the value with its failed requests in words, for readers without a legend."""
     if cell is None:
         return NOTHING
-    shown = shown_value(cell.value, proportion=is_proportion(cell))
-    return f"{shown} ({cell.n_failed:,} failed)" if cell.n_failed else shown
+    words = shown_value(cell.value, proportion=is_proportion(cell))
+    return f"{words} ({cell.n_failed:,} failed)" if cell.n_failed else words
 
 
 def interval_text(cell: Estimate | None) -> str:
@@ -212,13 +212,15 @@ def number_cells(cell: Estimate | None) -> list[str | Text]:
     """Return value, interval and n."""
     if cell is None:
         return ["", "", ""]
-    shown = shown_value(cell.value, proportion=is_proportion(cell))
-    return [Text(shown, style="bold"), interval_text(cell), shown_count([cell])]
+    value = shown_value(cell.value, proportion=is_proportion(cell))
+    return [Text(value, style="bold"), interval_text(cell), shown_count([cell])]
 
 
 def heading(view: RunView) -> RenderableType:
     """Return the line above a run's table: model, run, and how it was run."""
     text = Text(view.label, style="bold")
-    shown = [f"run {view.run_id}"] if view.run_id else []
-    text.append("".join(f" · {value}" for value in [*shown, *(value for _, value in view.facts)]), style="not bold dim")
+    run_part = [f"run {view.run_id}"] if view.run_id else []
+    text.append(
+        "".join(f" · {value}" for value in [*run_part, *(value for _, value in view.facts)]), style="not bold dim"
+    )
     return Padding(text, (0, 1))

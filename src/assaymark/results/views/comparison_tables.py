@@ -43,8 +43,8 @@ def ranks_table(comparison: Comparison) -> RenderableType:
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("run", overflow="fold")
     table.add_column("significantly better than", overflow="fold")
-    for shown, label, beaten in _rank_rows(comparison):
-        table.add_row(shown, label, Text(beaten, style="dim"))
+    for possible_ranks, label, beaten in _rank_rows(comparison):
+        table.add_row(possible_ranks, label, Text(beaten, style="dim"))
     return Padding(table, (0, 1, 1, 1))
 
 
@@ -131,7 +131,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 def _pair_table(pair: PairComparison, unfold: bool) -> RenderableType:
     ordered = ordered_lines(pair, unfold=unfold)
     lines = [line for line, _ in ordered]
-    shown = [shown_cells(line, depth) for line, depth in ordered]
+    rows = [shown_cells(line, depth) for line, depth in ordered]
 
     def laid_out(width: int) -> RenderableType:
         headers = ["task", *pair.labels, "diff.", "95% interval", "p", "n", "+ / -"]
@@ -139,14 +139,14 @@ def _pair_table(pair: PairComparison, unfold: bool) -> RenderableType:
         if max(map(len, pair.labels)) > LONGEST_HEADER:
             headers[1:3] = ["A", "B"]
             legend = Text(f" A {pair.labels[0]}, B {pair.labels[1]}")
-        sizes = [max(len(header), *(len(row[i]) + 2 * (i == 3) for row in shown)) for i, header in enumerate(headers)]
+        sizes = [max(len(header), *(len(row[i]) + 2 * (i == 3) for row in rows)) for i, header in enumerate(headers)]
         n_kept = len(headers) if sum(sizes) + 2 * len(sizes) <= width else len(headers) - 1
         table = plain_table()
         left = max(MIN_NAME, width - 2 - sum(sizes[1:n_kept]) - 2 * (n_kept - 1))
         table.add_column(headers[0], no_wrap=sizes[0] <= left, overflow="fold")
         for header in headers[1:n_kept]:
             table.add_column(header, justify="right", no_wrap=True)
-        for index, (line, row) in enumerate(zip(lines, shown, strict=True)):
+        for index, (line, row) in enumerate(zip(lines, rows, strict=True)):
             cells: list[RenderableType] = [_name_cell(line, row[0], left), *row[1:n_kept]]
             cells[3] = Text(f"{row[3]} {MARKS[line.better]}", style=STYLES[line.better])
             is_before_overall = index + 1 < len(lines) and lines[index + 1].kind == OVERALL
@@ -292,7 +292,7 @@ def _flips_of(task: str, flips: Sequence[Flip], labels: tuple[str, str]) -> Rend
 
 def _flipped(answer: str | None, picked: int | None, score: float) -> Text:
     """Return the answer as the choice's text, else its number; with its score if that is neither 0 nor 1."""
-    shown = answer if answer is not None else "" if picked is None else f"choice {picked}"
-    shown = shown if len(shown) <= LONGEST_ANSWER else shown[: LONGEST_ANSWER - 1] + "…"
-    tail = "" if shown and score in {0.0, 1.0} else f"score {score:.3g}"
-    return Text(", ".join(part for part in (shown, tail) if part))
+    text = answer if answer is not None else "" if picked is None else f"choice {picked}"
+    text = text if len(text) <= LONGEST_ANSWER else text[: LONGEST_ANSWER - 1] + "…"
+    tail = "" if text and score in {0.0, 1.0} else f"score {score:.3g}"
+    return Text(", ".join(part for part in (text, tail) if part))

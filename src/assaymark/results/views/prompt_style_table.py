@@ -60,11 +60,11 @@ def _is_outermost(estimate: Estimate) -> bool:
 
 def _lines_of(name: str, runs: Sequence[StyleEstimates], comparison: Comparison | None) -> list[StyleLine]:
     pairs = comparison.pairs if comparison is not None else ()
-    found = [next((line for line in (*pair.groups, *pair.tasks) if line.name == name), None) for pair in pairs]
-    differences = [None, *found]
-    known = [one.p for one in differences if one is not None]
+    lines = [next((line for line in (*pair.groups, *pair.tasks) if line.name == name), None) for pair in pairs]
+    differences = [None, *lines]
+    known = [difference.p for difference in differences if difference is not None]
     adjusted = iter(holm(known)) if known else iter(())
-    p_values = [None if one is None else float(next(adjusted)) for one in differences]
+    p_values = [None if difference is None else float(next(adjusted)) for difference in differences]
     return [
         StyleLine(name, run.prompt_style, run.n_shots, run.run_id, estimate, *_shares(name, run), difference, p)
         for run, difference, p in zip(runs, differences, p_values, strict=True)

@@ -92,16 +92,16 @@ def comparison_html(comparison: Comparison, rows: Sequence[Sequence[RowPair]]) -
         lines = [_row("td", [_line_name(cells[0], line.metric, line.kind), *cells[1:]])
                  for line, depth in ordered_lines(pair) if (cells := shown_cells(line, depth))]  # fmt: skip
         blocks.append(f"<p><b>{html.escape(pair.verdict)}</b></p><table>{header}{''.join(lines)}</table>")
-        shown = [
+        table_rows = [
             _row("td", [f"{row.row}: {_cut(row.inputs)}", _cut(row.expected), *(_shown(*each) for each in _sides(row)),
                         "; ".join(_scores(row))])
             for row in own[:MOST_ROWS]
         ]  # fmt: skip
-        if shown:
+        if table_rows:
             header = _row("th", ["row", "expected", *pair.labels, "scores"])
             title = f"{counted(len(own), 'row')}, those that got worse first"
             more = f" (the first {MOST_ROWS})" if len(own) > MOST_ROWS else ""
-            table = f"<table>{header}{''.join(shown)}</table>"
+            table = f"<table>{header}{''.join(table_rows)}</table>"
             blocks.append(f"<details open><summary>{title}{more}</summary>{table}</details>")
     return "".join(blocks)
 

@@ -51,9 +51,9 @@ def foot_lines(views: Sequence[RunView]) -> list[str]:
             sizes[label] = min(cell.n, sizes.get(label, cell.n))
     if not sizes:
         return []
-    found = {label: mde_paired_binary(n, DISAGREEMENT) for label, n in sizes.items()}
-    enough = {label: mde for label, mde in found.items() if mde <= DISAGREEMENT}
-    few = [label for label in found if label not in enough]
+    effects = {label: mde_paired_binary(n, DISAGREEMENT) for label, n in sizes.items()}
+    enough = {label: mde for label, mde in effects.items() if mde <= DISAGREEMENT}
+    few = [label for label in effects if label not in enough]
     parts = []
     if enough:
         ends = [min(enough, key=enough.__getitem__), max(enough, key=enough.__getitem__)]
@@ -126,8 +126,8 @@ def run_list_table(rows: Sequence[RunRow]) -> RenderableType:
         short = {header: shortened_apart({cell[header] for cell in cells}, longest[header]) for header in longest}
         for row, cell in zip(rows, cells, strict=True):
             is_fine = row.status == "finished" and not row.n_failed
-            shown = [short[name][cell[name]] if name in short else cell[name] for name in headers]
-            table.add_row(*(Text(text, style=_style(name, is_fine)) for name, text in zip(headers, shown, strict=True)))
+            texts = [short[name][cell[name]] if name in short else cell[name] for name in headers]
+            table.add_row(*(Text(text, style=_style(name, is_fine)) for name, text in zip(headers, texts, strict=True)))
         return Padding(table, (0, 1), expand=False)
 
     return Sized(laid_out)

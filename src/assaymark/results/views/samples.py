@@ -24,10 +24,10 @@ __all__ = ["conversations", "dialogue_view"]
 
 def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
     """Return the records grouped by sample, each group in the order of its turns."""
-    found: dict[tuple[str, int], list[SampleRecord]] = {}
+    by_sample: dict[tuple[str, int], list[SampleRecord]] = {}
     for record in records:
-        found.setdefault((record.request.task, record.request.sample_index), []).append(record)
-    return [sorted(each, key=lambda record: record.request.turn) for each in found.values()]
+        by_sample.setdefault((record.request.task, record.request.sample_index), []).append(record)
+    return [sorted(each, key=lambda record: record.request.turn) for each in by_sample.values()]
 
 
 def dialogue_view(turns: Sequence[SampleRecord]) -> RenderableType:
@@ -148,8 +148,10 @@ def _title(record: SampleRecord) -> Text:
         return text.append(f"  {score.status}", style="yellow")
     wrong = is_wrong(record)
     text.append("  wrong" if wrong else "  right" if score.value == 1.0 else "", style="red" if wrong else "green")
-    shown = [s for s in record.scores if not is_auxiliary(s.metric) and s.value is not None]
-    scores = ", ".join(f"{s.metric} {s.value:g}" + (f" ({s.filter})" if s.filter != "none" else "") for s in shown)
+    named_scores = [s for s in record.scores if not is_auxiliary(s.metric) and s.value is not None]
+    scores = ", ".join(
+        f"{s.metric} {s.value:g}" + (f" ({s.filter})" if s.filter != "none" else "") for s in named_scores
+    )
     text.append(f"  {scores}", style="dim")
     notes = [f"{request.n_shots} shots"] if request.n_shots else []
     truncated = max((output.n_cut_tokens for output in record.outputs), default=0)
@@ -172,11 +174,11 @@ def _choices(record: SampleRecord) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for position, (shown, number) in enumerate(zip(shown_choices(record), nats, strict=True)):
+    for position, (choice, number) in enumerate(zip(shown_choices(record), nats, strict=True)):
         mark = ("picked " if position == picked else "") + ("gold" if position in gold else "")
         style = "green" if position in gold else "red" if position == picked else ""
         table.add_row(
-            Text(mark.strip(), style=style), Text(number, style="dim"), Text(shown.strip() or "␣", style=style)
+            Text(mark.strip(), style=style), Text(number, style="dim"), Text(choice.strip() or "␣", style=style)
         )
     legend = "log-likelihood of each choice in nats"
     if score is not None and isinstance(picked, int):
@@ -199,8 +201,8 @@ def _rotations(record: SampleRecord) -> Sequence[str]:
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     if "picked_by_rotation" not in detail:
         return ()
-    shown = [choice.strip() for choice in shown_choices(record)]
-    picked = ", ".join(shown[position] for position in detail["picked_by_rotation"])
+    choices = [choice.strip() for choice in shown_choices(record)]
+    picked = ", ".join(choices[position] for position in detail["picked_by_rotation"])
     n_right, n_all = detail["n_right"], len(detail["picked_by_rotation"])
     return (f"right in {n_right} of {n_all} rotations; picked in each, by its letter in the file's order: {picked}",)
 
@@ -228,8 +230,10 @@ def shown_choices(record: SampleRecord) -> list[str]:
 def reasons_of(record: SampleRecord) -> list[str]:
     """Return why a wrong answer is wrong, where its scoring says so: `reason: message`, each once."""
     details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
-    found = [f"{one['reason']}: {one['message']}" for one in details if "reason" in one and "message" in one]
-    return list(dict.fromkeys(found))
+    reasons = [
+        f"{detail['reason']}: {detail['message']}" for detail in details if "reason" in detail and "message" in detail
+    ]
+    return list(dict.fromkeys(reasons))
 
 
 def flags_of_programs(record: SampleRecord) -> str:

@@ -57,8 +57,8 @@ def subject_notes(view: RunView, group: str | None = None) -> list[str]:
     weak = weak_subjects(leaves)
     if not weak:
         return ["no subject is significantly below the others (one-sided tests, Holm's correction)"]
-    shown = ", ".join(f"{_name(leaf)} (p {shown_p(p)})" for leaf, p in weak)
-    return [f"significantly below the other subjects (one-sided tests, Holm's correction): {shown}"]
+    weak_names = ", ".join(f"{_name(leaf)} (p {shown_p(p)})" for leaf, p in weak)
+    return [f"significantly below the other subjects (one-sided tests, Holm's correction): {weak_names}"]
 
 
 def _name(leaf: Estimate) -> str:

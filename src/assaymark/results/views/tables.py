@@ -110,12 +110,12 @@ def note_lines(rows: Sequence[Row], views: Sequence[RunView]) -> list[str]:
     """
     tasks_of: dict[str, list[str]] = {}  # note -> names of tasks
     for row in rows:
-        found = []
+        named_notes = []
         if row.is_first and not (row.is_group and not row.n_hidden):  # a group's shown tasks have notes of their own
-            found += _named_notes(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
+            named_notes += _named_notes(row.label, [_prompt_notes(cell) if cell else [] for cell in row.cells], views)
         notes = [_notes(cell) if cell else [] for cell in row.cells]
-        found += _named_notes(f"{row.label} {metric_cell(row)}", notes, views)
-        for name, note in found:
+        named_notes += _named_notes(f"{row.label} {metric_cell(row)}", notes, views)
+        for name, note in named_notes:
             tasks_of.setdefault(note, []).append(name)
     return [f"! {_named(names)}: {note}" for note, names in tasks_of.items()]
 

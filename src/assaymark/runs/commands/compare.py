@@ -47,33 +47,33 @@ EXAMPLES = examples(
 @click.option("--markdown", is_flag=True, help="Print Markdown.")
 @store_option
 @json_option
-def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **given: Any) -> int:
+def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **options: Any) -> int:
     """Compare stored runs sample by sample: difference, interval, p, flips and a verdict in one sentence.
 
     Each run is compared with the first. Exit code 1 if a gate fails. With --published, one run is compared with
     published results, of which only the totals are known; they are stored with the run.
     """
-    if given["published"]:
-        return _with_published(store, runs, given["published"], as_json=as_json)
+    if options["published"]:
+        return _with_published(store, runs, options["published"], as_json=as_json)
     from assaymark.runs import comparison as api
 
     named = api.stored_runs(store, runs)
-    found, rates = api.compare_runs(named, strict_prompts=given["strict_prompts"]), api.win_rates(named)
-    results = api.gate_results(found, given["gates"])
-    wants_rows = given["with_rows"] or given["by"] is not None
-    rows = api.rows_of_pairs(named, found) if wants_rows else []
-    parts = api.differences_by_part(given["by"], found, rows) if given["by"] is not None else []
+    comparison, rates = api.compare_runs(named, strict_prompts=options["strict_prompts"]), api.win_rates(named)
+    results = api.gate_results(comparison, options["gates"])
+    wants_rows = options["with_rows"] or options["by"] is not None
+    rows = api.rows_of_pairs(named, comparison) if wants_rows else []
+    parts = api.differences_by_part(options["by"], comparison, rows) if options["by"] is not None else []
     if as_json:
-        print_json(_json(api.comparison_to_json(found, rates), rows if given["with_rows"] else [], parts))
-    elif given["markdown"]:
-        echo(api.comparison_markdown(found, rates))
+        print_json(_json(api.comparison_to_json(comparison, rates), rows if options["with_rows"] else [], parts))
+    elif options["markdown"]:
+        echo(api.comparison_markdown(comparison, rates))
     else:
-        print_rich(*api.comparison_views(found, rates, flips=given["flips"]))
-        _print_rows(found, rows if given["with_rows"] else [], given["by"] or "", parts)
+        print_rich(*api.comparison_views(comparison, rates, flips=options["flips"]))
+        _print_rows(comparison, rows if options["with_rows"] else [], options["by"] or "", parts)
     for result in results:
         echo(result.message, err=True)
-    if given["junit"] is not None:
-        api.write_junit(given["junit"], found, results, rates)
+    if options["junit"] is not None:
+        api.write_junit(options["junit"], comparison, results, rates)
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 
@@ -85,12 +85,12 @@ def _json(content: Any, rows: Sequence[Any], parts: Sequence[Any]) -> Any:
     return {**content, **{name: value for name, value in more.items() if value}}
 
 
-def _print_rows(found: "Comparison", rows: Sequence[Any], by: str, parts: Sequence[Any]) -> None:
+def _print_rows(comparison: "Comparison", rows: Sequence[Any], by: str, parts: Sequence[Any]) -> None:
     from assaymark.results.views.row_tables import parts_table, rows_table
 
-    for own, pair in zip(parts, found.pairs, strict=False):
+    for own, pair in zip(parts, comparison.pairs, strict=False):
         print_rich(parts_table(by, own, pair))
-    for own, pair in zip(rows, found.pairs, strict=False):
+    for own, pair in zip(rows, comparison.pairs, strict=False):
         print_rich(rows_table(own, pair))
 
 

@@ -13,11 +13,11 @@ def doctor(model_args: str, as_json: bool) -> None:
     """Show what is installed and what can run here."""
     from assaymark.runs.doctor import examine
 
-    found = examine(model_args)
+    sections = examine(model_args)
     if as_json:
-        print_json(found)
+        print_json(sections)
         return
-    for section, facts in found.items():
+    for section, facts in sections.items():
         echo(section)
         for name, value in facts.items():
             echo(f"  {name:<18} {value}")

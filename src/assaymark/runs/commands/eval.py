@@ -41,9 +41,9 @@ class _Dashed(click.Option):
         return None if record is None else (record[0].replace(f", {self.opts[-1]}", "", 1), record[1])
 
 
-def _option(name: str, **given: Any) -> Callable[[F], F]:
+def _option(name: str, **attributes: Any) -> Callable[[F], F]:
     names = dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}"))
-    return click.option(*names, name, cls=_Dashed, **given)
+    return click.option(*names, name, cls=_Dashed, **attributes)
 
 
 @click.command(
@@ -77,7 +77,7 @@ def _option(name: str, **given: Any) -> Callable[[F], F]:
 )
 @_option("batch_size", metavar="N", help="Accepted without effect: the engine sizes batches by memory.")
 @_option("num_fewshot", metavar="N", help="Shots in each prompt (default: as each task says).")
-def eval_(words: tuple[str, ...], **given: Any) -> Any:
+def eval_(words: tuple[str, ...], **options: Any) -> Any:
     """Evaluate a trainer's checkpoint, or list the tasks with `eval ls`.
 
     Other options of `assaymark run` (--limit, --store, --json ...) are accepted too.
@@ -88,14 +88,14 @@ def eval_(words: tuple[str, ...], **given: Any) -> Any:
 
         return ls.main(list(words[1:]), prog_name="assaymark eval ls", standalone_mode=False)
     _refuse_unknown(ctx, words)
-    if not given["tasks"]:
+    if not options["tasks"]:
         raise click.UsageError("missing option --tasks; see all tasks with `assaymark eval ls`", ctx)
     from assaymark.runs.commands.run import run
 
-    command = ["--model_args", json.dumps(_model_args(given)), "--tasks", _tasks(given["tasks"], list(words))]
-    command += _workers(given["num_gpus"])
+    command = ["--model_args", json.dumps(_model_args(options)), "--tasks", _tasks(options["tasks"], list(words))]
+    command += _workers(options["num_gpus"])
     for name in ("batch_size", "num_fewshot"):
-        command += [f"--{name}", given[name]] if given[name] is not None else []
+        command += [f"--{name}", options[name]] if options[name] is not None else []
     return run.main([*command, *normalise(words)], prog_name="assaymark eval", standalone_mode=False)
 
 
@@ -119,7 +119,7 @@ def _refuse_unknown(ctx: click.Context, words: tuple[str, ...]) -> None:
         before = word
 
 
-def _model_args(given: dict[str, Any]) -> dict[str, Any]:
+def _model_args(options: dict[str, Any]) -> dict[str, Any]:
     """Return the model arguments for these options.
 
     Raises: UsageError if there are no weights to evaluate, or the tokenizer's name is unknown.
@@ -127,7 +127,7 @@ def _model_args(given: dict[str, Any]) -> dict[str, Any]:
     from assaymark.models.checkpoint.trainer_configs import is_builder
     from assaymark.models.checkpoint.trainers import is_trained
 
-    base, checkpoint = given["base_model"], given["model_checkpoint"]
+    base, checkpoint = options["base_model"], options["model_checkpoint"]
     if base is None and checkpoint is None:
         raise UsageError("no model was given; expected --base-model NAME|DIR, --model-checkpoint PATH, or both")
     if checkpoint is None and is_builder(base):
@@ -135,7 +135,7 @@ def _model_args(given: dict[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {"pretrained": checkpoint or base}
     if base is not None and checkpoint is not None and is_trained(checkpoint):
         arguments["base"] = base
-    tokenizer, file = given["tokenizer"], given["tokenizer_checkpoint"]
+    tokenizer, file = options["tokenizer"], options["tokenizer_checkpoint"]
     if file is not None and not Path(file).expanduser().exists():
         raise UsageError(f"--tokenizer-checkpoint {file}: no such file or folder")
     if tokenizer is not None and tokenizer.endswith("_tokenizer") and not Path(tokenizer).exists():
@@ -182,6 +182,6 @@ def _workers(n_gpus: int) -> list[str]:
         return ["--device", "cpu"]
     from assaymark.engine.memory import cuda_count
 
-    if (found := cuda_count()) < n_gpus:
-        raise UsageError(f"--num-gpus {n_gpus}, but torch finds {found} CUDA GPUs here; use --num-gpus {found}")
+    if (n_here := cuda_count()) < n_gpus:
+        raise UsageError(f"--num-gpus {n_gpus}, but torch finds {n_here} CUDA GPUs here; use --num-gpus {n_here}")
     return ["--device", "cuda", *(["--workers", str(n_gpus)] if n_gpus > 1 else [])]

@@ -31,7 +31,7 @@ def explain(
     from assaymark.runs.explain import explain_metric, explain_task, explanation_view, metric_view
 
     try:
-        found = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
+        explanation = explain_task(task, num_fewshot, model_args, data_dir=data_dir, include_path=include_path)
     except UnknownName:
         metric = explain_metric(task.strip())
         if metric is None:
@@ -42,6 +42,6 @@ def explain(
             print_rich(metric_view(metric))
         return
     if as_json:
-        print_json(found)
+        print_json(explanation)
     else:
-        print_rich(*explanation_view(found))
+        print_rich(*explanation_view(explanation))

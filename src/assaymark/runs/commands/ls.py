@@ -79,18 +79,18 @@ def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -
 def _print_entries(items: list[dict[str, Any]]) -> None:
     """Print the entries that can run here, our library first; others are counted, or listed if none can."""
     runs = [item for item in items if item["runs_here"]]
-    shown = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))
-    width = min(max(len(item["name"]) for item in shown), 56)
+    listed = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))
+    width = min(max(len(item["name"]) for item in listed), 56)
     lines = []
-    for item in shown:
+    for item in listed:
         what = item["kind"] if item["kind"] == "task" else f"{item['kind']} of {item['n_tasks']}"
         note = f"  {item['reason']}" if item["reason"] else ""
         lines.append(f"{item['name']:<{width}}  {what:<14}  {item['from']}{note}")
     echo("\n".join(lines))
     ours = sum(item["from"] == "assaymark" for item in items)
-    hidden = len(items) - len(shown)
+    hidden = len(items) - len(listed)
     rest = f"; {hidden:,} more cannot run here (--json lists them with the reason)" if hidden else ""
-    echo(f"{len(shown):,} listed, {ours:,} of Assaymark's library{rest}", err=True)
+    echo(f"{len(listed):,} listed, {ours:,} of Assaymark's library{rest}", err=True)
 
 
 def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:

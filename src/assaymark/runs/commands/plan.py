@@ -34,7 +34,7 @@ MANY_TRUNCATED, LITTLE_SHARED = 0.25, 0.8
     help="With --mde: expected share of samples on which the two models differ.",
 )
 @json_option
-def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) -> None:
+def plan(as_json: bool, mde: float | None, disagreement: float, **parameters: Any) -> None:
     """Estimate a run: samples, tokens with and without sharing, memory, time, and prompts that are too long.
 
     Takes the options of `run` and sends nothing to the model. With --mde it also shows which differences the run can
@@ -43,17 +43,17 @@ def plan(as_json: bool, mde: float | None, disagreement: float, **given: Any) ->
     from assaymark.runs.planning import plan_run
     from assaymark.runs.power import WantedPower
 
-    target = target_of_command(given)
+    target = target_of_command(parameters)
     if target is not None:
         if mde is not None:
             raise UsageError("--mde is for models, and --target names an application; omit one of them")
         forecast = plan_target(*target)
         print_json(forecast.content) if as_json else echo("\n".join(forecast.lines))
         return
-    kind, arguments = model_arguments(given)
+    kind, arguments = model_arguments(parameters)
     wanted = None if mde is None else WantedPower(mde / 100, disagreement)
-    options = {**evaluate_options(given), "model_args": arguments}
-    planned = plan_run(kind, given["tasks"], wanted=wanted, **options)
+    options = {**evaluate_options(parameters), "model_args": arguments}
+    planned = plan_run(kind, parameters["tasks"], wanted=wanted, **options)
     if as_json:
         power = [asdict(line) for line in planned.power]
         chunks = [asdict(chunk) for chunk in planned.chunks]
@@ -165,10 +165,10 @@ def print_power(lines: "Sequence[PowerLine]", wanted: "WantedPower") -> None:
     for name in ("samples", "MDE,\npaired", "MDE,\nunpaired", f"{goal}, paired", f"{goal}, unpaired"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        shown = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),
+        cells = ["none" if line.shows_nothing_paired else _points(line.paired), _points(line.unpaired),
                  _needed(line.n, line.n_paired), _needed(line.n, line.n_unpaired)]  # fmt: skip
         note = f": {line.note}" if line.note else "" if line.kind == "task" else f" ({line.kind})"
-        table.add_row(line.name + note, f"{line.n:,}", *shown)
+        table.add_row(line.name + note, f"{line.n:,}", *cells)
     print_rich("", table)
     echo(
         "MDE: the smallest true difference that a two-sided test at 5% finds with 80% power. Paired: both models on "

@@ -45,7 +45,7 @@ EXAMPLES = examples(
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @store_option
 @json_option
-def race(first: str, second: str, *, as_json: bool, **given: Any) -> int:
+def race(first: str, second: str, *, as_json: bool, **options: Any) -> int:
     """Let two models answer questions in one random order until it is decided which is better.
 
     MODEL is a folder, a Hub id, or KIND:ARGUMENTS such as local-completions:model=M,base_url=URL; the second may be a
@@ -59,36 +59,36 @@ def race(first: str, second: str, *, as_json: bool, **given: Any) -> int:
         more = f", about {state.n_more:,} more" if state.n_more else ""
         echo(f"{state.n_seen:,} of {state.n:,}: {100 * state.difference:+.1f} ({interval}){more}", err=True)
 
-    is_quiet = given.pop("quiet") or as_json
-    margin, alpha, seed, most = (given.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
+    is_quiet = options.pop("quiet") or as_json
+    margin, alpha, seed, most = (options.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
     (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)
-    found = race_models(
+    outcome = race_models(
         first_kind,
         second_kind,
-        given.pop("tasks"),
+        options.pop("tasks"),
         RaceOptions(None if margin is None else margin / 100, alpha, seed, most),
         observe=None if is_quiet else shown,
         first_args=first_args,
         second_args=second_args,
         command=typed_command(),
         notify=lambda line: None if is_quiet else echo(line, err=True),
-        **{name: value for name, value in given.items() if value not in (None, ())},
+        **{name: value for name, value in options.items() if value not in (None, ())},
     )
     if as_json:
-        print_json(found.to_json())
+        print_json(outcome.to_json())
     else:
-        state = found.state
-        echo(found.verdict)
-        echo(f"{found.metric}: {100 * state.difference:+.1f} points, 95% interval at any time "
+        state = outcome.state
+        echo(outcome.verdict)
+        echo(f"{outcome.metric}: {100 * state.difference:+.1f} points, 95% interval at any time "
              f"{100 * state.low:+.1f} to {100 * state.high:+.1f}, {state.n_seen:,} of {state.n:,} questions"
              .replace("95%", f"{1 - alpha:.0%}"))  # fmt: skip
-        echo(found.about)
-        for remark in found.remarks:
+        echo(outcome.about)
+        for remark in outcome.remarks:
             echo(remark, err=True)
-        echo(f"runs {found.run_ids[0][:8]} and {found.run_ids[1][:8]}")
-    if found.n_failed:
+        echo(f"runs {outcome.run_ids[0][:8]} and {outcome.run_ids[1][:8]}")
+    if outcome.n_failed:
         return ModelError.exit_code
-    return 0 if found.state.is_decided else 1
+    return 0 if outcome.state.is_decided else 1
 
 
 def _model(text: str) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from assaymark.runs.run_options import declared_option
               help="Run model-generated code even if no sandbox is available.")  # fmt: skip
 @store_option
 @json_option
-def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
+def rescore(run: str, store: str | None, as_json: bool, **parameters: Any) -> None:
     """Score the stored outputs of a run again with another filter or metric, without sending anything to the model.
 
     Without --filter and --metric, the filters and metrics of the current task files are used. Earlier scores stay
@@ -40,7 +40,7 @@ def rescore(run: str, store: str | None, as_json: bool, **given: Any) -> None:
     from assaymark.runs.rescoring import RescoreOptions, rescore_stored
 
     command = typed_command()
-    options = RescoreOptions(**given, command=command)
+    options = RescoreOptions(**parameters, command=command)
     rescored = rescore_stored(store, run, options)
     if as_json:
         print_json(rescored.to_json())

@@ -90,7 +90,7 @@ EXAMPLES = examples(
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
-def run(as_json: bool, quiet: bool, **given: Any) -> int:
+def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
     """Evaluate a model on benchmarks, or an application on rows; store and show the result.
 
     The same command continues an interrupted run: no stored response is requested again. On Ctrl-C or SIGTERM it waits
@@ -104,34 +104,34 @@ def run(as_json: bool, quiet: bool, **given: Any) -> int:
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import check_writable
 
-    if given["log_samples"] and given["output_path"] is None:
+    if parameters["log_samples"] and parameters["output_path"] is None:
         raise UsageError("--log_samples writes into the folder --output_path; give that option too")
-    for line in notes_on(given):
+    for line in notes_on(parameters):
         _note(line)
-    target = target_of_command(given)
-    is_sequential = bool(given["until"] or given["budget"])
-    if is_sequential and (target is not None or given["prompt_style"] or given["question_blind"]):
+    target = target_of_command(parameters)
+    is_sequential = bool(parameters["until"] or parameters["budget"])
+    if is_sequential and (target is not None or parameters["prompt_style"] or parameters["question_blind"]):
         raise UsageError(
             "--until and --budget are for tasks of a model; omit --target, --prompt_style, --question_blind"
         )
-    if given["prompt_style"]:
-        return _run_prompt_styles(given, quiet=quiet, as_json=as_json)
-    wandb = _checked_wandb(given)
-    if given["output_path"] is not None:
-        check_writable(given["output_path"], "--output_path")
+    if parameters["prompt_style"]:
+        return _run_prompt_styles(parameters, quiet=quiet, as_json=as_json)
+    wandb = _checked_wandb(parameters)
+    if parameters["output_path"] is not None:
+        check_writable(parameters["output_path"], "--output_path")
     if target is None:
-        model, arguments = model_arguments(given)
-        tasks, options = given["tasks"], {**evaluate_options(given), "model_args": arguments}
+        model, arguments = model_arguments(parameters)
+        tasks, options = parameters["tasks"], {**evaluate_options(parameters), "model_args": arguments}
     else:
         model, tasks, options = target
     command = typed_command()
-    if given["write_out"]:
+    if parameters["write_out"]:
         _write_out(model, tasks, options, to_stderr=as_json)
     if is_sequential:
-        return _run_until(model, tasks, options, {**given, "quiet": quiet}, wandb, as_json=as_json)
+        return _run_until(model, tasks, options, {**parameters, "quiet": quiet}, wandb, as_json=as_json)
     with ProgressLine(quiet=quiet or as_json) as progress:
         done = evaluate(model, tasks, observe=progress, notify=_note, command=command, **options)
-    _print_run(done, given, as_json=as_json)
+    _print_run(done, parameters, as_json=as_json)
     _log_to_wandb(done, wandb)
     return _exit_code([done])
 
@@ -156,13 +156,13 @@ def _exit_code(runs: Sequence["Run"]) -> int:
 
 
 def _run_until(
-    model: Any, tasks: Any, options: Mapping[str, Any], given: Mapping[str, Any], wandb: "WandbArguments | None",
+    model: Any, tasks: Any, options: Mapping[str, Any], parameters: Mapping[str, Any], wandb: "WandbArguments | None",
     *, as_json: bool,
 ) -> int:  # fmt: skip
     """Evaluate until the goals are reached or the budget is spent; print the run and what is known."""
     from assaymark.runs.until import GoalState, evaluate_until, parse_budget
 
-    is_quiet = given["quiet"] or as_json
+    is_quiet = parameters["quiet"] or as_json
 
     def report(states: Sequence[GoalState]) -> None:
         for state in states:
@@ -171,37 +171,37 @@ def _run_until(
     done = evaluate_until(
         model,
         tasks,
-        given["until"],
-        budget=parse_budget(given["budget"]),
+        parameters["until"],
+        budget=parse_budget(parameters["budget"]),
         observe_goals=None if is_quiet else report,
         notify=_note,
         command=typed_command(),
         **options,
     )
-    _print_run(done.run, given, as_json=as_json, until=done)
+    _print_run(done.run, parameters, as_json=as_json, until=done)
     _log_to_wandb(done.run, wandb)
     if done.n_failed or done.spent == "money":
         return ModelError.exit_code
     return 0 if done.is_decided else 1
 
 
-def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+def _run_prompt_styles(parameters: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
     """Evaluate the tasks in each prompt style at each number of shots, and print the results side by side."""
     from assaymark.runs.prompt_styles import evaluate_prompt_styles
 
-    refused = [name for name in OF_ONE_RUN if given[name]]
+    refused = [name for name in OF_ONE_RUN if parameters[name]]
     if refused:
         raise UsageError(f"--{refused[0]} cannot be combined with --prompt_style; omit one of them")
-    shots = given["num_fewshot"]
+    shots = parameters["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
-    kind, arguments = model_arguments(given)
-    options = {**evaluate_options({**given, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
-    wandb = _checked_wandb(given)
-    styles = [style.strip() for style in given["prompt_style"].split(",") if style.strip()]
+    kind, arguments = model_arguments(parameters)
+    options = {**evaluate_options({**parameters, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
+    wandb = _checked_wandb(parameters)
+    styles = [style.strip() for style in parameters["prompt_style"].split(",") if style.strip()]
     command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
         done = evaluate_prompt_styles(
-            kind, given["tasks"], styles, counts, observe=progress, command=command, **options
+            kind, parameters["tasks"], styles, counts, observe=progress, command=command, **options
         )
     if as_json:
         print_json(done.to_json())
@@ -217,11 +217,11 @@ def _run_prompt_styles(given: Mapping[str, Any], *, quiet: bool, as_json: bool) 
 WandbArguments = tuple[dict[str, Any], dict[str, Any]]
 
 
-def _checked_wandb(given: Mapping[str, Any]) -> WandbArguments | None:
+def _checked_wandb(parameters: Mapping[str, Any]) -> WandbArguments | None:
     """Return the arguments for W&B; None, with a note, if wandb is not installed: the run goes on without it."""
     from assaymark.interop.wandb_log import is_wandb_here
 
-    arguments = wandb_arguments(given)
+    arguments = wandb_arguments(parameters)
     if arguments is None or is_wandb_here():
         return arguments
     _note("--wandb_args: wandb is not installed, so nothing is logged to W&B; install it with: pip install wandb")
@@ -240,27 +240,27 @@ def _log_to_wandb(done: "Run", arguments: WandbArguments | None) -> None:
         _note(f"logged to W&B{f': {address}' if address else ''}")
 
 
-def _print_run(done: "Run", given: Mapping[str, Any], *, as_json: bool, until: "Until | None" = None) -> None:
+def _print_run(done: "Run", parameters: Mapping[str, Any], *, as_json: bool, until: "Until | None" = None) -> None:
     """Print the result, then write the requested files, so that a failure there does not lose the printed result."""
     if as_json:
-        shown = {"configuration": done.configuration()} if given["show_config"] else {}
-        print_json({**done.to_json(), **shown, **({"until": until.to_json()} if until is not None else {})})
-    elif given["predict_only"]:
+        configuration = {"configuration": done.configuration()} if parameters["show_config"] else {}
+        print_json({**done.to_json(), **configuration, **({"until": until.to_json()} if until is not None else {})})
+    elif parameters["predict_only"]:
         echo(f"outputs are stored; show their scores with: assaymark show {done.short_id}")
     else:
-        print_rich(done.table(details=given["details"]))
-        for line in done.remarks(details=given["details"]):
+        print_rich(done.table(details=parameters["details"]))
+        for line in done.remarks(details=parameters["details"]):
             echo(line)
         for line in until.lines() if until is not None else ():
             echo(line)
     for line in done.store.notices:
         _note(line)
-    if given["show_config"] and not as_json:
+    if parameters["show_config"] and not as_json:
         print_json(done.configuration())
-    if given["output_path"] is not None:
-        for path in done.write_lm_eval_files(given["output_path"], log_samples=given["log_samples"]):
+    if parameters["output_path"] is not None:
+        for path in done.write_lm_eval_files(parameters["output_path"], log_samples=parameters["log_samples"]):
             echo(f"wrote {path}", err=True)
-    if given["check_integrity"] and (problems := done.verify()):
+    if parameters["check_integrity"] and (problems := done.verify()):
         raise click.ClickException("; ".join(str(problem) for problem in problems))
 
 

@@ -30,53 +30,53 @@ if TYPE_CHECKING:
 @click.option("--attempts", is_flag=True, help="Show the attempts: when, where and with which versions.")
 @store_option
 @json_option
-def show(run: str, store: str | None, as_json: bool, **given: Any) -> None:
+def show(run: str, store: str | None, as_json: bool, **options: Any) -> None:
     """Show a stored run or audit. RUN is an id, the beginning of one, or `last` for the last run."""
     from assaymark.runs.stored import audit_as_run, find_audit, open_run
 
-    if given["wrong"] and given["task"] is None:
+    if options["wrong"] and options["task"] is None:
         raise UsageError("--wrong selects samples; name the task too: --samples TASK --wrong")
-    if given["search"] is not None and given["task"] is None:
+    if options["search"] is not None and options["task"] is None:
         raise UsageError("--search selects samples; name the task too: --samples TASK --search WORDS")
-    if given["index"] and given["search"] is None:
+    if options["index"] and options["search"] is None:
         raise UsageError("--index is for --search; name the words: --samples TASK --index --search WORDS")
     if (audit := find_audit(store, run)) is not None:
-        judged = audit_as_run(audit, store) if given["task"] is not None else None
+        judged = audit_as_run(audit, store) if options["task"] is not None else None
         if judged is not None:
-            _show_run(judged, given, as_json=as_json)
+            _show_run(judged, options, as_json=as_json)
         else:
-            _show_audit(audit, given, as_json=as_json)
+            _show_audit(audit, options, as_json=as_json)
     else:
-        _show_run(open_run(store, run), given, as_json=as_json)
+        _show_run(open_run(store, run), options, as_json=as_json)
 
 
-def _show_run(found: "Run", given: Mapping[str, Any], *, as_json: bool) -> None:
-    task, wrong = given["task"], given["wrong"]
+def _show_run(run: "Run", options: Mapping[str, Any], *, as_json: bool) -> None:
+    task, wrong = options["task"], options["wrong"]
     if task is not None:
-        if given["index"]:
-            found.index_samples()
-        records = found.sample_records(task, only_wrong=wrong, limit=given["limit"], search=given["search"])
-        print_json(found.samples_to_json(records)) if as_json else print_rich(*found.sample_views(records))
+        if options["index"]:
+            run.index_samples()
+        records = run.sample_records(task, only_wrong=wrong, limit=options["limit"], search=options["search"])
+        print_json(run.samples_to_json(records)) if as_json else print_rich(*run.sample_views(records))
         if not records:
-            echo(found.why_nothing_is_shown(), err=True)
-    elif given["attempts"]:
-        rows = found.attempts()
+            echo(run.why_nothing_is_shown(), err=True)
+    elif options["attempts"]:
+        rows = run.attempts()
         if as_json:
             print_json(rows)
         for row in rows if not as_json else ():
             echo(f"{row['started_at']}  {row['status']:<12} {row['host']}  {row['facts']}")
-    elif given["lm_eval"]:
-        echo(found.lm_eval_table())
+    elif options["lm_eval"]:
+        echo(run.lm_eval_table())
     elif as_json:
-        print_json(found.to_json())
+        print_json(run.to_json())
     else:
-        print_rich(found.table(by_subject=given["by"] is not None, details=given["details"]))
-        for line in found.remarks(details=given["details"]):
+        print_rich(run.table(by_subject=options["by"] is not None, details=options["details"]))
+        for line in run.remarks(details=options["details"]):
             echo(line)
 
 
-def _show_audit(audit: "ShownAudit", given: Mapping[str, Any], *, as_json: bool) -> None:
-    if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if given[name]]:
+def _show_audit(audit: "ShownAudit", options: Mapping[str, Any], *, as_json: bool) -> None:
+    if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if options[name]]:
         option = of_runs[0].replace("task", "samples")
         raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; omit it")
     print_json(audit.content) if as_json else print_rich(audit.view)

@@ -64,7 +64,7 @@
       if (flag === undefined) throw new Error(`'${name}:${value}': expected ${name}:true or ${name}:false`);
       return (have) => have === flag;
     }
-    if (sign && sign !== "=") throw new Error(`'${name}:${sign}${value}': ${name} is no number`);
+    if (sign && sign !== "=") throw new Error(`'${name}:${sign}${value}': ${name} is not a number`);
     if (kind === "choice") {
       const wanted = canonical(key, value.toLowerCase());
       return (have) => have !== null && have.toLowerCase() === wanted;

@@ -235,10 +235,10 @@ while True:
     ids=["stage", "reason"],
 )
 def test_half_a_character_ends_the_job_and_not_the_worker(worked: Callable[..., JobRow], message: str) -> None:
-    """A text that no database takes is no message: the job has failed by the submission's fault, at once."""
+    """A text that no database takes is not a message: the job has failed by the submission's fault, at once."""
     job = worked(f"import time\nos.write(channel._pipe, {message.encode()!r} + b'\\n')\ntime.sleep(4)\nos._exit(0)")
     assert (job.state, job.fault, job.n_attempts) == ("failed", "submission", 1)
-    assert "is no Unicode text" in (job.reason or "")
+    assert "is not a Unicode text" in (job.reason or "")
 
 
 def test_a_process_cannot_have_four_attempts_by_blaming_the_host(worked: Callable[..., JobRow]) -> None:

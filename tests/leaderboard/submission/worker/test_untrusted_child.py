@@ -111,7 +111,7 @@ def test_ids_of_runs_are_ids(runs: str) -> None:
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        ("""os.write(1, b'{"kind": "stage", "text": "x", "done": "5"}\\n'); time.sleep(60)""", "'done' is no whole"),
+        ("""os.write(1, b'{"kind": "stage", "text": "x", "done": "5"}\\n'); time.sleep(60)""", "'done' is not a whole"),
         ("""os.write(1, b'{"kind": "evaluated"}\\n' * 2); time.sleep(60)""", "a message after its last one"),
         ("""os.write(1, b'{"kind": "checked", "runs": ["ab12"]}\\n'); time.sleep(60)""", "does not have"),
     ],

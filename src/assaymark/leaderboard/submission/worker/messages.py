@@ -35,7 +35,7 @@ FAULTS = ("infrastructure", "submission", "killed")
 
 
 class BadMessage(ValueError):
-    """A line that is no message of this step."""
+    """A line that is not a message of this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def read_message(line: bytes, step: str) -> Message:
     except (ValueError, RecursionError) as error:
         raise BadMessage("a message that is not JSON") from error
     if not isinstance(value, dict):
-        raise BadMessage("a message that is no JSON object")
+        raise BadMessage("a message that is not a JSON object")
     match value.get("kind"):
         case "started":
             return Started()
@@ -124,21 +124,21 @@ def read_message(line: bytes, step: str) -> Message:
 def _text(value: Mapping[str, Any], name: str, longest: int) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text or len(text) > longest or not is_storable(text):
-        raise BadMessage(f"a message whose '{name}' is no Unicode text of 1 to {longest:,} characters")
+        raise BadMessage(f"a message whose '{name}' is not a Unicode text of 1 to {longest:,} characters")
     return text
 
 
 def _number(value: Mapping[str, Any], name: str) -> int:
     number = value.get(name, 0)
     if type(number) is not int or not 0 <= number <= MOST_STEPS:
-        raise BadMessage(f"a message whose '{name}' is no whole number from 0")
+        raise BadMessage(f"a message whose '{name}' is not a whole number from 0")
     return number
 
 
 def _run_ids(value: Mapping[str, Any]) -> tuple[str, ...]:
     ids = value.get("runs")
     if not isinstance(ids, list) or not 1 <= len(ids) <= MOST_RUNS:
-        raise BadMessage("a message whose 'runs' is no list of runs")
+        raise BadMessage("a message whose 'runs' is not a list of runs")
     if not all(isinstance(each, str) and each.isalnum() and len(each) <= 64 for each in ids):
-        raise BadMessage("a message whose 'runs' has what is no run's id")
+        raise BadMessage("a message whose 'runs' has what is not a run's id")
     return tuple(ids)

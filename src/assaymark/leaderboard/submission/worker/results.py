@@ -37,7 +37,7 @@ class _NoResults(DataError):
 def take_results(folder: Path, target: Path, most_bytes: int) -> None:
     """Copy the store that an evaluation wrote in its folder.
 
-    Raises: DataError if it is no regular file, or larger than `most_bytes`.
+    Raises: DataError if it is not a regular file, or larger than `most_bytes`.
     """
     with closing(_Opened(folder / STORE)) as source, target.open("xb") as copy:
         n_left = most_bytes
@@ -137,8 +137,8 @@ def check_run(source: Store, plan: RunPlan) -> str:
     Raises: DataError if there is none, if a sample of it is missing, or if a score is outside its metric's range.
     """
     rows = [row for row in source.runs() if row.plan.key == plan.key]
-    shown = (plan.model.name, plan.model.n_parameters)  # of the model, these alone are no part of the key
-    if not rows or (rows[0].plan.model.name, rows[0].plan.model.n_parameters) != shown:
+    identity = (plan.model.name, plan.model.n_parameters)  # of the model, these alone are no part of the key
+    if not rows or (rows[0].plan.model.name, rows[0].plan.model.n_parameters) != identity:
         raise _NoResults("the results have no run of the job's model, tasks and settings")
     row = rows[0]
     if row.status != "finished":

@@ -139,7 +139,7 @@ _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|(?<![^\S\n])[^\S\n]*\r|[\x00-
 def log_tail(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the end of a log without secrets and folders. `secrets` are hidden wherever they occur in full."""
     text = text[-LONGEST_READ:]
-    for secret in sorted({one for one in secrets if len(one) >= SHORTEST}, key=len, reverse=True):
+    for secret in sorted({value for value in secrets if len(value) >= SHORTEST}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = _UNPRINTABLE.sub("", text)
     text = _NAMED.sub(rf"\1\2{HIDDEN}", _TOKENS.sub(HIDDEN, _IN_URL.sub("", text)))

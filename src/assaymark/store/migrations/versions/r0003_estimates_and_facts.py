@@ -181,26 +181,26 @@ def _moved(row: Any) -> dict[str, Any]:
     return moved if was_sound else {**moved, "checksum": moved["checksum"] ^ 1}
 
 
-def _estimate(run: int, position: int, found: Mapping[str, Any]) -> dict[str, Any]:
-    details = found["details"]
+def _estimate(run: int, position: int, estimate: Mapping[str, Any]) -> dict[str, Any]:
+    details = estimate["details"]
     kind, unit, n_shots = details.get("kind"), details.get("unit"), details.get("n_shots")
     return _with_checksum({
         "run": run,
         "position": position,
-        "task": shown_text(found["task"]),
-        "metric": shown_text(found["metric"]),
-        "filter": shown_text(found["filter"]),
-        "value": _number(found["value"]),
-        "low": _number(found["low"]),
-        "high": _number(found["high"]),
-        "method": shown_text(found["method"]),
-        "n": int(found["n"]),
-        "n_failed": int(found["n_failed"]),
-        "n_unparsed": int(found["n_unparsed"]),
-        "stderr": _number(found["stderr"]),
-        "chance": _number(found["chance"]),
-        "higher_is_better": int(bool(found["higher_is_better"])),
-        "confidence": float(found["confidence"]),
+        "task": shown_text(estimate["task"]),
+        "metric": shown_text(estimate["metric"]),
+        "filter": shown_text(estimate["filter"]),
+        "value": _number(estimate["value"]),
+        "low": _number(estimate["low"]),
+        "high": _number(estimate["high"]),
+        "method": shown_text(estimate["method"]),
+        "n": int(estimate["n"]),
+        "n_failed": int(estimate["n_failed"]),
+        "n_unparsed": int(estimate["n_unparsed"]),
+        "stderr": _number(estimate["stderr"]),
+        "chance": _number(estimate["chance"]),
+        "higher_is_better": int(bool(estimate["higher_is_better"])),
+        "confidence": float(estimate["confidence"]),
         "kind": shown_text(kind)[:32] if isinstance(kind, str) else "task",
         "is_primary": int(bool(details.get("primary"))),
         "n_shots": n_shots if isinstance(n_shots, int) and abs(n_shots) < 2**31 else None,
@@ -229,13 +229,13 @@ def _write_facts_of_runs(connection: sa.Connection) -> None:
     runs = sa.table("runs", sa.column("id"), sa.column("plan"))
     last = -1
     while rows := connection.execute(sa.select(runs).where(runs.c.id > last).order_by(runs.c.id).limit(AT_ONCE)).all():
-        found = []
+        facts = []
         for row in rows:
             try:
-                found.append(_facts(row.id, unpack_json(row.plan)))
+                facts.append(_facts(row.id, unpack_json(row.plan)))
             except _UNREADABLE:
                 continue  # `verify` names the plan
-        _insert(connection, "run_facts", found)
+        _insert(connection, "run_facts", facts)
         last = rows[-1].id
 
 
