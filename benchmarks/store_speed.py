@@ -25,7 +25,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert, text
 
-from assaymark.records import Estimate, LoglikelihoodQuery, ModelIdentity, Request, RunPlan, TaskPlan, content_hash
+from assaymark.records import (
+    Estimate,
+    EstimateDetails,
+    LoglikelihoodQuery,
+    ModelIdentity,
+    Request,
+    RunPlan,
+    TaskPlan,
+    content_hash,
+)
 from assaymark.store import Store, migrate
 from assaymark.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
 from assaymark.store.request_texts import Digests, hash_of, split_request
@@ -112,10 +121,12 @@ def plan_of(number: int, names: list[str], n_samples: int) -> RunPlan:
 def estimate_of(task: str, number: int, kind: str = "task") -> Estimate:
     """Return a plausible estimate with the details of a real one."""
     value = 0.25 + (number * 37 % 500) / 1000
-    details = {"kind": kind, "alias": task, "version": "1.0", "output_type": "multiple_choice", "n_shots": 5,
-               "n_total": 1319, "n_leaked": 0, "n_cut": 0, "n_mostly_cut": 0, "brier": 0.61, "calibration_error": 0.08,
-               "calibration_error_null": 0.02, "calibration_p": 0.4, "path": [], "primary": True, "unit": "proportion",
-               "n_tied": 3, "lm_eval_value": value, "lm_eval_stderr": 0.013, "lm_eval_n": 1319}  # fmt: skip
+    details: EstimateDetails = {
+        "kind": kind, "alias": task, "version": "1.0", "output_type": "multiple_choice", "n_shots": 5, "n_total": 1319,
+        "n_leaked": 0, "n_cut": 0, "n_mostly_cut": 0, "brier": 0.61, "calibration_error": 0.08,
+        "calibration_error_null": 0.02, "calibration_p": 0.4, "path": [], "primary": True, "unit": "proportion",
+        "n_tied": 3, "lm_eval_value": value, "lm_eval_stderr": 0.013, "lm_eval_n": 1319,
+    }  # fmt: skip
     return Estimate(task, "acc_norm", "none", value, value - 0.03, value + 0.03, "wilson", 1319, stderr=0.013,
                     chance=0.25, details=details)  # fmt: skip
 

@@ -37,7 +37,7 @@ def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], 
             which = "lm_eval_stderr" if metric.endswith("_stderr") else "lm_eval_value"
             estimate = found[task, metric.removesuffix("_stderr"), name_of_filter]
             expected = None if value == "N/A" else pytest.approx(value, rel=1e-9)
-            assert estimate.details[which] == expected, (task, key)
+            assert dict(estimate.details)[which] == expected, (task, key)
             n_checked += 1
     assert n_checked == 16
 

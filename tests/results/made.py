@@ -1,9 +1,9 @@
 """Synthetic rows, tasks and estimates for the tests of this folder."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from assaymark.records import Estimate, ScoreStatus
+from assaymark.records import Estimate, EstimateDetails, ScoreStatus
 from assaymark.results.evidence.records import MetricInput, ScoreRow, TaskSummaryInput
 
 ACC = MetricInput("acc")
@@ -58,8 +58,17 @@ def estimate_of(task: str, value: float | None, n: int = 100, metric: str = "acc
         for key in ("low", "high", "n_failed", "n_unparsed", "chance", "filter", "higher_is_better")
         if key in changes
     }
-    details = {"kind": "task", "path": (), "alias": task, "primary": True, "unit": "proportion", **changes}
+    own = {"kind": "task", "path": (), "alias": task, "primary": True, "unit": "proportion", **changes}
     half = 0.05
     low, high = (None, None) if value is None else (max(0.0, value - half), min(1.0, value + half))
     fields = {"filter": "none", "low": low, "high": high, "chance": 0.25, **known}
-    return Estimate(task=task, metric=metric, value=value, method="wilson", n=n, stderr=0.04, details=details, **fields)
+    return Estimate(
+        task=task,
+        metric=metric,
+        value=value,
+        method="wilson",
+        n=n,
+        stderr=0.04,
+        details=cast("EstimateDetails", own),
+        **fields,
+    )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from assaymark.records import (
     Estimate,
+    EstimateDetails,
     GenerateQuery,
     GenerationSettings,
     LoglikelihoodQuery,
@@ -124,7 +125,7 @@ def fill(store: Store, run_plan: RunPlan, *, content: str = "a", finish: bool = 
 
 def estimates_for(run_plan: RunPlan, metric: str = "acc") -> list[Estimate]:
     """Return the primary estimate of each task: half of the samples of `scores_for` are right."""
-    details = {"kind": "task", "primary": True, "unit": "proportion", "n_shots": 2}
+    details: EstimateDetails = {"kind": "task", "primary": True, "unit": "proportion", "n_shots": 2}
     return [
         Estimate(task.name, metric, "none", 0.5, 0.2, 0.8, "wilson", task.n_samples, details=details)
         for task in run_plan.tasks

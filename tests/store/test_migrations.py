@@ -222,7 +222,14 @@ def add_earlier_estimates(url: str, contents: list[tuple[bytes, int]]) -> None:
 
 def test_estimates_of_earlier_revisions_move_into_columns(first_revision: str) -> None:
     """Every field and detail of an estimate that was packed as JSON is read as before."""
-    details = {"kind": "group", "z": [1, None], "a": {"b": 2.5}, "primary": True, "n_shots": 5, "unit": "proportion"}
+    details: Any = {
+        "kind": "group",
+        "z": [1, None],
+        "a": {"b": 2.5},
+        "primary": True,
+        "n_shots": 5,
+        "unit": "proportion",
+    }
     cells = [
         Estimate("all", "acc", "none", 1 / 3, 0.1, 0.6, "wilson", 8, 1, 2, 0.05, 0.25, confidence=0.9, details=details),
         Estimate("words", "ppl", "strict", None, None, None, "none", 0, higher_is_better=False),

@@ -255,7 +255,7 @@ def test_estimates_come_back(store: Store) -> None:
     """Estimates are read in the order and with the values with which they were saved, and replaced as a whole."""
     run_id = examples.fill(store, examples.plan())
     cells = [
-        Estimate("letters", "acc", "none", 0.5, 0.215, 0.785, "wilson", 8, chance=0.25, details={"ties": 0}),
+        Estimate("letters", "acc", "none", 0.5, 0.215, 0.785, "wilson", 8, chance=0.25, details={"n_tied": 0}),
         Estimate("letters", "word_perplexity", "none", None, None, None, "none", 0, higher_is_better=False),
     ]
     store.save_estimates(run_id, [cells[1]])

@@ -1,6 +1,7 @@
 """What boards read of many runs comes in one query and agrees with what is read of each run alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -106,7 +107,7 @@ def test_a_run_that_is_not_there_is_named(store: Store) -> None:
 def test_details_come_back_as_they_were(store: Store) -> None:
     """Details keep their order and values, and fields that no column repeats."""
     run_id = examples.fill(store, examples.plan())
-    details = {"z": [1, {"b": None}], "kind": "group", "path": [], "primary": True, "n_shots": None, "a": "é\x00"}
+    details: Any = {"z": [1, {"b": None}], "kind": "group", "path": [], "primary": True, "n_shots": None, "a": "é\x00"}
     cells = [Estimate("g", "acc", "none", 1 / 3, 0.0, 1.0, "wilson", 3, chance=0.25, details=details)]
     store.save_estimates(run_id, cells)
     (found,) = store.estimates(run_id)

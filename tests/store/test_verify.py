@@ -13,7 +13,7 @@ import pytest
 
 from assaymark.audit.stored import audit_plan
 from assaymark.errors import AssaymarkError
-from assaymark.records import Estimate, Output, Sample, content_hash
+from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.packing import to_json
@@ -65,7 +65,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for request in asked:
             scores = examples.scores_for(request)
             store.add_scores(run.run_id, [replace(score, parts=(-1.5, 2)) for score in scores], examples.SCORING)
-        details = {"kind": "task", "primary": True, "unit": "proportion", "n_shots": 2}
+        details: EstimateDetails = {"kind": "task", "primary": True, "unit": "proportion", "n_shots": 2}
         estimate = Estimate("letters", "acc", "none", 0.5, 0.2, 0.8, "wilson", 3, stderr=0.1, chance=0.25)
         store.save_estimates(run.run_id, [replace(estimate, details=details)], {"composite": 0.4})
         store.close_run(run.run_id, 1, "finished", {"n": 3})
@@ -179,7 +179,7 @@ def test_any_byte_of_the_file_may_be_damaged(damaged: Path) -> None:
     assert before is not None
     places = random.Random(20260101)
     n_seen = 0
-    for _ in range(200):
+    for _ in range(400):  # most of a small file's bytes hold nothing
         place, bit = places.randrange(100, len(whole)), places.randrange(8)
         raw = bytearray(whole)
         raw[place] ^= 1 << bit

@@ -7,10 +7,9 @@ with an interval from their standard error or number of samples.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.records import Estimate
+from assaymark.records import Estimate, EstimateDetails
 from assaymark.results.evidence.groups import group_estimates, leaves_of
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import (
@@ -117,7 +116,7 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
     headings = [replace(group, aggregates=()) for group in groups]
     ordered: list[Estimate] = []
 
-    def add_group(name: str, path: tuple[str, ...]) -> None:
+    def add_group(name: str, path: Sequence[str]) -> None:
         ordered.extend(replace(own, details={**own.details, "path": path}) for own in of_groups.pop(name, ()))
 
     for estimate in group_estimates(of_tasks, headings, 0.95):
@@ -130,7 +129,7 @@ def in_table_order(estimates: Sequence[Estimate], groups: Sequence[GroupSummaryI
     return tuple(ordered)
 
 
-def _estimate(reported: ReportedValue, details: Mapping[str, Any], is_share: bool, higher_is_better: bool) -> Estimate:
+def _estimate(reported: ReportedValue, details: EstimateDetails, is_share: bool, higher_is_better: bool) -> Estimate:
     is_binary = details["kind"] == "group" or is_right_or_wrong(reported.metric)
     interval = (
         None
@@ -159,7 +158,7 @@ def _estimate(reported: ReportedValue, details: Mapping[str, Any], is_share: boo
     )
 
 
-def _task_details(reported: ReportedValue, task: TaskSummaryInput | None, *, shots_known: bool) -> dict[str, Any]:
+def _task_details(reported: ReportedValue, task: TaskSummaryInput | None, *, shots_known: bool) -> EstimateDetails:
     if task is None:
         return {"kind": "task", "alias": reported.task, "primary": True}
     return {
@@ -175,7 +174,7 @@ def _task_details(reported: ReportedValue, task: TaskSummaryInput | None, *, sho
 
 def _group_details(
     reported: ReportedValue, groups: Mapping[str, GroupSummaryInput], tasks: Mapping[str, TaskSummaryInput]
-) -> dict[str, Any]:
+) -> EstimateDetails:
     leaves = [tasks[leaf] for leaf in leaves_of(reported.task, groups) if leaf in tasks]
     return {
         "kind": "group",

@@ -11,7 +11,7 @@ A run's facts about its model and its setup, as a row shows them.
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
@@ -20,7 +20,7 @@ from assaymark.leaderboard.rows import Average, Cell, Number, Origin, Row, Score
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
 from assaymark.options.of_plans import limit_shown, short_hash
-from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.records import Estimate, EstimateDetails, JsonValue, RunPlan
 from assaymark.results.numbers import truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average
 from assaymark.statistics.estimate import IntervalEstimate
@@ -143,7 +143,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
 
 
 COMPOSITE = "composite"
-TASK_IN_FILE = "task_in_file"  # detail of an estimate whose task has another name in the stored run
+TASK_IN_FILE: Final = "task_in_file"  # detail of an estimate whose task has another name in the stored run
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ def with_present_names(run: StoredRun) -> StoredRun:
 
 def _renamed(estimate: Estimate, name: PresentName, groups: Container[str]) -> Estimate:
     path = (name.group,) if name.group is not None and name.group in groups else ()
-    details = {**estimate.details, "path": path, TASK_IN_FILE: estimate.task}
+    details: EstimateDetails = {**estimate.details, "path": path, TASK_IN_FILE: estimate.task}
     return replace(
         estimate,
         task=name.task,

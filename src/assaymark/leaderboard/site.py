@@ -12,7 +12,7 @@ counts. The averages go through the same rule as every model's; none is ever typ
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.averages import average_of
@@ -45,7 +45,7 @@ from assaymark.tasks.suites import Member, Suite, suite_from
 __all__ = ["Site", "baseline_rows", "boards_of_store", "with_claims"]
 
 
-CONSTANT = "best_constant"  # in an estimate's details: what always picking one choice scores
+CONSTANT: Final = "best_constant"  # in an estimate's details: what always picking one choice scores
 
 
 def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[Row]:

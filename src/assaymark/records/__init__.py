@@ -7,7 +7,7 @@ request, each repeat, with one output; outputs become scores. A run is one model
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from assaymark.records.plans import (
     AUDIT,
@@ -365,6 +365,67 @@ class WorkEstimate:
     failing: tuple[tuple[str, str], ...] = ()  # id and reason of each request that cannot be answered
 
 
+class EstimateDetails(TypedDict, total=False):
+    """What is known of an estimate beside its value, stored with it as JSON. Which keys there are depends on `kind`."""
+
+    kind: str  # task | group | composite
+    path: Sequence[str]  # the groups it is in, outermost first
+    alias: str
+    title: str
+    version: str
+    output_type: str
+    primary: bool  # the metric that stands for the task
+    unit: str  # proportion | plain
+    is_neutral: bool  # neither higher nor lower is better
+    profile: str
+    # prompts and samples
+    n_shots: int | None
+    n_total: int | None  # samples in the whole split
+    n_leaked: int  # with a shot that is the sample
+    n_cut: int  # with a truncated context
+    n_mostly_cut: int
+    n_tied: int  # with several best choices
+    n_unscored: int
+    n_skipped: int  # rows that could not be read
+    first_skipped: str
+    n_gold_absent: int  # rows whose gold answer is none of their choices
+    first_gold_absent: str
+    n_first_token: int  # choices scored by the first token
+    n_outside: int  # of those, choices outside the most probable tokens
+    first_error: str
+    task_in_file: str  # the name in the stored run, where a board has another
+    # lm-evaluation-harness's own numbers
+    lm_eval_value: Any  # a number, or what a metric of its own returns
+    lm_eval_stderr: float | None
+    lm_eval_n: int
+    # calibration and baselines
+    brier: float
+    calibration_error: float
+    calibration_error_null: float
+    calibration_p: float
+    best_constant: float  # accuracy of always picking the same choice
+    best_constant_choice: int
+    best_constant_text: str | None
+    question_blind: Mapping[str, Any]  # value, low, high and n of the model without the questions
+    # groups
+    members: Sequence[str]
+    n_tasks: int
+    weighting: str  # micro | macro
+    # composites
+    normalise: str
+    clip: bool
+    aggregate: str
+    beside: Sequence[str]
+    n_members: int
+    columns: Sequence[Mapping[str, JsonValue]]
+    unclipped: Mapping[str, JsonValue] | None
+    missing: Sequence[Sequence[str]]
+    why: str | None  # there is no composite
+    reproduced: bool
+    unshown: Any
+    note: str
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Many scores summarised: one cell of a table."""
@@ -383,7 +444,7 @@ class Estimate:
     chance: float | None = None
     higher_is_better: bool = True
     confidence: float = 0.95
-    details: Mapping[str, Any] = field(default_factory=dict)  # ties, leaks, truncated prompts, lm-eval's own value
+    details: EstimateDetails = field(default_factory=EstimateDetails)
 
     def __str__(self) -> str:
         """Return one line: task, metric, value, interval, samples."""

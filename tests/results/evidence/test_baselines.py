@@ -1,8 +1,9 @@
 """Baselines of multiple-choice tasks."""
 
 from dataclasses import replace
+from typing import cast
 
-from assaymark.records import Estimate
+from assaymark.records import Estimate, EstimateDetails
 from assaymark.results.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
 from assaymark.results.evidence.records import RunView, ScoreRow
 from assaymark.results.views.baselines_table import baseline_cells, baseline_notes, baseline_rows
@@ -16,7 +17,7 @@ def row(task: str, index: int, gold: int, choices: tuple[str, ...] = ("no", "yes
 
 def estimate(task: str, n: int, value: float, low: float, **details: object) -> Estimate:
     """Return one cell of a table."""
-    own = {"kind": "task", "unit": "proportion", "path": ("both",), **details}
+    own = cast("EstimateDetails", {"kind": "task", "unit": "proportion", "path": ("both",), **details})
     return Estimate(task, "acc", "none", value, low, 1.0, "wilson", n, chance=0.5, details=own)
 
 

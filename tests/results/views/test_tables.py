@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.records import Estimate
+from assaymark.records import Estimate, EstimateDetails
 from assaymark.results.comparison.records import Difference
 from assaymark.results.console import as_text
 from assaymark.results.evidence.records import RunView
@@ -89,7 +89,7 @@ def test_notes_are_under_the_table() -> None:
 
 def test_the_composite_of_a_suite_is_above_the_table() -> None:
     """The composite comes first, before baselines and warnings."""
-    own = {"kind": "composite", "why": "no score of b", "columns": [], "reproduced": True}
+    own: EstimateDetails = {"kind": "composite", "why": "no score of b", "columns": [], "reproduced": True}
     composite = Estimate("board", "mean", "none", None, None, None, "none", 0, details=own)
     text = as_text(run_table([view_of("m", estimate_of("t", 0.5, 6), composite)]))
     assert text.index("m") < text.index("board: no composite") < text.index("metric")

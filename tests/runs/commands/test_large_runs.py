@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.records import Estimate, GenerateQuery, GenerationSettings, Output, Request, Score
+from assaymark.records import Estimate, EstimateDetails, GenerateQuery, GenerationSettings, Output, Request, Score
 from assaymark.store import Store
 from tests.conftest import ROOT
 from tests.store import examples
@@ -53,7 +53,7 @@ def store_run(store: Store, name: str, n_samples: int) -> None:
         store.add(run.run_id, run.attempt_id, answers)
         scores = [Score(each.id, "exact_match", float(each.sample_index % 2)) for each in requests]
         store.add_scores(run.run_id, scores, examples.SCORING)
-    details = {"kind": "task", "path": (), "alias": name, "primary": True, "unit": "proportion"}
+    details: EstimateDetails = {"kind": "task", "path": (), "alias": name, "primary": True, "unit": "proportion"}
     estimate = Estimate(name, "exact_match", "none", 0.5, 0.49, 0.51, "wilson", n_samples, details=details)
     store.save_estimates(run.run_id, [estimate])
     store.close_run(run.run_id, run.attempt_id, "finished")

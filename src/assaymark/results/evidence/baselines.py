@@ -8,9 +8,9 @@ through ties. The question-blind baseline is the same model evaluated without th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from assaymark.records import Estimate
+from assaymark.records import Estimate, EstimateDetails
 from assaymark.results.evidence.groups import GroupCell
 from assaymark.results.evidence.records import ScoreRow
 from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS
@@ -25,8 +25,10 @@ __all__ = [
     "with_baselines",
 ]
 
-CONSTANT, CONSTANT_CHOICE, CONSTANT_TEXT = "best_constant", "best_constant_choice", "best_constant_text"
-BLIND = "question_blind"
+CONSTANT: Final = "best_constant"  # keys of an estimate's details
+CONSTANT_CHOICE: Final = "best_constant_choice"
+CONSTANT_TEXT: Final = "best_constant_text"
+BLIND: Final = "question_blind"
 FEWEST_IN_MEMBER = 20  # samples: with fewer, a task's majority class is mostly chance, and so is a group's mean of them
 
 
@@ -84,22 +86,26 @@ def with_baselines(
     """
     extended: list[Estimate] = []
     for estimate in estimates:
-        own = _of_task(estimate, constant, blind) if estimate.details.get("kind") == "task" else {}
+        own: EstimateDetails = {}
+        if estimate.details.get("kind") == "task":
+            own = _of_task(estimate, constant, blind)
         extended.append(replace(estimate, details={**estimate.details, **own}) if own else estimate)
     return tuple(_with_group_baselines(estimate, extended) for estimate in extended)
 
 
 def _of_task(
     estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
-) -> dict[str, Any]:
+) -> EstimateDetails:
     if estimate.chance is None or estimate.metric in {CIRCULAR, OVER_ROTATIONS}:  # no choice is right in all rotations
         return {}
-    details: dict[str, Any] = {}
+    details: EstimateDetails = {}
     best = constant.best(estimate.task)
     if best is not None:
         details = {CONSTANT: best[0], CONSTANT_CHOICE: best[1], CONSTANT_TEXT: constant.text(estimate.task, best[1])}
     own_blind = blind.get(estimate.task, {}).get(estimate.metric)
-    return details | ({BLIND: dict(own_blind)} if own_blind is not None else {})
+    if own_blind is not None:
+        details[BLIND] = dict(own_blind)
+    return details
 
 
 def _with_group_baselines(group: Estimate, estimates: Sequence[Estimate]) -> Estimate:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from assaymark.errors import DataError
-from assaymark.records import Estimate, JsonValue, ScoreStatus
+from assaymark.records import Estimate, EstimateDetails, JsonValue, ScoreStatus
 from assaymark.results.evidence.records import RunView, ScoreRow
 from assaymark.results.numbers import shown_interval, shown_value
 from assaymark.statistics.board_scores import SHARES, Part, average, ratio_part
@@ -125,10 +125,10 @@ def _estimate(chosen: ChosenSuite, rows: SuiteRows, estimates: Sequence[Estimate
     )
 
 
-def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None) -> dict[str, Any]:
+def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None) -> EstimateDetails:
     suite = chosen.suite
     counted = {suite.weight_of(column) for column in suite.columns if column not in suite.beside}
-    return {
+    details: EstimateDetails = {
         "kind": COMPOSITE,
         "path": (),
         "alias": suite.name,
@@ -140,7 +140,6 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
         "normalise": suite.normalise,
         "clip": suite.clip,
         "aggregate": "mean" if suite.beside and len(counted) == 1 else suite.aggregate,
-        **({"beside": list(suite.beside)} if suite.beside else {}),
         "n_members": len(suite.members),
         "columns": [_column(name, estimate) for name, estimate in score.columns],
         "unclipped": None if score.unclipped is None else _column("unclipped", score.unclipped),
@@ -151,6 +150,9 @@ def _details(chosen: ChosenSuite, score: SuiteScore, lm_eval_value: float | None
         "unshown": suite.unshown,
         "note": suite.note,
     }
+    if suite.beside:
+        details["beside"] = list(suite.beside)
+    return details
 
 
 def _column(name: str, estimate: IntervalEstimate) -> dict[str, JsonValue]:
@@ -284,7 +286,7 @@ def _line(estimate: Estimate, who: str) -> str:
     mark = "" if details["reproduced"] else f" [not reproduced: {details['unshown']}]"
     if estimate.value is None:
         rest = f"; {', '.join(known)}" if known else ""
-        return f"{estimate.task}{who}: no composite, {_short(details['why'])}{rest}"
+        return f"{estimate.task}{who}: no composite, {_short(details['why'] or 'no reason stated')}{rest}"
     among = "; ".join(part for part in (_how(details), ", ".join(known)) if part)
     interval = shown_interval(estimate.low, estimate.high, proportion=True)
     value_text = shown_value(estimate.value, proportion=True) + (f" (95%: {interval})" if interval else "")

@@ -6,17 +6,20 @@ standard error (`statistics.groups`). lm-eval's own group values and errors are 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Final, Literal
 
-from assaymark.records import Estimate
+from assaymark.records import Estimate, EstimateDetails
 from assaymark.results.evidence.records import GroupSummaryInput
 from assaymark.statistics import lm_eval_errors
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.groups import estimate_composite
 
-SUMMED = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent")
-SUMMED_IF_ANY = ("n_first_token", "n_outside")
-FIRST = "first_gold_absent"
+Counted = Literal["n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent", "n_first_token", "n_outside"]
+SUMMED: tuple[Counted, ...] = ("n_tied", "n_leaked", "n_cut", "n_mostly_cut", "n_gold_absent")
+SUMMED_IF_ANY: tuple[Counted, ...] = ("n_first_token", "n_outside")
+FIRST: Final = "first_gold_absent"
+First = Literal["first_gold_absent", "first_error", "first_skipped"]
+FIRSTS: tuple[First, ...] = (FIRST, "first_error", "first_skipped")
 Name = tuple[str, str]  # metric and filter
 
 
@@ -175,7 +178,7 @@ def _cell(
     )
 
 
-def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> dict[str, Any]:
+def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> EstimateDetails:
     return {
         "kind": "group",
         "path": path,
@@ -186,17 +189,19 @@ def _heading(group: GroupSummaryInput, path: tuple[str, ...], n_tasks: int) -> d
     }
 
 
-def _summed(cells: Sequence[Estimate]) -> dict[str, Any]:
+def _summed(cells: Sequence[Estimate]) -> EstimateDetails:
     """Return the sums of the members' counts, their common number of shots, and the first named row and failure."""
-    summed: dict[str, Any] = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED}
-    rare = {key: sum(int(cell.details.get(key) or 0) for cell in cells) for key in SUMMED_IF_ANY}
-    summed |= {key: n for key, n in rare.items() if n}
+    summed: EstimateDetails = {}
+    for key in (*SUMMED, *SUMMED_IF_ANY):
+        n = sum(cell.details.get(key) or 0 for cell in cells)
+        if n or key in SUMMED:
+            summed[key] = n
     shots = {cell.details.get("n_shots") for cell in cells}
     if len(shots) == 1:
         summed["n_shots"] = shots.pop()
-    if n_skipped := sum(int(cell.details.get("n_skipped") or 0) for cell in cells):
+    if n_skipped := sum(cell.details.get("n_skipped") or 0 for cell in cells):
         summed["n_skipped"] = n_skipped
-    for name in (FIRST, "first_error", "first_skipped"):
+    for name in FIRSTS:
         if (first := next((cell.details[name] for cell in cells if name in cell.details), None)) is not None:
             summed[name] = first
     return summed
@@ -224,13 +229,13 @@ def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float
     return sum(weight * value for value, weight in zip(values, weights, strict=True) if value is not None)
 
 
-def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> dict[str, Any]:
+def _averaged(cells: Sequence[Estimate], weights: Sequence[float]) -> EstimateDetails:
     """Return the group's Brier score; a calibration error is not a mean over tasks, so groups have none."""
     brier = _weighted([cell.details.get("brier") for cell in cells], weights)
     return {} if brier is None else {"brier": brier}
 
 
-def _lm_eval(cells: Sequence[Estimate], own: GroupCell) -> dict[str, Any]:
+def _lm_eval(cells: Sequence[Estimate], own: GroupCell) -> EstimateDetails:
     known = [cell for cell in cells if cell.details.get("lm_eval_value") is not None]
     if not known:
         return {"lm_eval_value": None, "lm_eval_stderr": None, "lm_eval_n": 0}

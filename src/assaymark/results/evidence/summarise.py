@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
-from assaymark.records import Estimate, ScoreStatus
+from assaymark.records import Estimate, EstimateDetails, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
 from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, is_auxiliary, is_higher_better
@@ -39,7 +39,7 @@ from assaymark.statistics.intervals import wilson
 NULL_DRAWS = 200  # enough for the mean of the null distribution; its tail is not used
 
 
-def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> EstimateDetails:
     """Return a task's calibration details; empty where it has no choices, or not all of their probabilities are known.
 
     Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
@@ -49,7 +49,7 @@ def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> di
     if not brier or any(row.value is None and row.parts is None for row in confidence):
         return {}  # also if some samples have them: those with every letter in a server's list are no random ones
     pairs = [row.parts for row in confidence if row.parts is not None]
-    details: dict[str, Any] = {"brier": sum(brier) / len(brier)}
+    details: EstimateDetails = {"brier": sum(brier) / len(brier)}
     if pairs:
         error = calibration_error([float(p[0]) for p in pairs], [float(p[1]) for p in pairs], draws=NULL_DRAWS)
         details["calibration_error"] = error.value
@@ -113,10 +113,10 @@ def _metrics_of(
     return [(metric, f) for f in filters for metric in listed.values() if (f, metric.name) in own]
 
 
-def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> EstimateDetails:
     """Return the details common to all metrics of a task: of its prompts, gold answers and calibration."""
     first = next(iter(own.values()), ())
-    details: dict[str, Any] = {
+    details: EstimateDetails = {
         "kind": "task",
         "alias": task.alias or task.name,
         "version": task.version,
@@ -132,13 +132,13 @@ def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequen
     return details | _absent_golds(task.name, own) | calibration_details(own)
 
 
-def _first_tokens(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+def _first_tokens(rows: Sequence[ScoreRow]) -> EstimateDetails:
     """Return how many choices were outside a server's most probable first tokens; empty where none was scored so."""
     own = [row for row in rows if _detail(row, "first_token", default=False)]
     return {"n_first_token": len(own), "n_outside": sum(_detail(row, "n_outside", 0) for row in own)} if own else {}
 
 
-def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> dict[str, Any]:
+def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> EstimateDetails:
     """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
     of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
     absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]
@@ -149,7 +149,7 @@ def _estimate(
     task: TaskSummaryInput,
     metric: MetricInput,
     rows: Sequence[ScoreRow],
-    shared: Mapping[str, Any],
+    shared: EstimateDetails,
     bootstrap_iters: int,
     confidence: float,
 ) -> Estimate:
@@ -158,13 +158,11 @@ def _estimate(
     ours = _interval(metric, counted, items, confidence)
     unscored = sum(row.status is ScoreStatus.UNPARSED and not _has_item(row) for row in rows)
     tied = [row for row in counted if _detail(row, "n_tied", 1) > 1]
-    details = {
+    details: EstimateDetails = {
         **shared,
         "path": (),
         "primary": task.primary == (metric.name, rows[0].filter),
         "unit": _unit(metric, counted),
-        **({"is_neutral": True} if metric.is_neutral else {}),
-        **({"n_unscored": unscored} if unscored else {}),
         "n_tied": len(tied),
         **_first_tokens(counted),
         **_first_error(rows),
@@ -172,6 +170,10 @@ def _estimate(
         "lm_eval_stderr": _lm_eval_stderr(metric, items, bootstrap_iters),
         "lm_eval_n": len(items),
     }
+    if metric.is_neutral:
+        details["is_neutral"] = True
+    if unscored:
+        details["n_unscored"] = unscored
     return Estimate(
         task=task.name,
         metric=metric.name,
@@ -191,7 +193,7 @@ def _estimate(
     )
 
 
-def _first_error(rows: Sequence[ScoreRow]) -> dict[str, Any]:
+def _first_error(rows: Sequence[ScoreRow]) -> EstimateDetails:
     """Return the error of the first failed request, in one line; empty where none failed."""
     errors = (_detail(row, "error", None) for row in rows if row.status is ScoreStatus.FAILED)
     message = next((str(error) for error in errors if error), None)
