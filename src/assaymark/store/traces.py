@@ -28,6 +28,7 @@ from sqlalchemy import text as sql
 from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store.connection import Database
 from assaymark.store.leases import now
+from assaymark.store.live_schema import LIVE_TABLES, trace_queue_claims, trace_queue_items, trace_scorings
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
@@ -159,7 +160,7 @@ class TraceLog:
             connection.execute(delete(trace_tokens).where(trace_tokens.c.project == number))
         n_removed = self._remove_traces(number, select(traces.c.trace_id).where(traces.c.project == number))
         with self._database.writing() as connection:
-            for table in (trace_scores, span_sources):
+            for table in (trace_scores, span_sources, *LIVE_TABLES):
                 connection.execute(delete(table).where(table.c.project == number))
             connection.execute(delete(trace_projects).where(trace_projects.c.id == number))
         self._database.shrink()
@@ -386,8 +387,8 @@ class TraceLog:
                 if keys:
                     connection.execute(_FORGET[connection.dialect.name], [{"key": key} for key in keys])
                 connection.execute(delete(spans).where(*of_spans))
-                of_scores = trace_scores.c.project == project, trace_scores.c.trace_id.in_(some)
-                connection.execute(delete(trace_scores).where(*of_scores))
+                for table in (trace_scores, trace_scorings, trace_queue_claims, trace_queue_items):
+                    connection.execute(delete(table).where(table.c.project == project, table.c.trace_id.in_(some)))
                 connection.execute(delete(traces).where(*lock))
         return len(ids)
 
