@@ -20,6 +20,7 @@ from assaymark.store.moderation import Moderation
 from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
+from assaymark.store.rule_log import RuleLog
 from assaymark.store.study_log import StudyLog
 from assaymark.store.traces import TraceLog
 
@@ -124,6 +125,11 @@ class Store(StoredResults):
     def traces(self) -> TraceLog:
         """Projects, and the traces of their applications."""
         return TraceLog(self._database)
+
+    @property
+    def rules(self) -> RuleLog:
+        """Rules that score traces, and what they have drawn."""
+        return RuleLog(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 
