@@ -148,9 +148,15 @@ class RuleLog:
             at: the present, in seconds since 1970, by the clock of the receivers; None: by this machine's.
         """
         present = time.time() if at is None else at
+        # what was looked at ends with the latest trace: a worker's clock that is ahead must not skip what is to come
+        of_project = select(func.max(traces.c.received)).where(traces.c.project == rule.project)
+        with self._database.reading() as connection:
+            latest = connection.execute(of_project).scalar()
+        if latest is None:
+            return 0
         passes = (
-            ("ended_until", rule.ended_until, present - complete.quiet_s, _root_has_ended()),
-            ("open_until", rule.open_until, present - complete.longest_s, None),
+            ("ended_until", rule.ended_until, min(present - complete.quiet_s, latest), _root_has_ended()),
+            ("open_until", rule.open_until, min(present - complete.longest_s, latest), None),
         )
         n_drawn = 0
         for cursor, begins, until, condition in passes:
