@@ -16,6 +16,7 @@ from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sam
 from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
+from assaymark.store.feedback_log import FeedbackLog
 from assaymark.store.moderation import Moderation
 from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
@@ -125,6 +126,11 @@ class Store(StoredResults):
     def traces(self) -> TraceLog:
         """Projects, and the traces of their applications."""
         return TraceLog(self._database)
+
+    @property
+    def feedback(self) -> FeedbackLog:
+        """Feedback about traces, and what signs its forms."""
+        return FeedbackLog(self._database)
 
     @property
     def rules(self) -> RuleLog:

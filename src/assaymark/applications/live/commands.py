@@ -11,6 +11,7 @@ from assaymark.applications.traces.command_parts import (
     print_table,
     project_of,
     project_option,
+    trace_id_of,
 )
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
@@ -290,4 +291,28 @@ def _estimate_row(each: "ScoreEstimate", *, is_one_of_several: bool) -> tuple[st
             str(each.n_stale or ""), rate)  # fmt: skip
 
 
-LIVE_COMMANDS = (rule, score, scores)
+@click.command("feedback-link", epilog=examples("traces feedback-link 5b8efff798038103 --url http://127.0.0.1:7500"))
+@click.argument("trace")
+@click.option("--url", required=True, metavar="URL", help="Address of the server, as people reach it.")
+@click.option("--days", default=30.0, show_default=True, type=float, metavar="DAYS", help="For how long it is good.")
+@project_option
+@store_option
+@json_option
+def link(trace: str, *, url: str, days: float, project: str | None, store: str | None, as_json: bool) -> None:
+    """Print the address of a form on which a person can say how the answer of a trace was."""
+    from assaymark.applications.live.links import signed_link
+
+    with open_store(store) as opened:
+        number = project_of(opened, project)
+        trace_id = trace_id_of(opened, number, trace)
+        key = opened.feedback.signing_token(number)
+    if key is None:
+        raise UsageError("the project has no token, which signs links; make one: `assaymark traces project token NAME`")
+    address = signed_link(url, trace_id.hex(), key, days)
+    if as_json:
+        print_json({"trace_id": trace_id.hex(), "url": address})
+    else:
+        click.echo(address)
+
+
+LIVE_COMMANDS = (rule, score, scores, link)

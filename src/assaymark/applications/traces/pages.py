@@ -234,6 +234,11 @@ class StepPage:
                     "label": score.label,
                     "explanation": score.explanation,
                     "error": score.error,
+                    "source": score.source,
+                    "rate": score.rate,
+                    "is_stale": score.stale is not None,
+                    "rater": score.rater,
+                    "correction": score.correction,
                 }
                 for score in self.scores
             ],
