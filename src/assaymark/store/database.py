@@ -14,8 +14,10 @@ from assaymark import settings
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
+from assaymark.store.annotation_log import AnnotationLog
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
+from assaymark.store.dataset_log import DatasetLog
 from assaymark.store.feedback_log import FeedbackLog
 from assaymark.store.moderation import Moderation
 from assaymark.store.queue import Queue
@@ -126,6 +128,16 @@ class Store(StoredResults):
     def traces(self) -> TraceLog:
         """Projects, and the traces of their applications."""
         return TraceLog(self._database)
+
+    @property
+    def annotations(self) -> AnnotationLog:
+        """Queues of traces that people rate."""
+        return AnnotationLog(self._database)
+
+    @property
+    def trace_datasets(self) -> DatasetLog:
+        """Data sets whose rows were traces."""
+        return DatasetLog(self._database)
 
     @property
     def feedback(self) -> FeedbackLog:

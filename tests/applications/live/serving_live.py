@@ -21,6 +21,6 @@ def serving_live(place: Path | str, origins: Sequence[str] = ()) -> Iterator[Rec
     with Store.open(str(place)) as store:
         token = store.traces.add_project("bot")
         redaction = Redaction()
-        app = create_app([trace_feature(store, redaction), live_feature(store, redaction, origins)])
+        app = create_app([trace_feature(store, redaction, has_rows=True), live_feature(store, redaction, origins)])
         with running(app) as url:
             yield Receiver(url, store, token, store.traces.project_id("bot"))

@@ -1,10 +1,11 @@
-"""`assaymark traces rule`, `score` and `scores`: what is scored after an application went live, and how good it is."""
+"""`assaymark traces rule`, `score`, `scores` and `feedback-link`: what is scored live, by whom, and how good it is."""
 
 import threading
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from assaymark.applications.live.queue_commands import queue, to_rows
 from assaymark.applications.traces.command_parts import (
     need_extra,
     open_store,
@@ -315,4 +316,4 @@ def link(trace: str, *, url: str, days: float, project: str | None, store: str |
         click.echo(address)
 
 
-LIVE_COMMANDS = (rule, score, scores, link)
+LIVE_COMMANDS = (rule, score, scores, link, queue, to_rows)

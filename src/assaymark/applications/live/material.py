@@ -16,7 +16,7 @@ from assaymark.records import JsonValue
 from assaymark.store import Store
 from assaymark.store.trace_rows import TraceRow, tree_of
 
-__all__ = ["answered_trace", "inputs_and_output", "read_trace"]
+__all__ = ["answered_trace", "as_value", "contexts_of", "inputs_and_output", "read_trace"]
 
 MOST_STEPS = 5000  # of a trace that is scored
 MOST_DOCUMENTS = 500
@@ -45,7 +45,7 @@ def answered_trace(trace: TraceRow, steps: Sequence[Step]) -> Answered:
         why = next((step.error for step in steps if step.error), "")
         raise DataError(f"the trace has no output{f': {why[:500]}' if why else ''}")
     known = [n for n in (trace.n_input, trace.n_output) if n is not None]
-    contexts = _contexts(steps)
+    contexts = contexts_of(steps)
     metadata = {"trace_id": trace.trace_id.hex(), "version": trace.version, "session": trace.session}
     row = Row(
         id=trace.trace_id.hex(),
@@ -90,7 +90,7 @@ def _inputs(step: Step) -> JsonValue:
         if len(asked) == 1:
             return _text(asked[0]) or None
         return [{"role": message.role, "content": _text(message)} for message in step.input_messages]
-    return _value(step.input)
+    return as_value(step.input)
 
 
 def _output(step: Step) -> JsonValue:
@@ -102,14 +102,14 @@ def _output(step: Step) -> JsonValue:
             {"name": part.name, "arguments": part.text} for part in last.parts if part.kind == "call"
         ]
         return {"tool_calls": calls} if calls else None
-    return _value(step.output)
+    return as_value(step.output)
 
 
 def _text(message: ChatMessage) -> str:
     return "\n".join(part.text for part in message.parts if part.kind in {"text", "result"})
 
 
-def _value(text: str) -> JsonValue:
+def as_value(text: str) -> JsonValue:
     """Return the mapping or list that a text is as JSON, else the text; None for an empty one."""
     if text.lstrip()[:1] in {"{", "["}:
         try:
@@ -120,7 +120,7 @@ def _value(text: str) -> JsonValue:
     return text or None
 
 
-def _contexts(steps: Sequence[Step]) -> tuple[str, ...] | None:
+def contexts_of(steps: Sequence[Step]) -> tuple[str, ...] | None:
     """Return the texts of the documents that were found, each once; those of rerankers where there are any."""
     for kind in reversed(_SEARCHES):
         found = [document.text for step in steps if step.kind == kind for document in step.documents if document.text]
@@ -134,6 +134,6 @@ def _calls(steps: Sequence[Step]) -> tuple[ToolCall, ...] | None:
     found = []
     for step in steps:
         if step.tool is not None and step.tool.name:
-            arguments = _value(step.tool.arguments)
+            arguments = as_value(step.tool.arguments)
             found.append(ToolCall(step.tool.name, arguments if isinstance(arguments, dict) else None))
     return tuple(found) or None

@@ -5,6 +5,7 @@ nothing any more. Programs send the token itself, in the Authorization header. T
 """
 
 import json
+from dataclasses import replace
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
@@ -25,8 +26,8 @@ __all__ = ["add_pages"]
 TRIES, TRY_SECONDS = 20, 60.0  # of tokens, from one network
 
 
-def add_pages(app: FastAPI, store: Store) -> None:
-    """Add the routes."""
+def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
+    """Add the routes. has_rows: whether `/trace/ID/row` makes rows of data sets from traces."""
     readers = Readers(store)
     need = readers.need
 
@@ -66,7 +67,20 @@ def add_pages(app: FastAPI, store: Store) -> None:
         span, number = request.query_params.get("span", ""), request.query_params.get("page", "")
         at = int(number) if number.isascii() and number.isdigit() and len(number) < 7 else None
         page = trace_page(store, need(request), trace.removesuffix(".json"), span, at, is_whole=as_json)
+        if not as_json and has_rows:
+            dataset, note = _of_row(request.query_params)
+            page = replace(page, form_token=app.state.posts.token(request), dataset=dataset, row_note=note)
         return private(respond(request, "trace.html", page, as_json=as_json))
+
+
+def _of_row(query: QueryParams) -> tuple[str, str]:
+    """Return the data set that a row was added to just now, and what became of it; "" where none was."""
+    dataset, same = query.get("dataset", "")[:128], query.get("same", "")[:8]
+    if not dataset:
+        return "", ""
+    if query.get("added"):
+        return dataset, f"It is a row of {dataset} now."
+    return dataset, f"{dataset} has a row with the same inputs already, from trace {same}; it stays as it is."
 
 
 def _add_sign_in(app: FastAPI, store: Store, readers: Readers) -> None:

@@ -63,7 +63,7 @@ def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
     retention = Retention.of(given["keep_days"], given["keep_mib"])
     if retention is not None:
         keep_pruning(opened, retention)
-    return [trace_feature(opened, redaction), live_feature(opened, redaction, origins)]
+    return [trace_feature(opened, redaction, has_rows=True), live_feature(opened, redaction, origins)]
 
 
 served_traces = ServedPart(_OPTIONS, _features)
