@@ -340,7 +340,7 @@ def test_the_form_inside_another_site(browser: Any, tmp_path: Path) -> None:
             assert frame.url.startswith("chrome-error") or "feedback" not in frame.content()
             page.goto(named)
             frame = page.frame_locator("iframe")
-            frame.get_by_label("👎 bad").check()
+            frame.get_by_label("bad").check()
             frame.get_by_label("Comment").fill("not <b>good</b>")
             page.screenshot(path=tmp_path / "form.png")
             frame.get_by_role("button", name="Send").click()
@@ -395,3 +395,15 @@ def test_the_command_makes_a_link(served: Receiver, capsys: pytest.CaptureFixtur
         error = capsys.readouterr().err
         assert problem in error
         assert error.count("\n") == 1
+
+
+def test_the_command_lists_by_score(served: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    """`traces ls --score` finds what feedback says."""
+    served.send(span(1))
+    served.send(span(1, trace="0a" * 16))
+    sent(served, {"trace_id": TRACE, "value": False})
+    store = ["--store", str(served.store.url)]
+    assert main(["traces", "ls", "--score", "thumbs<1", "--json", *store]) == 0
+    assert [each["trace_id"] for each in json.loads(capsys.readouterr().out)] == [TRACE]
+    assert main(["traces", "ls", "--score", "thumbs", *store]) == 2
+    assert "faithfulness>=0.5" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def rubric_of(text: str) -> Rubric:
     """Return a rubric from `thumbs`, a scale such as `1-5`, or labels between commas. Raises: UsageError."""
     plain = text.strip()
     if plain == "thumbs":
-        return Rubric("thumbs", (("up", "👍 good", 1.0), ("down", "👎 bad", 0.0)), "nominal")
+        return Rubric("thumbs", (("up", "good", 1.0), ("down", "bad", 0.0)), "nominal")
     if scale := _SCALE.fullmatch(plain):
         low, high = int(scale[1]), int(scale[2])
         if not low < high <= low + MOST_STEPS:

@@ -118,6 +118,7 @@ def remove_project(name: str, *, yes: bool, store: str | None) -> None:
 @click.option("--error", is_flag=True, help="Only traces with a failed step.")
 @click.option("--slower", type=float, metavar="SECONDS", help="Only traces that took at least so long.")
 @click.option("--dearer", type=float, metavar="COST", help="Only traces that cost at least so much.")
+@click.option("--score", metavar="CONDITION", help="Only traces with such a score, as 'thumbs<1' or 'faithful>=0.5'.")
 @click.option("--text", metavar="WORDS", help='Only traces with these words; "a phrase" in quotes.')
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="Traces to list.")
 @store_option
@@ -126,6 +127,7 @@ def ls(*, store: str | None, as_json: bool, **given: Any) -> None:
     """List a project's traces, the latest first."""
     import time
 
+    from assaymark.applications.traces.listing import score_condition
     from assaymark.store.trace_rows import TraceFilter
 
     wanted = TraceFilter(
@@ -133,6 +135,7 @@ def ls(*, store: str | None, as_json: bool, **given: Any) -> None:
         has_error=True if given["error"] else None,
         least_seconds=given["slower"],
         least_cost=given["dearer"],
+        score=None if given["score"] is None else score_condition(given["score"]),
         **{name: given[name] for name in ("model", "version", "user", "session", "text")},
     )
     with open_store(store) as opened:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store.trace_rows import ScoreCondition, TraceFilter, TraceRow
 
-__all__ = ["PERIODS", "ListQuery", "trace_json"]
+__all__ = ["PERIODS", "ListQuery", "score_condition", "trace_json"]
 
 PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
 ERRORS = {"": None, "yes": True, "no": False}
@@ -100,7 +100,7 @@ class ListQuery:
             has_error=ERRORS[self.errors],
             least_seconds=_number(self.slower, "slower"),
             least_cost=_number(self.dearer, "dearer"),
-            score=_score(self.score),
+            score=score_condition(self.score) if self.score else None,
             text=self.q or None,
             before=_position(self.before),
         )
@@ -129,9 +129,8 @@ def _number(text: str, name: str) -> float | None:
     return number
 
 
-def _score(text: str) -> ScoreCondition | None:
-    if not text:
-        return None
+def score_condition(text: str) -> ScoreCondition:
+    """Return a condition such as `thumbs<1`. Raises: UsageError."""
     read = _SCORE.fullmatch(text)
     try:
         number = math.nan if read is None else float(read["number"])
