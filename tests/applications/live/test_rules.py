@@ -461,3 +461,60 @@ def test_commands(live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["traces", "rule", "remove", "polite", *at]) == 0
     assert main(["traces", "rule", "remove", "polite", *at]) == 2
     assert "unknown rule 'polite'" in capsys.readouterr().err
+
+
+def test_watching_ends_with_a_signal(live: Live, tmp_path: Path) -> None:
+    """`--watch` scores what becomes complete while it runs, and Ctrl-C ends it in a line."""
+    live.rule("polite", f"{scorer_file(tmp_path, POLITE)}:polite")
+    command = [sys.executable, "-m", "assaymark", "traces", "score", "--watch", "--every", "0.1", "--quiet_s", "0"]
+    process = subprocess.Popen(
+        [*command, "--store", live.place], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        for number in (1, 2):
+            live.ask(number)
+            while not live.scores(number) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        assert [each.value for number in (1, 2) for each in live.scores(number)] == [1.0, 1.0]
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait(10)
+    assert process.returncode == 130
+    assert "scored 1 traces" in out
+    assert "Traceback" not in error
+
+
+def test_texts_of_others_do_nothing_in_the_terminal(
+    live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a scorer raises, and versions that senders name, are printed as text, without escapes or markup."""
+    file = scorer_file(tmp_path, "def bad(output):\n    raise ValueError('[red]x\\x1b[31m' + output)\n")
+    live.rule("bad", f"{file}:bad")
+    live.ask(1, answer="\x1b]0;owned\x07[bold]", version="[link=http://evil]\x1b[2J")
+    assert live.score().n_failed == 1
+    for command in (["rule", "list"], ["scores"], ["ls"], ["show", trace_id(1)]):
+        assert main(["traces", *command, "--store", live.place]) == 0
+        captured = capsys.readouterr()
+        assert "\x1b" not in captured.out + captured.err
+    assert main(["traces", "rule", "list", "--store", live.place]) == 0
+    assert "[red]x" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--feedback_origins", "https://a.example"], "add --traces"),
+        (["--traces", "--feedback_origins", "*"], "expected a site"),
+    ],
+)
+def test_the_servers_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    """An option without traces, and a site that is none, are refused before the server starts."""
+    assert main(["serve", *arguments, "--store", str(tmp_path / "s.sqlite"), "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
