@@ -3,10 +3,11 @@
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from assaymark.store.connection import Database
 from assaymark.store.request_texts import chunks
+from assaymark.store.schema import insert_rows, upsert
 from assaymark.store.score_rows import score_row
 from assaymark.store.trace_rows import NewScore, Token
 from assaymark.store.trace_schema import trace_projects, trace_scores, trace_tokens
@@ -43,7 +44,10 @@ class FeedbackLog:
                 known |= {bytes(digest) for digest in stored}
                 connection.execute(delete(trace_scores).where(*here))
             if rows:
-                connection.execute(insert(trace_scores), list(rows.values()))
+                # the same id may be sent twice at once: the later one replaces, in one order for all
+                insert_rows(
+                    connection, upsert(connection.dialect.name, trace_scores), [rows[key] for key in sorted(rows)]
+                )
         return len(set(rows) - known)
 
     def signing_token(self, project: int) -> bytes | None:

@@ -1,5 +1,6 @@
 """Queues of annotations: who gets which item, what raters may say, how far they agree, and what pages refuse."""
 
+import hashlib
 import json
 import re
 import threading
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from assaymark.applications.live.annotation import agreement_of, rating_score, rubric_of
+from assaymark.applications.live.links import signed_link
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.statistics.agreement import cohen_kappa, krippendorff_alpha
@@ -22,6 +24,7 @@ from tests.applications.live.serving_live import serving_live
 from tests.applications.traces.sending import Receiver
 from tests.cli.test_hostile_text import CORPUS
 from tests.served import browser
+from tests.web.test_browser import AXE, FINDINGS
 
 __all__ = ["browser"]
 
@@ -310,3 +313,35 @@ def test_in_a_browser(served: Receiver, browser: Any, scheme: str, width: int) -
     assert isinstance(row.content, dict)
     assert row.content["expected"] == "the capital of Italy"
     assert complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(served: Receiver, browser: Any, scheme: str) -> None:
+    """The form, the queues, a trace to rate and the form of rows have no fault that axe-core knows."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed (npm ci)")
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    key_ = hashlib.sha256(served.token.encode()).digest()
+    found = {}
+
+    def look(name: str) -> None:
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found[name] = page.evaluate(FINDINGS)
+
+    page.goto(signed_link(served.url, trace_id(1), key_))
+    look("form")
+    page.goto(f"{served.url}/traces/annotate")
+    page.get_by_label("Token").fill(served.token)
+    page.get_by_role("button", name="Read").click()
+    page.goto(f"{served.url}/traces/annotate")
+    look("queues")
+    page.get_by_label("as").fill("ada")
+    page.get_by_role("button", name="Rate").click()
+    look("annotate")
+    page.goto(f"{served.url}/trace/{trace_id(1)}")
+    page.get_by_text("Add to a data set").click()
+    look("row")
+    context.close()
+    assert found == {"form": [], "queues": [], "annotate": [], "row": []}

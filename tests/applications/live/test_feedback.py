@@ -68,7 +68,7 @@ def test_feedback_comes_before_its_trace_and_once(served: Receiver) -> None:
     assert (score["name"], score["value"], score["correction"], score["explanation"]) == (
         "thumbs",
         0.0,
-        '{"answer":"Rome"}',
+        '{"answer": "Rome"}',
         None,
     )
     assert (score["source"], score["rater"]) == ("feedback", None)
@@ -104,6 +104,10 @@ def test_what_feedback_may_be_of(served: Receiver) -> None:
         ({"trace_id": TRACE, "value": "good"}, "expected a number, true, false, up or down"),
         ({"trace_id": TRACE, "value": 1e300}, "expected a number"),
         ({"trace_id": TRACE, "value": [1]}, "expected a number"),
+        ({"trace_id": TRACE, "value": 10**400}, "expected a number"),
+        ({"trace_id": TRACE, "value": float("nan")}, "expected a number"),
+        ({"trace_id": TRACE, "value": float("-inf")}, "expected a number"),
+        ({"trace_id": TRACE, "correction": {"a": float("nan")}}, "not finite"),
         ({"trace_id": TRACE, "value": 1, "score": 1}, "the same"),
         ({"trace_id": TRACE, "coment": "x"}, "nearest: comment"),
         ({"trace_id": TRACE, "comment": "x" * 10_001}, "at most 10,000"),
@@ -139,6 +143,8 @@ def test_bodies_that_are_refused(served: Receiver) -> None:
         (415, sent(served, good, **{"content-type": "text/plain"})),
         (400, sent(served, "{")),
         (400, sent(served, "[" * 10_000)),
+        (400, sent(served, '{"correction": ' + "[" * 50 + "]" * 50 + "}")),
+        (400, sent(served, b"\xff\xfe")),
         (400, sent(served, [])),
         (400, sent(served, "3")),
         (400, sent(served, {"feedback": "x"})),
@@ -407,3 +413,20 @@ def test_the_command_lists_by_score(served: Receiver, capsys: pytest.CaptureFixt
     assert [each["trace_id"] for each in json.loads(capsys.readouterr().out)] == [TRACE]
     assert main(["traces", "ls", "--score", "thumbs", *store]) == 2
     assert "faithfulness>=0.5" in capsys.readouterr().err
+
+
+def test_the_same_id_at_once(served: Receiver) -> None:
+    """Many senders of one id at the same time leave one feedback, and none is refused."""
+    served.send(span(1))
+    answers: list[int] = []
+
+    def send(number: int) -> None:
+        answers.append(sent(served, {"trace_id": TRACE, "id": "u1", "value": number}).status_code)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert answers == [200] * 16
+    assert len(scores(served)) == 1

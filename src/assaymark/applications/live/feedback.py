@@ -5,7 +5,7 @@ an unknown one is refused, and each feedback of a request is accepted or rejecte
 """
 
 import hashlib
-import math
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ def _value(sent: Any) -> tuple[float | None, bool]:
         return float(sent), True
     if isinstance(sent, str) and sent.lower() in _THUMBS:
         return _THUMBS[sent.lower()], True
-    if isinstance(sent, int | float) and math.isfinite(sent) and abs(sent) <= LARGEST_VALUE:
+    if isinstance(sent, int | float) and abs(sent) <= LARGEST_VALUE:  # NaN is not
         return float(sent), False
     raise DataError(f"value is {sent!r:.40}; expected a number, true, false, up or down")
 
@@ -126,7 +126,10 @@ def _completed(sent: Any) -> bool | None:
 
 def _correction(sent: Any) -> str | None:
     if isinstance(sent, Mapping | list):
-        sent = canonical_json(sent)
+        try:
+            sent = json.dumps(sent, ensure_ascii=False, allow_nan=False, sort_keys=True)
+        except ValueError:
+            raise DataError("correction has a number that is not finite; expected what JSON can hold") from None
     return _text({"correction": sent}, "correction", LONGEST_CORRECTION)
 
 

@@ -3,6 +3,7 @@
 A trace comes from whoever has a token of its project, so its texts are read into bounded records and never run.
 """
 
+import json
 from collections.abc import Sequence
 
 from assaymark.applications.rows import Row
@@ -114,6 +115,7 @@ def as_value(text: str) -> JsonValue:
     if text.lstrip()[:1] in {"{", "["}:
         try:
             value: JsonValue = parse_json(text)
+            json.dumps(value, allow_nan=False)  # NaN is no JSON, and no other program reads it
         except (ValueError, RecursionError, AssaymarkError):
             return text
         return value

@@ -18,6 +18,7 @@ from assaymark.applications.traces.readers import private
 from assaymark.applications.traces.receiver import bearer_of
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.errors import StoreError, UsageError
+from assaymark.limits.nesting import parse_json
 from assaymark.store import Store
 from assaymark.web.clients import Rate
 from assaymark.web.posts import Posted, SignedForm
@@ -31,6 +32,7 @@ API = "/v1/feedback"
 LARGEST_BODY = 1 << 20
 LARGEST_FORM = 256 << 10
 LARGEST_BODIES = {API: LARGEST_BODY + 1024, FORM: LARGEST_FORM}
+DEEPEST = 30  # levels of JSON in a body
 MOST_AT_ONCE = 1000  # feedbacks of one request
 PER_MINUTE = 1200  # requests of programs, from one network
 TRIES_PER_MINUTE = 20  # with a wrong token, from one network
@@ -107,8 +109,8 @@ def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any) ->
 def _sent(body: bytes) -> list[Any]:
     """Return the feedbacks of a body: one object, or a list under `feedback`. Raises: HTTPException 400."""
     try:
-        read = json.loads(body)
-    except (ValueError, RecursionError):
+        read = parse_json(body.decode(), DEEPEST)
+    except ValueError:
         raise HTTPException(400, "the body is not valid JSON; expected an object, or {feedback: [...]}") from None
     if isinstance(read, dict) and set(read) == {"feedback"}:
         read = read["feedback"]

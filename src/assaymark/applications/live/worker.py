@@ -31,7 +31,7 @@ from assaymark.store.trace_rows import NewScore, TraceRow
 
 __all__ = ["RoundCounts", "ScoringWorker"]
 
-AT_ONCE = 16  # traces that are claimed together
+AT_ONCE = 32  # traces that are claimed together
 LONGEST_NAME = 128
 LONGEST_COMMENT = 2000
 RENEWALS = 3  # per lease
