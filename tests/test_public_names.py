@@ -33,6 +33,8 @@ def test_public_names_are_pinned() -> None:
         "experiment",
         "explain_task",
         "export_run",
+        "feedback",
+        "feedback_link",
         "filter_step",
         "gate",
         "import_run",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assaymark.applications.binding import scorer
     from assaymark.applications.experiments import experiment
     from assaymark.applications.gate import gate
+    from assaymark.applications.live.sending import feedback, feedback_link
     from assaymark.applications.traces.spans import send_traces, span, trace
     from assaymark.arena.rate_votes import rate_votes
     from assaymark.arena.studies.prompts import ask_study, draft_study
@@ -69,6 +70,8 @@ __all__ = [
     "experiment",
     "explain_task",
     "export_run",
+    "feedback",
+    "feedback_link",
     "filter_step",
     "gate",
     "import_run",
@@ -111,6 +114,8 @@ _PLACES = {
     "metric": "assaymark.scoring.metric",
     "scorer": "assaymark.applications.binding",
     "gate": "assaymark.applications.gate",
+    "feedback": "assaymark.applications.live.sending",
+    "feedback_link": "assaymark.applications.live.sending",
     "send_traces": "assaymark.applications.traces.spans",
     "span": "assaymark.applications.traces.spans",
     "trace": "assaymark.applications.traces.spans",

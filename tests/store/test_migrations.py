@@ -289,3 +289,25 @@ def test_old_rows_keep_their_checksums(first_revision: str) -> None:
     with Store.open(first_revision) as store:
         assert store.fill_facts() == 6
     assert rows() == before
+
+
+def test_scores_of_traces_from_before_there_were_rules(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores that came as events say so after the migration, and are otherwise as they were."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "TARGET", "0007")
+        earlier.setattr(migrate, "HEAD", "0007")
+        Store.open(url).close()
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO trace_projects (id, name, made) VALUES (1, 'bot', 0)"))
+        row = {"digest": b"d" * 16, "trace": b"t" * 16, "value": 0.5}
+        columns = "project, digest, trace_id, name, value, observed, received"
+        connection.execute(
+            text(f"INSERT INTO trace_scores ({columns}) VALUES (1, :digest, :trace, 'faithful', :value, 7, 8)"), row
+        )
+    engine.dispose()
+    with Store.open(url) as store:
+        (score,) = store.traces.scores(1, b"t" * 16)
+        assert (score.name, score.value, score.source, score.observed) == ("faithful", 0.5, "event", 7)
+        assert (score.rate, score.stale, score.rater, score.correction) == (None, None, None, None)
+        assert store.verify() == []

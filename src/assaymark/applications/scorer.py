@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from assaymark.applications.rows import Row
+from assaymark.applications.tool_calls import ToolCall, calls_in
 from assaymark.records import JsonValue
 from assaymark.scoring.metric import Scale
 
@@ -28,6 +29,12 @@ class Answered:
     n_tokens: int | None = None
     trace_id: str | None = None  # 32 hexadecimal digits
     contexts: tuple[str, ...] | None = None  # what the target returned as `contexts`, else the row's
+    calls: tuple[ToolCall, ...] | None = None  # of tools, as its trace has them; None: they are read from the output
+
+    @property
+    def tool_calls(self) -> list[ToolCall] | None:
+        """The calls of tools; None where the output has no place for any."""
+        return calls_in(self.output) if self.calls is None else list(self.calls)
 
 
 @dataclass(frozen=True, slots=True)

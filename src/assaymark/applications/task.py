@@ -3,19 +3,16 @@
 It implements `BoundTask`, so that an application is stored, resumed, compared and shown as any other run is.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
-from assaymark.applications.calls import LoopThread
 from assaymark.applications.returned import answered_of
 from assaymark.applications.rows import Row, rows_hash
 from assaymark.applications.scorer import Answered, Result, Scorer
-from assaymark.applications.scorers.plain import PlainScorer
+from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.target import BoundTarget
 from assaymark.datasets import DatasetSpec
 from assaymark.errors import PlanError, UsageError
@@ -71,8 +68,7 @@ class ApplicationTask:
         source: str = "",
     ) -> None:
         self._rows, self._target, self._scorers = list(rows), target, list(scorers)
-        self._timeout_s = timeout_s
-        self._loop: LoopThread | None = None
+        self._calls = ScorerCalls(timeout_s)
         self._settings = GenerationSettings(repeats=repeats)
         self._n = _chosen(len(self._rows), limit)
         own = tuple(
@@ -208,57 +204,22 @@ class ApplicationTask:
         """Return the scores of one scorer. taken: names of scores that the row has already."""
         own = scorer.facts.name
         try:
-            results = [self._results(scorer, answered) for answered in answers]
+            results = [self._calls.results(scorer, answered) for answered in answers]
             names = list(dict.fromkeys(each.name for repeat in results for each in repeat)) or [own]
             _check_names([name for name in names if name != own], {*taken, *self._is_share} - {own})
         except Exception as error:  # noqa: BLE001 - whatever a scorer raises or returns is a failed score
-            text = f"scorer {own} raised {type(error).__name__}: {' '.join(str(error).split())}"
-            if isinstance(error, FutureTimeoutError | TimeoutError):
-                text = f"scorer {own} did not return within {self._timeout_s:g} s"
-            elif isinstance(error, _WrongResult):
-                text = f"scorer {own} {error}"
+            text = self._calls.why(own, error)
             return [Score(request_id, own, None, status=ScoreStatus.FAILED, detail={"error": text[:_LONGEST]})]
         return [_score(request_id, name, results, is_share=self._is_share.get(name)) for name in names]
 
-    def _results(self, scorer: Scorer, answered: Answered) -> list[Result]:
-        """Return what a scorer says of one answer. Raises: what it raises; _WrongResult."""
-        if isinstance(scorer, PlainScorer) and (now := scorer.score_now(answered)) is not None:
-            return [_checked(each) for each in now]
-        if self._loop is None:
-            self._loop = LoopThread()
-        future = self._loop.start(scorer.score(answered))
-        try:
-            results = future.result(self._timeout_s)
-        except FutureTimeoutError:
-            future.cancel()
-            if self._loop.is_blocked():
-                self._loop = None
-            raise
-        return [_checked(each) for each in results]
-
-
-class _WrongResult(Exception):
-    """A scorer returned what is no result."""
-
-
-def _checked(result: Result) -> Result:
-    """Return a result whose value is a number, and whose metadata JSON can hold. Raises: _WrongResult."""
-    if not isinstance(result, Result):
-        raise _WrongResult(f"returned {result!r:.80}; expected results")
-    value = result.value
-    if value is not None and not isinstance(value, int | float):
-        raise _WrongResult(f"returned the value {value!r:.80}; expected a number, or None")
-    metadata = json.loads(json.dumps(dict(result.metadata), skipkeys=True, default=str)) if result.metadata else {}
-    return replace(result, metadata=metadata)
-
 
 def _check_names(names: Sequence[str], taken: set[str]) -> None:
-    """Raise _WrongResult for a name under which a scorer's result cannot be stored."""
+    """Raise WrongResult for a name under which a scorer's result cannot be stored."""
     for name in names:
         if name in taken or name in CALL_METRICS or is_auxiliary(name):
-            raise _WrongResult(f"returned a result named '{name:.80}', which is the name of another score")
+            raise WrongResult(f"returned a result named '{name:.80}', which is the name of another score")
         if not name.strip() or len(name) > _LONGEST_NAME:
-            raise _WrongResult(
+            raise WrongResult(
                 f"returned a result named '{name:.80}'; expected a name of 1 to {_LONGEST_NAME} characters"
             )
 

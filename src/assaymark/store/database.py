@@ -14,12 +14,16 @@ from assaymark import settings
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
+from assaymark.store.annotation_log import AnnotationLog
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
+from assaymark.store.dataset_log import DatasetLog
+from assaymark.store.feedback_log import FeedbackLog
 from assaymark.store.moderation import Moderation
 from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
+from assaymark.store.rule_log import RuleLog
 from assaymark.store.study_log import StudyLog
 from assaymark.store.traces import TraceLog
 
@@ -124,6 +128,26 @@ class Store(StoredResults):
     def traces(self) -> TraceLog:
         """Projects, and the traces of their applications."""
         return TraceLog(self._database)
+
+    @property
+    def annotations(self) -> AnnotationLog:
+        """Queues of traces that people rate."""
+        return AnnotationLog(self._database)
+
+    @property
+    def trace_datasets(self) -> DatasetLog:
+        """Data sets whose rows were traces."""
+        return DatasetLog(self._database)
+
+    @property
+    def feedback(self) -> FeedbackLog:
+        """Feedback about traces, and what signs its forms."""
+        return FeedbackLog(self._database)
+
+    @property
+    def rules(self) -> RuleLog:
+        """Rules that score traces, and what they have drawn."""
+        return RuleLog(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 

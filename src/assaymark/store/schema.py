@@ -4,9 +4,9 @@ Each text is stored once, under its SHA-256; a prompt is a list of texts. Output
 request, and each row of every table has a CRC-32 over its columns, so that a flipped byte is detected. Only parents
 that are removed by an indexed look-up have a foreign key; `verify` checks the other references.
 
-Other tables are in `arena_schema` (arena, studies), `queue_schema` and `trace_schema`. Columns for leaderboards and
-pages are derived from these rows: `run_facts` from the plans, `sample_facts` from requests, outputs and scores.
-`fact_sets` records the tasks whose sample facts are current.
+Other tables are in `arena_schema` (arena, studies), `queue_schema`, `trace_schema` and `live_schema`. Columns for
+leaderboards and pages are derived from these rows: `run_facts` from the plans, `sample_facts` from requests, outputs
+and scores. `fact_sets` records the tasks whose sample facts are current.
 
 The CRC covers the columns that are not NULL, by name, so a new column that starts as NULL changes no old row.
 """
@@ -38,7 +38,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from assaymark.errors import StoreError
 from assaymark.settings import FORMER_NAME
 
-HEAD = "0010"  # the newest migration; stated here so that opening a current store needs no Alembic
+HEAD = "0009"  # the newest migration; stated here so that opening a current store needs no Alembic
 VERSION_TABLE = "assaymark_schema"  # Alembic's table, under a name of our own: a database may have another one
 FORMER_VERSION_TABLE = f"{FORMER_NAME}_schema"  # in stores written before the program was renamed
 

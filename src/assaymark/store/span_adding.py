@@ -23,7 +23,7 @@ from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
 from assaymark.store.trace_rows import AddedSpans, NewSpan, summary_of
-from assaymark.store.trace_schema import span_sources, spans, trace_projects, traces
+from assaymark.store.trace_schema import span_sources, spans, trace_projects, trace_scores, traces
 
 __all__ = ["LIGHT", "MOST_SPANS", "AddingSpans", "insert_missing", "message_digest", "short_text", "unpack_message"]
 
@@ -91,6 +91,7 @@ class AddingSpans:
         touched = {key[0] for key in (*new, *replaced)}
         if touched:
             self._summarise(touched)
+            self._mark_stale([trace_id for trace_id in touched if n_before[trace_id]])
         self._forget_empty(n_before, touched)
         return AddedSpans(len(new), n_same, n_conflicts, tuple(refused))
 
@@ -223,6 +224,13 @@ class AddingSpans:
                 for trace_id, of_trace in by_trace.items()
             ]
         insert_rows(self._connection, upsert(self._connection.dialect.name, traces), rows)
+
+    def _mark_stale(self, trace_ids: Sequence[bytes]) -> None:
+        """Note that rules scored these traces before all of their spans were there; they are scored again."""
+        for some in chunks(sorted(trace_ids)):
+            of_rules = trace_scores.c.source == "rule", trace_scores.c.stale.is_(None)
+            here = trace_scores.c.project == self._project, trace_scores.c.trace_id.in_(some)
+            self._connection.execute(update(trace_scores).where(*here, *of_rules).values(stale=self._received))
 
     def _forget_empty(self, n_before: dict[bytes, int], touched: set[bytes]) -> None:
         """Remove the rows that were made to be locked, of traces of which nothing was stored."""

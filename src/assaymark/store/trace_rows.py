@@ -9,6 +9,7 @@ __all__ = [
     "NewScore",
     "NewSpan",
     "Project",
+    "ScoreCondition",
     "SpanRow",
     "StoredScore",
     "Token",
@@ -140,6 +141,14 @@ class TraceRow:
         return None if self.ended is None or self.ended < self.started else (self.ended - self.started) / 1e9
 
 
+class ScoreCondition(NamedTuple):
+    """What a score of a trace has to be. sign: >=, <=, >, < or =."""
+
+    name: str
+    sign: str
+    number: float
+
+
 @dataclass(frozen=True, slots=True)
 class TraceFilter:
     """Which traces a list has. Times in nanoseconds, durations in seconds; before: of the page that follows."""
@@ -154,6 +163,7 @@ class TraceFilter:
     has_error: bool | None = None
     least_seconds: float | None = None
     least_cost: float | None = None
+    score: ScoreCondition | None = None
     text: str | None = None
     before: tuple[int, bytes] | None = None  # `at` and trace id of the last trace of the page before
 
@@ -183,7 +193,7 @@ class TraceSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewScore:
-    """A result of an evaluation, of a span or of the response with an id."""
+    """A score of a trace, a span, the response with an id, or a session. observed: nanoseconds since 1970."""
 
     digest: bytes
     trace_id: bytes | None
@@ -195,12 +205,20 @@ class NewScore:
     explanation: str | None
     error: str | None
     observed: int
+    source: str = "event"  # event | rule | feedback | queue
+    session: str | None = None
+    rater: str | None = None
+    correction: str | None = None
+    rule: int | None = None
+    rule_version: bytes | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredScore:
-    """A stored result of an evaluation."""
+    """A stored score. rate: at which a rule drew its trace; stale: when a span of the trace came after it, seconds."""
 
+    trace_id: bytes | None
     span_id: bytes | None
     response_id: str | None
     name: str
@@ -209,6 +227,12 @@ class StoredScore:
     explanation: str | None
     error: str | None
     observed: int
+    source: str
+    session: str | None
+    rater: str | None
+    correction: str | None
+    rate: float | None
+    stale: float | None
 
 
 class TreeNode(NamedTuple):

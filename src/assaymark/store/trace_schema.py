@@ -133,9 +133,20 @@ trace_scores = Table(
     Column("error", Text),  # why there is no score
     Column("observed", BigInteger, nullable=False),  # nanoseconds
     Column("received", Double, nullable=False),
+    Column("source", String(16)),  # event | rule | feedback | queue; never NULL
+    Column("rule", BigInteger),  # trace_rules, of a rule's score
+    Column("rule_version", Blob(16)),  # of the scorer and the judge that gave it
+    Column("rate", Double),  # at which its trace was chosen; NULL: not by a rule
+    Column("stale", Double),  # when a span of its trace came after it; NULL: none did
+    Column("session", Text),  # that is judged, where no trace is named
+    Column("rater", String(64)),  # a keyed hash, or the name of a rater of a queue; NULL: unknown, or no person
+    Column("correction", Text),  # what the answer should have been
     PrimaryKeyConstraint("project", "digest"),
 )
 Index("trace_scores_by_trace", trace_scores.c.project, trace_scores.c.trace_id)
 Index("trace_scores_by_response", trace_scores.c.project, trace_scores.c.response_id)
+Index("trace_scores_by_span", trace_scores.c.project, trace_scores.c.span_id)
+Index("trace_scores_by_session", trace_scores.c.project, trace_scores.c.session)
+Index("trace_scores_by_name", trace_scores.c.project, trace_scores.c.name, trace_scores.c.observed)
 
 TRACE_TABLES = (trace_projects, trace_tokens, span_sources, spans, traces, trace_scores)

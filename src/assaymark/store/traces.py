@@ -8,6 +8,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import (
@@ -28,12 +29,15 @@ from sqlalchemy import text as sql
 from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store.connection import Database
 from assaymark.store.leases import now
+from assaymark.store.live_schema import LIVE_TABLES, trace_queue_claims, trace_queue_items, trace_scorings
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
+from assaymark.store.score_rows import score_row, scores_of_trace
 from assaymark.store.search import phrases_of
-from assaymark.store.span_adding import LIGHT, AddingSpans, insert_missing, message_digest, short_text, unpack_message
+from assaymark.store.span_adding import LIGHT, AddingSpans, insert_missing, message_digest, unpack_message
+from assaymark.store.trace_filters import conditions_of
 from assaymark.store.trace_rows import (
     AddedSpans,
     NewScore,
@@ -60,7 +64,6 @@ __all__ = ["TraceLog"]
 
 MOST_MATCHES = 2000  # spans that a search looks at, the latest
 WAIT_SECONDS = 2.0  # for another writer, while a sender waits: it gives up after 10
-LARGEST_INTEGER = 2**63 - 1
 DELETED_AT_ONCE = 200  # traces
 _MAKE_SEARCH = {
     "sqlite": (SPAN_SEARCH_TABLE_SQL,),
@@ -161,7 +164,7 @@ class TraceLog:
             connection.execute(delete(trace_tokens).where(trace_tokens.c.project == number))
         n_removed = self._remove_traces(number, select(traces.c.trace_id).where(traces.c.project == number))
         with self._database.writing() as connection:
-            for table in (trace_scores, span_sources):
+            for table in (trace_scores, span_sources, *LIVE_TABLES):
                 connection.execute(delete(table).where(table.c.project == number))
             connection.execute(delete(trace_projects).where(trace_projects.c.id == number))
         self._database.shrink()
@@ -185,24 +188,7 @@ class TraceLog:
         """Store results of evaluations; those that are stored already change nothing. Return how many are new."""
         if not scores:
             return 0
-        received = time.time()
-        rows = [
-            {
-                "project": project,
-                "digest": score.digest,
-                "trace_id": score.trace_id,
-                "span_id": score.span_id,
-                "response_id": short_text(score.response_id),
-                "name": short_text(score.name) or "",
-                "value": score.value,
-                "label": short_text(score.label),
-                "explanation": None if score.explanation is None else shown_text(score.explanation),
-                "error": short_text(score.error),
-                "observed": score.observed,
-                "received": received,
-            }
-            for score in scores
-        ]
+        rows = [score_row(project, score, time.time()) for score in scores]
         with self._database.writing(durable=True, wait_seconds=WAIT_SECONDS) as connection:
             digests = [row["digest"] for row in rows]
             known = set()
@@ -218,7 +204,7 @@ class TraceLog:
 
     def traces(self, project: int, wanted: TraceFilter, limit: int = 50) -> TracePage:
         """Return a page of a project's traces, the latest first."""
-        conditions = _conditions(project, wanted)
+        conditions = conditions_of(project, wanted)
         with self._database.reading() as connection:
             is_cut = False
             if wanted.text and (phrases := phrases_of(wanted.text)):
@@ -302,27 +288,15 @@ class TraceLog:
         ]
 
     def scores(self, project: int, trace_id: bytes) -> list[StoredScore]:
-        """Return the results of evaluations of a trace's spans and responses, in the order of their times."""
-        responses = select(spans.c.response_id).where(
-            spans.c.project == project, spans.c.trace_id == trace_id, spans.c.response_id.isnot(None)
-        )
+        """Return the scores of a trace, its spans, its responses and its session, in the order of their times."""
         statement = (
-            select(
-                *(trace_scores.c.span_id, trace_scores.c.response_id, trace_scores.c.name, trace_scores.c.value),
-                *(trace_scores.c.label, trace_scores.c.explanation, trace_scores.c.error, trace_scores.c.observed),
-            )
-            .where(
-                trace_scores.c.project == project,
-                or_(
-                    trace_scores.c.trace_id == trace_id,
-                    and_(trace_scores.c.trace_id.is_(None), trace_scores.c.response_id.in_(responses)),
-                ),
-            )
+            select(*(trace_scores.c[each.name] for each in fields(StoredScore)))
+            .where(trace_scores.c.project == project, or_(*scores_of_trace(project, trace_id)))
             .order_by(trace_scores.c.observed, trace_scores.c.digest)
         )
         with self._database.reading() as connection:
             rows = connection.execute(statement).all()
-        return [StoredScore(_bytes(row[0]), *row[1:]) for row in rows]
+        return [StoredScore(_bytes(row[0]), _bytes(row[1]), *row[2:]) for row in rows]
 
     def all_spans(self, project: int) -> Iterator[SpanRow]:
         """Yield every span of a project, trace by trace, the earliest first; a trace added meanwhile may be missed."""
@@ -388,8 +362,8 @@ class TraceLog:
                 if keys:
                     connection.execute(_FORGET[connection.dialect.name], [{"key": key} for key in keys])
                 connection.execute(delete(spans).where(*of_spans))
-                of_scores = trace_scores.c.project == project, trace_scores.c.trace_id.in_(some)
-                connection.execute(delete(trace_scores).where(*of_scores))
+                for table in (trace_scores, trace_scorings, trace_queue_claims, trace_queue_items):
+                    connection.execute(delete(table).where(table.c.project == project, table.c.trace_id.in_(some)))
                 connection.execute(delete(traces).where(*lock))
         return len(ids)
 
@@ -408,30 +382,6 @@ def _project_number(connection: Connection, name: str) -> int:
         known = connection.execute(select(trace_projects.c.name).order_by(trace_projects.c.name)).scalars().all()
         raise UnknownName("project", name[:128], known[:5])
     return int(number)
-
-
-def _conditions(project: int, wanted: TraceFilter) -> list[ColumnElement[bool]]:
-    """Return what a trace has to be in a list."""
-    conditions: list[ColumnElement[bool]] = [traces.c.project == project]
-    if wanted.since is not None:
-        conditions.append(traces.c.at >= wanted.since)
-    if wanted.until is not None:
-        conditions.append(traces.c.at < wanted.until)
-    named = {name: getattr(wanted, name) for name in ("version", "service", "user", "session")}
-    conditions += [traces.c[name] == shown_text(value) for name, value in named.items() if value is not None]
-    if wanted.model is not None:
-        conditions.append(traces.c.models.contains(f"\n{shown_text(wanted.model)}\n", autoescape=True))
-    if wanted.has_error is not None:
-        conditions.append(traces.c.n_errors > 0 if wanted.has_error else traces.c.n_errors == 0)
-    if wanted.least_seconds is not None:
-        least = min(int(wanted.least_seconds * 1e9), LARGEST_INTEGER)
-        conditions.append(traces.c.ended - traces.c.started >= least)
-    if wanted.least_cost is not None:
-        conditions.append(traces.c.cost >= wanted.least_cost)
-    if wanted.before is not None:
-        at, trace_id = wanted.before
-        conditions.append(or_(traces.c.at < at, and_(traces.c.at == at, traces.c.trace_id < trace_id)))
-    return conditions
 
 
 def _matching_traces(connection: Connection, project: int, phrases: Sequence[str]) -> tuple[list[bytes], bool] | None:

@@ -16,6 +16,7 @@ from assaymark.errors import HashMismatch, StoreError
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.connection import Database
+from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.moderation import Moderation
 from assaymark.store.packing import text_digest, unpack_hash, unpack_text
 from assaymark.store.queue_schema import QUEUE_TABLES
@@ -135,7 +136,7 @@ class _Search:
         for table in () if self.number is not None else ARENA_TABLES:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
-            if self.number is None or table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}:
+            if self.number is None or table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES, *LIVE_TABLES}:
                 self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)

@@ -21,7 +21,7 @@ from assaymark.limits.characters import is_storable
 from assaymark.web.clients import Clients
 from assaymark.web.secret import Signer
 
-__all__ = ["FIELD", "Form", "Posted", "Posts", "check_origin", "read_form"]
+__all__ = ["FIELD", "Form", "Posted", "Posts", "SignedForm", "check_origin", "read_form"]
 
 FIELD = "token"  # of a form: what `Posts.token` returned
 MOST_FIELDS = 200
@@ -120,6 +120,20 @@ async def read_form(request: Request) -> Posted:
 
     Raises: HTTPException 400, 403, 413 or 415.
     """
+    posted = await read_signed_form(request)
+    posts: Posts = request.app.state.posts
+    posts.check(request, posted)
+    return posted
+
+
+async def read_signed_form(request: Request) -> Posted:
+    """Return what was sent by a form whose address is signed, after all checks but that of a visitor's token.
+
+    Such a form works without cookies, as inside a page of another site. Whoever has its address may send it, so the
+    route checks the signature: another site that has it need not act through a visitor's browser.
+
+    Raises: HTTPException 400, 403, 413 or 415.
+    """
     check_origin(request)
     try:
         body = await request.body()
@@ -131,13 +145,14 @@ async def read_form(request: Request) -> Posted:
     posted = _read_json(body) if kind == JSON_TYPE else _read_fields(body)
     if not _is_storable(posted.fields):
         raise HTTPException(400, "a text has NUL or half a surrogate pair, which is not a character; send Unicode text")
-    posts: Posts = request.app.state.posts
-    posts.check(request, posted)
     return posted
 
 
 Form = Annotated[Posted, Depends(read_form)]
 """The parameter of a route that takes a form: `def vote(request: Request, form: Form) -> Response`."""
+
+SignedForm = Annotated[Posted, Depends(read_signed_form)]
+"""The same for a form whose address is signed; the route checks the signature."""
 
 
 def _read_fields(body: bytes) -> Posted:

@@ -77,6 +77,8 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 present = {name.lower() for name, _ in message["headers"]}
+                if any(b"frame-ancestors" in value for _, value in message["headers"]):
+                    present.add(b"x-frame-options")  # which knows no other site by name, and would forbid them all
                 extra = [
                     (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in present
                 ]

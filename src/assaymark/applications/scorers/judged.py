@@ -21,7 +21,7 @@ from assaymark.applications.scorers.plain import text_of
 from assaymark.applications.scorers.similarity import cosine
 from assaymark.applications.scorers.tools import read_tools
 from assaymark.applications.scorers.verdicts import Choice, Questions, Statements, Unread, Verdicts
-from assaymark.applications.tool_calls import Tool, calls_in, tools_of
+from assaymark.applications.tool_calls import Tool, tools_of
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import mark_for
 from assaymark.limits.yaml_documents import load_yaml
@@ -332,9 +332,7 @@ class ToolChoice(JudgedBase):
         tools = self._tools if self._tools is not None else tools_of(answered.row)
         if tools is None:
             return self._result(None, "the row names no tools")
-        calls = [
-            f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in calls_in(answered.output) or ()
-        ]
+        calls = [f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in answered.tool_calls or ()]
         descriptions = [f"{tool.name}: {tool.description}".rstrip(": ") for tool in tools]
         inputs = answered.row.inputs
         if isinstance(inputs, Mapping) and "tools" in inputs:

@@ -14,7 +14,6 @@ from assaymark.applications.scorers.plain import PlainScorer
 from assaymark.applications.tool_calls import (
     Tool,
     ToolCall,
-    calls_in,
     expected_calls,
     given_tools,
     n_steps_in,
@@ -58,7 +57,7 @@ class ToolCalls(PlainScorer):
         expected = expected_calls(answered.row)
         if expected is None:
             raise DataError(f"row {answered.row.id}: its expected value has no tool calls")
-        read = calls_in(answered.output)
+        read = answered.tool_calls
         made = read or []
         comment = None if read is not None else "the answer has no tool calls, nor a place for them"
         if not expected or not made:
@@ -183,7 +182,7 @@ class ToolSchema(PlainScorer):
         tools = self._tools if self._tools is not None else tools_of(answered.row)
         if tools is None:
             raise DataError(f"row {answered.row.id}: it names no tools")
-        calls = calls_in(answered.output)
+        calls = answered.tool_calls
         if not calls:
             return self._result(None, "the answer has no tool calls")
         by_name = {tool.name: tool for tool in tools}

@@ -1,7 +1,7 @@
 """`assaymark traces`: projects and their tokens; show, export and remove traces."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -9,11 +9,19 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
-from assaymark.errors import MissingExtra, UnknownName, UsageError
+from assaymark.applications.live.commands import LIVE_COMMANDS
+from assaymark.applications.traces.command_parts import (
+    need_extra,
+    open_store,
+    print_table,
+    project_of,
+    project_option,
+    trace_id_of,
+)
+from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from assaymark.store import Store
     from assaymark.store.trace_rows import SpanRow, TraceRow
 
 EXAMPLES = examples(
@@ -23,10 +31,7 @@ EXAMPLES = examples(
     "traces export -o traces.jsonl --format jsonl",
 )
 FORMATS = ("otlp", "jsonl")
-SHORTEST_ID = 4  # hexadecimal digits by which a trace may be named
 MIB = 1 << 20
-
-project_option = click.option("--project", metavar="NAME", help="Project (default: the only one).")
 
 
 @click.group(epilog=EXAMPLES)
@@ -45,7 +50,7 @@ def project() -> None:
 @json_option
 def add_project(name: str, *, store: str | None, as_json: bool) -> None:
     """Make a project and print its token, which is shown this once: only a hash of it is stored."""
-    with _open(store, writing=True) as opened:
+    with open_store(store, writing=True) as opened:
         token = opened.traces.add_project(name)
     _print_token(name, token, as_json=as_json)
 
@@ -58,7 +63,7 @@ def add_project(name: str, *, store: str | None, as_json: bool) -> None:
 @json_option
 def add_token(name: str, *, write_only: bool, replace: bool, store: str | None, as_json: bool) -> None:
     """Print another token of a project, which is shown this once."""
-    with _open(store, writing=True) as opened:
+    with open_store(store, writing=True) as opened:
         token = opened.traces.add_token(name, "write" if write_only else "all", replacing=replace)
     _print_token(name, token, as_json=as_json)
 
@@ -76,7 +81,7 @@ def _print_token(name: str, token: str, *, as_json: bool) -> None:
 @json_option
 def list_projects(*, store: str | None, as_json: bool) -> None:
     """List the projects with how much each has."""
-    with _open(store) as opened:
+    with open_store(store) as opened:
         known = opened.traces.projects()
     if as_json:
         print_json([{"name": each.name, "traces": each.n_traces, "spans": each.n_spans, "bytes": each.n_bytes}
@@ -86,7 +91,7 @@ def list_projects(*, store: str | None, as_json: bool) -> None:
         echo("there is no project; `assaymark traces project add NAME` makes one")
         return
     rows = [(each.name, f"{each.n_traces:,}", f"{each.n_spans:,}", f"{each.n_bytes / MIB:,.1f}") for each in known]
-    _print_table(("project", "traces", "spans", "MiB"), rows)
+    print_table(("project", "traces", "spans", "MiB"), rows)
 
 
 @project.command("remove")
@@ -95,7 +100,7 @@ def list_projects(*, store: str | None, as_json: bool) -> None:
 @store_option
 def remove_project(name: str, *, yes: bool, store: str | None) -> None:
     """Remove a project with its tokens and traces."""
-    with _open(store, writing=True) as opened:
+    with open_store(store, writing=True) as opened:
         opened.traces.project_id(name)
         if not yes and not click.confirm(f"remove the project '{name}' with all of its traces?"):
             raise UsageError("nothing was removed; add --yes to remove it")
@@ -113,6 +118,7 @@ def remove_project(name: str, *, yes: bool, store: str | None) -> None:
 @click.option("--error", is_flag=True, help="Only traces with a failed step.")
 @click.option("--slower", type=float, metavar="SECONDS", help="Only traces that took at least so long.")
 @click.option("--dearer", type=float, metavar="COST", help="Only traces that cost at least so much.")
+@click.option("--score", metavar="CONDITION", help="Only traces with such a score, as 'thumbs<1' or 'faithful>=0.5'.")
 @click.option("--text", metavar="WORDS", help='Only traces with these words; "a phrase" in quotes.')
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="Traces to list.")
 @store_option
@@ -121,6 +127,7 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
     """List a project's traces, the latest first."""
     import time
 
+    from assaymark.applications.traces.listing import score_condition
     from assaymark.store.trace_rows import TraceFilter
 
     wanted = TraceFilter(
@@ -128,16 +135,17 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
         has_error=True if options["error"] else None,
         least_seconds=options["slower"],
         least_cost=options["dearer"],
+        score=None if options["score"] is None else score_condition(options["score"]),
         **{name: options[name] for name in ("model", "version", "user", "session", "text")},
     )
-    with _open(store) as opened:
-        page = opened.traces.traces(_project_of(opened, options["project"]), wanted, options["limit"])
+    with open_store(store) as opened:
+        page = opened.traces.traces(project_of(opened, options["project"]), wanted, options["limit"])
     if as_json:
         from assaymark.applications.traces.listing import trace_json
 
         print_json([trace_json(trace) for trace in page.traces])
         return
-    _print_table(
+    print_table(
         ("trace", "time (UTC)", "name", "steps", "failed", "seconds", "tokens", "cost", "version"),
         [
             (
@@ -170,14 +178,14 @@ def _tokens(trace: "TraceRow") -> str:
 @json_option
 def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -> None:
     """Show the steps of a trace as a tree; TRACE is its id, or the beginning of the id of a recent one."""
-    _need_extra()
+    need_extra()
     from assaymark.applications.traces.otlp import read_span
     from assaymark.applications.traces.steps import step_of
     from assaymark.store.trace_rows import tree_of
 
-    with _open(store) as opened:
-        number = _project_of(opened, project)
-        trace_id = _trace_id(opened, number, trace)
+    with open_store(store) as opened:
+        number = project_of(opened, project)
+        trace_id = trace_id_of(opened, number, trace)
         rows = opened.traces.spans(number, trace_id)
     if not rows:
         raise UnknownName("trace", trace[:40])
@@ -194,25 +202,7 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
         table.append((f"{'  ' * min(node.depth, 30)}{row.name[:80]}", step.kind, step.model or "",
                       "-" if seconds is None else f"{seconds:.3f}", f"{sum(known):,}" if known else "-",
                       step.error[:100]))  # fmt: skip
-    _print_table(("step", "kind", "model", "seconds", "tokens", "error"), table)
-
-
-def _trace_id(store: "Store", project: int, text: str) -> bytes:
-    """Return the id of a trace that is named by all or the first digits of it. Raises: UnknownName, UsageError."""
-    lowered = text.lower()
-    if len(lowered) == 32 and all(digit in "0123456789abcdef" for digit in lowered):
-        return bytes.fromhex(lowered)
-    if len(lowered) < SHORTEST_ID:
-        raise UsageError(f"the trace '{text[:40]}'; expected its id, or at least {SHORTEST_ID} digits of it")
-    from assaymark.store.trace_rows import TraceFilter
-
-    recent = store.traces.traces(project, TraceFilter(), 1000).traces
-    matching = [trace.trace_id for trace in recent if trace.trace_id.hex().startswith(lowered)]
-    if len(matching) > 1:
-        raise UsageError(f"{len(matching)} traces begin with '{text[:40]}'; give more digits")
-    if not matching:
-        raise UnknownName("trace", text[:40])
-    return matching[0]
+    print_table(("step", "kind", "model", "seconds", "tokens", "error"), table)
 
 
 @traces.command()
@@ -223,11 +213,11 @@ def _trace_id(store: "Store", project: int, text: str) -> bytes:
 @store_option
 def export(*, project: str | None, kind: str, output: str, store: str | None) -> None:
     """Write all traces of a project to a file."""
-    _need_extra()
+    need_extra()
     from assaymark.drafts import whole_file
 
-    with _open(store) as opened, whole_file(Path(output)) as path, path.open("w", encoding="utf-8") as file:
-        rows = opened.traces.all_spans(_project_of(opened, project))
+    with open_store(store) as opened, whole_file(Path(output)) as path, path.open("w", encoding="utf-8") as file:
+        rows = opened.traces.all_spans(project_of(opened, project))
         n_written = _write_otlp(rows, file) if kind == "otlp" else _write_lines(rows, file)
     echo(f"{n_written:,} spans in {output}")
 
@@ -268,8 +258,8 @@ def prune(*, project: str | None, older_than: float | None, keep_mib: float | No
     """Remove traces of a project by age, by size or both."""
     if older_than is None and keep_mib is None:
         raise UsageError("nothing says what to remove; add --older_than DAYS or --keep_mib MIB")
-    with _open(store, writing=True) as opened:
-        number = _project_of(opened, project)
+    with open_store(store, writing=True) as opened:
+        number = project_of(opened, project)
         n_removed = opened.traces.prune(
             number,
             older_than=None if older_than is None else older_than * 86_400,
@@ -278,36 +268,5 @@ def prune(*, project: str | None, older_than: float | None, keep_mib: float | No
     echo(f"removed {n_removed:,} traces")
 
 
-def _open(store: str | None, *, writing: bool = False) -> "Store":
-    from assaymark.store import Store
-
-    return Store.open(store) if writing else Store.open_to_read(store)
-
-
-def _project_of(store: "Store", name: str | None) -> int:
-    """Return a project's number; without a name, that of the only one. Raises: UnknownName, UsageError."""
-    if name is not None:
-        return store.traces.project_id(name)
-    known = store.traces.projects()
-    if len(known) != 1:
-        names = ", ".join(each.name for each in known[:5]) or "none; `assaymark traces project add NAME` makes one"
-        raise UsageError(f"there are {len(known)} projects ({names}); name one with --project")
-    return known[0].id
-
-
-def _need_extra() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("google") is None or find_spec("opentelemetry") is None:
-        raise MissingExtra("assaymark traces", "traces")
-
-
-def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for title in head:
-        table.add_column(title, justify="right" if title in {"steps", "seconds", "tokens", "cost", "spans"} else "left")
-    for row in rows:
-        table.add_row(*row)
-    print_rich(table)
+for _command in LIVE_COMMANDS:
+    traces.add_command(_command)

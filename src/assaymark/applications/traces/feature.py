@@ -19,11 +19,14 @@ FILTERS = {"instant": shown_instant, "took": shown_seconds, "money": shown_cost}
 DRAWING = Drawing(Path(__file__).resolve().parent / "templates", FILTERS)
 
 
-def trace_feature(store: Store, redaction: Redaction) -> Feature:
-    """Return the receiver of traces, and their pages, as a part of the application."""
+def trace_feature(store: Store, redaction: Redaction, *, has_rows: bool = False) -> Feature:
+    """Return the receiver of traces, and their pages, as a part of the application.
+
+    has_rows: whether the feature of live monitoring stands beside it, whose form makes rows of traces.
+    """
 
     def add(app: FastAPI) -> None:
         add_receiver(app, store, redaction)
-        add_pages(app, store)
+        add_pages(app, store, has_rows=has_rows)
 
     return Feature(add, LINKS, LARGEST_BODIES, DRAWING, ready=store.traces.projects)

@@ -1,6 +1,8 @@
 """Lists of traces: what may be asked for in an address, and a trace's row as JSON."""
 
 import math
+import re
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -8,14 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from assaymark.errors import UsageError
-from assaymark.store.trace_rows import TraceFilter, TraceRow
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store.trace_rows import ScoreCondition, TraceFilter, TraceRow
 
-__all__ = ["PERIODS", "ListQuery", "trace_json"]
+__all__ = ["PERIODS", "ListQuery", "score_condition", "trace_json"]
 
 PERIODS = (("", "any time"), ("1", "last hour"), ("24", "last day"), ("168", "last week"), ("720", "last 30 days"))
 ERRORS = {"": None, "yes": True, "no": False}
 LONGEST = 500  # characters of a value
+_SCORE = re.compile(r"(?P<name>[^<>=]+)(?P<sign>>=|<=|>|<|=)(?P<number>[^<>=]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,48 @@ class ListQuery:
     errors: str = ""  # yes | no
     slower: str = ""  # seconds
     dearer: str = ""  # cost
+    score: str = ""  # name and number, as thumbs<1
     before: str = ""  # `at` and trace id of the last trace of the page before
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "ListQuery":
         """Return what an address's parameters ask for; unknown ones are ignored."""
         return cls(**{field.name: values.get(field.name, "").strip()[:LONGEST] for field in fields(cls)})
+
+    @classmethod
+    def of_text(cls, text: str) -> "ListQuery":
+        """Return what words such as `version=1.2 errors=yes q='no station'` ask for.
+
+        `score<0.5` stands for `score="score<0.5"`: any other comparison is a condition on the score of that name.
+
+        Raises: UsageError for a word that no list has.
+        """
+        known = [field.name for field in fields(cls) if field.name != "before"]
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(
+                f"the filter {text[:80]!r} cannot be read: {error}; expected NAME=VALUE NAME=VALUE"
+            ) from None
+        values: dict[str, str] = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not (equals and name in known):
+                name, value = "score", word
+                if _SCORE.fullmatch(word) is None or not set("<>") & set(word):
+                    raise UnknownName("word of the filter", word.partition("=")[0][:40], known, "expected NAME=VALUE")
+            if name in values:
+                raise UsageError(f"the filter names {name} twice; expected each word once")
+            values[name] = value
+        query = cls.of(values)
+        query.filter()
+        return query
+
+    @property
+    def text(self) -> str:
+        """The same as words, as `of_text` reads them."""
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}
+        return " ".join(f"{name}={shlex.quote(value)}" for name, value in shown.items() if value)
 
     def filter(self) -> TraceFilter:
         """Return the condition on traces. Raises: UsageError for a value that cannot be read."""
@@ -61,6 +100,7 @@ class ListQuery:
             has_error=ERRORS[self.errors],
             least_seconds=_number(self.slower, "slower"),
             least_cost=_number(self.dearer, "dearer"),
+            score=score_condition(self.score) if self.score else None,
             text=self.q or None,
             before=_position(self.before),
         )
@@ -87,6 +127,18 @@ def _number(text: str, name: str) -> float | None:
     if not 0 <= number < 1e12:
         raise UsageError(f"{name} is '{text[:40]}'; expected a number from 0")
     return number
+
+
+def score_condition(text: str) -> ScoreCondition:
+    """Return a condition such as `thumbs<1`. Raises: UsageError."""
+    read = _SCORE.fullmatch(text)
+    try:
+        number = math.nan if read is None else float(read["number"])
+    except ValueError:
+        number = math.nan
+    if read is None or not math.isfinite(number):
+        raise UsageError(f"score is '{text[:40]}'; expected a name, a sign and a number, as faithfulness>=0.5")
+    return ScoreCondition(read["name"].strip(), read["sign"], number)
 
 
 def _day(text: str, name: str) -> datetime | None:

@@ -164,6 +164,14 @@ class StepPage:
     n_rows: int
     step: Step | None
     scores: tuple[StoredScore, ...]
+    form_token: str = ""  # of the form that makes it a row; "" where there is none
+    dataset: str = ""  # that was named last
+    row_note: str = ""  # what became of the row
+
+    @property
+    def correction(self) -> str:
+        """The latest correction that somebody gave; "" without one."""
+        return next((score.correction for score in reversed(self.scores) if score.correction), "")
 
     @property
     def n_pages(self) -> int:
@@ -234,6 +242,11 @@ class StepPage:
                     "label": score.label,
                     "explanation": score.explanation,
                     "error": score.error,
+                    "source": score.source,
+                    "rate": score.rate,
+                    "is_stale": score.stale is not None,
+                    "rater": score.rater,
+                    "correction": score.correction,
                 }
                 for score in self.scores
             ],

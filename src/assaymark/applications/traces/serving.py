@@ -25,6 +25,9 @@ _OPTIONS = (
         metavar="NAME",
         help="With --traces: remove the value of this attribute too; those of passwords always go. Repeatable.",
     ),
+    click.option("--feedback_origins", multiple=True, metavar="SITE",
+                 help="With --traces: a site whose pages may embed the form of feedback, as https://app.example.org "
+                 "(default: none). Repeatable."),
     click.option("--keep_days", type=click.FloatRange(0, min_open=True), metavar="DAYS",
                  help="With --traces: remove traces whose last span is older (default: keep all)."),
     click.option("--keep_mib", type=click.FloatRange(0, min_open=True), metavar="MIB",
@@ -34,7 +37,9 @@ _OPTIONS = (
 
 def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     if not options["traces"]:
-        needing = [name for name in ("redact", "redact_key", "keep_days", "keep_mib") if options[name]]
+        needing = [
+            name for name in ("redact", "redact_key", "feedback_origins", "keep_days", "keep_mib") if options[name]
+        ]
         if needing:
             raise UsageError(f"--{needing[0]} is for traces; add --traces")
         return []
@@ -42,12 +47,15 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
 
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise MissingExtra("assaymark serve --traces", "traces")
+    from assaymark.applications.live.feature import live_feature
+    from assaymark.applications.live.routes import checked_origins
     from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import redaction_of
     from assaymark.applications.traces.retention import Retention, keep_pruning
     from assaymark.store import Store
 
     redaction = redaction_of(options["redact_key"], options["redact"])
+    origins = checked_origins(options["feedback_origins"])
     opened = Store.open(store)
     if not opened.traces.projects():
         token = opened.traces.add_project("default")
@@ -55,7 +63,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     retention = Retention.of(options["keep_days"], options["keep_mib"])
     if retention is not None:
         keep_pruning(opened, retention)
-    return [trace_feature(opened, redaction)]
+    return [trace_feature(opened, redaction, has_rows=True), live_feature(opened, redaction, origins)]
 
 
 served_traces = ServedPart(_OPTIONS, _features)

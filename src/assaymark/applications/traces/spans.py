@@ -17,8 +17,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from urllib.parse import unquote
 
 from assaymark.errors import MissingExtra, UsageError
 
@@ -26,7 +28,17 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["KINDS", "ActiveSpan", "send_traces", "span", "trace", "within_trace"]
+__all__ = [
+    "KINDS",
+    "ActiveSpan",
+    "Destination",
+    "current_trace_id",
+    "destination",
+    "send_traces",
+    "span",
+    "trace",
+    "within_trace",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +49,22 @@ LONGEST = 100_000  # characters of a recorded value
 MOST_ATTRIBUTES = 4096  # of a span; OpenTelemetry's own limit of 128 loses the messages of a longer chat
 _SETTINGS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _lock = threading.Lock()
+_sent_to: "list[Destination]" = []  # where `send_traces` has said, at most one
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A server that receives spans: its address without a path, and the headers that it wants."""
+
+    base: str
+    headers: Mapping[str, str]
+
+    @property
+    def token(self) -> str:
+        """The token in the headers; "" without one."""
+        named = next((value for name, value in self.headers.items() if name.lower() == "authorization"), "")
+        scheme, _, token = named.partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
 
 
 class ActiveSpan:
@@ -269,6 +297,29 @@ def send_traces(
         _set_up(
             address, headers, {"service.name": service, **({} if version is None else {"service.version": version})}
         )
+        _sent_to[:] = [Destination(address.removesuffix("/v1/traces"), headers)]
+
+
+def destination() -> Destination | None:
+    """Return where spans go: what `send_traces` has said, else OpenTelemetry's own variables; None for nowhere."""
+    if _sent_to:
+        return _sent_to[0]
+    address = next((value for name in reversed(_SETTINGS) if (value := os.environ.get(name))), None)
+    if address is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    names = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
+    pairs = next((value for name in names if (value := os.environ.get(name))), "").split(",")
+    headers = {
+        name.strip(): unquote(value.strip()) for name, _, value in (pair.partition("=") for pair in pairs) if name
+    }
+    return Destination(address.rstrip("/").removesuffix("/v1/traces"), headers)
+
+
+def current_trace_id() -> str | None:
+    """Return the id of the present trace, 32 hexadecimal digits; None outside of one."""
+    otel = sys.modules.get("opentelemetry.trace")  # without which there is none
+    context = None if otel is None else otel.get_current_span().get_span_context()
+    return f"{context.trace_id:032x}" if context is not None and context.is_valid else None
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Battles that their voters skipped, live ones too.
 
-Revision ID: 0010
+Revision ID: 0009
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,143 @@
+"""What raters may say of a trace, and how far they agree."""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assaymark.errors import DataError, UsageError
+from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
+from assaymark.store.annotation_log import AnnotationQueue, QueueRating
+from assaymark.store.trace_rows import NewScore
+
+__all__ = ["QueueAgreement", "Rubric", "agreement_of", "rating_score", "rubric_of"]
+
+MOST_LABELS = 20
+LONGEST_LABEL = 100
+MOST_STEPS = 10  # of a scale
+_SCALE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """What raters choose from. choices: (as it is sent, as it is shown, value); value None: a label without a number.
+
+    level: of measurement, by which agreement is computed.
+    """
+
+    text: str
+    choices: tuple[tuple[str, str, float | None], ...]
+    level: Literal["nominal", "ordinal"]
+
+
+def rubric_of(text: str) -> Rubric:
+    """Return a rubric from `thumbs`, a scale such as `1-5`, or labels between commas. Raises: UsageError."""
+    plain = text.strip()
+    if plain == "thumbs":
+        return Rubric("thumbs", (("up", "good", 1.0), ("down", "bad", 0.0)), "nominal")
+    if scale := _SCALE.fullmatch(plain):
+        low, high = int(scale[1]), int(scale[2])
+        if not low < high <= low + MOST_STEPS:
+            raise UsageError(f"the scale is {plain}; expected at most {MOST_STEPS + 1} steps upwards, such as 1-5")
+        return Rubric(plain, tuple((str(n), str(n), float(n)) for n in range(low, high + 1)), "ordinal")
+    labels = [label.strip() for label in plain.split(",")]
+    if not 2 <= len(labels) <= MOST_LABELS or not all(0 < len(label) <= LONGEST_LABEL for label in labels):
+        raise UsageError(
+            f"the rubric is '{plain[:80]}'; expected thumbs, a scale such as 1-5, or 2 to 20 labels: a,b,c"
+        )
+    if len(set(labels)) < len(labels):
+        raise UsageError(f"the rubric '{plain[:80]}' names a label twice")
+    return Rubric(",".join(labels), tuple((label, label, None) for label in labels), "nominal")
+
+
+def rating_score(
+    queue: AnnotationQueue, trace_id: bytes, choice: str, comment: str | None, correction: str | None
+) -> NewScore:
+    """Return a rating as a score of the trace; its digest is made where it is stored.
+
+    Raises: UsageError for a choice that the rubric has not.
+    """
+    rubric = rubric_of(queue.rubric)
+    chosen = next((each for each in rubric.choices if each[0] == choice), None)
+    if chosen is None:
+        shown = ", ".join(each[0] for each in rubric.choices)
+        raise UsageError(f"the rating is '{choice[:40]}'; expected one of {shown}")
+    label = None if rubric.level == "ordinal" else chosen[0]
+    return NewScore(
+        digest=b"",
+        trace_id=trace_id,
+        span_id=None,
+        response_id=None,
+        name=queue.name,
+        value=chosen[2],
+        label=label,
+        explanation=comment,
+        error=None,
+        observed=time.time_ns(),
+        source="queue",
+        correction=correction,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAgreement:
+    """How far the raters of a queue agree. alpha: None where no trace has two ratings; kappa: of two raters only."""
+
+    n_raters: int
+    n_ratings: int
+    alpha: Agreement | None
+    kappa: Agreement | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with stable names."""
+        return {
+            "raters": self.n_raters,
+            "ratings": self.n_ratings,
+            "alpha": _agreement_json(self.alpha),
+            "kappa": _agreement_json(self.kappa),
+        }
+
+    @property
+    def line(self) -> str:
+        """The agreement in words."""
+        if self.alpha is None:
+            return "no trace has two ratings yet"
+        words = [f"{name} {_shown(found)}" for name, found in (("alpha", self.alpha), ("kappa", self.kappa)) if found]
+        return f"{', '.join(words)}, {self.alpha.n} traces with two ratings or more"
+
+
+def _agreement_json(found: Agreement | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"value": found.value, "low": found.low, "high": found.high, "method": found.method, "n": found.n}
+
+
+def _shown(found: Agreement) -> str:
+    if found.value is None:
+        return "undefined (all ratings are the same)"
+    interval = "" if found.low is None else f" ({found.low:.2f} to {found.high:.2f})"
+    return f"{found.value:.2f}{interval}"
+
+
+def agreement_of(queue: AnnotationQueue, ratings: Sequence[QueueRating]) -> QueueAgreement:
+    """Return Krippendorff's alpha of a queue's raters, and Cohen's kappa where there are two; beyond chance, by traces.
+
+    Ratings on a scale are ordered: alpha is ordinal and kappa quadratically weighted.
+    """
+    level = rubric_of(queue.rubric).level
+    raters = sorted({rating.rater for rating in ratings})
+    units = sorted({rating.trace_id for rating in ratings})
+    said = {(each.rater, each.trace_id): each.value if level == "ordinal" else each.label for each in ratings}
+    table = [[said.get((rater, unit)) for unit in units] for rater in raters]
+    try:
+        alpha = krippendorff_alpha(table, level) if units else None
+    except DataError:
+        alpha = None
+    kappa = None
+    if len(raters) == 2:
+        both = [(one, other) for one, other in zip(*table, strict=True) if one is not None and other is not None]
+        if both:
+            first, second = [one for one, _ in both], [other for _, other in both]
+            kappa = cohen_kappa(first, second, weights="quadratic" if level == "ordinal" else None)
+    return QueueAgreement(len(raters), len(ratings), alpha, kappa)

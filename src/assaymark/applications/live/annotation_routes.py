@@ -1,0 +1,136 @@
+"""The routes of raters and of data sets: they need a token of the project, as all pages of traces do.
+
+Who rates says a name, which the browser keeps; whoever reads the project may rate in it under any name.
+"""
+
+import json
+import re
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import QueryParams
+
+from assaymark.applications.live.annotation import rating_score
+from assaymark.applications.live.datasets import row_of_trace
+from assaymark.applications.live.feedback import LONGEST_COMMENT
+from assaymark.applications.live.material import read_trace
+from assaymark.applications.live.pages import queues_page, rating_page
+from assaymark.applications.traces.pages import trace_of
+from assaymark.applications.traces.readers import Readers, private
+from assaymark.applications.traces.redaction import Redaction
+from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.store import Store
+from assaymark.store.annotation_log import LONGEST_RATER
+from assaymark.web.posts import Form, Posted
+from assaymark.web.render import respond, wants_json
+
+__all__ = ["ANNOTATE", "add_annotation", "add_datasets"]
+
+ANNOTATE = "/traces/annotate"
+COOKIE = "rater"
+COOKIE_SECONDS = 180 * 86_400
+HOLD_SECONDS = 900.0  # for which a rater has an item
+LONGEST_CORRECTION = 20_000
+_NAME = re.compile(r"[\w.@+ -]{1,64}")
+
+
+def add_annotation(app: FastAPI, store: Store, redaction: Redaction) -> None:
+    """Add the pages of raters."""
+    readers = Readers(store)
+
+    def rater_of(request: Request) -> str:
+        name = request.cookies.get(COOKIE, "").replace("%20", " ")
+        return name if _NAME.fullmatch(name) and name.strip() == name else ""
+
+    @app.get(ANNOTATE)
+    @app.get(f"{ANNOTATE}.json")
+    def queues(request: Request) -> Response:
+        token, rater = readers.need(request), rater_of(request)
+        form = app.state.posts.token(request)
+        name, trace = request.query_params.get("queue", ""), request.query_params.get("trace", "")
+        as_json = wants_json(request)
+        if name and trace:
+            queue = store.annotations.queue(token.project, name)
+            page = rating_page(store, token, queue, trace_of(store, token, trace), rater, form)
+            return private(respond(request, "annotate.html", page, as_json=as_json))
+        finished = request.query_params.get("finished", "")
+        made = queues_page(store, token, rater, form, finished=finished[:128])
+        return private(respond(request, "trace_queues.html", made, as_json=as_json))
+
+    @app.post(ANNOTATE)
+    def act(request: Request, form: Form) -> Response:
+        token = readers.need(request)
+        rater = form.text("rater") or rater_of(request)
+        if not _NAME.fullmatch(rater):
+            problem = f"Type the name that you rate under: letters, digits and spaces, at most {LONGEST_RATER}."
+            page = queues_page(store, token, "", app.state.posts.token(request), problem=problem)
+            return private(respond(request, "trace_queues.html", page, status=400))
+        queue = store.annotations.queue(token.project, form.text("queue"))
+        action = form.text("action")
+        if action in {"rate", "skip"}:
+            trace_id = trace_of(store, token, form.text("trace"))
+            try:
+                if action == "skip":
+                    store.annotations.skip(queue, rater, trace_id)
+                else:
+                    comment, correction = _said(form, redaction)
+                    score = rating_score(queue, trace_id, form.text("choice"), comment, correction)
+                    store.annotations.rate(queue, rater, score)
+            except UnknownName:
+                raise
+            except UsageError as error:
+                form_token = app.state.posts.token(request)
+                shown = rating_page(store, token, queue, trace_id, rater, form_token, str(error))
+                return private(respond(request, "annotate.html", shown, status=400))
+        elif action != "next":
+            raise HTTPException(400, f"the action is '{action[:40]}'; expected next, rate or skip")
+        item = store.annotations.claim(queue, rater, HOLD_SECONDS)
+        query = {"finished": queue.name} if item is None else {"queue": queue.name, "trace": item.trace_id.hex()}
+        response = RedirectResponse(f"{ANNOTATE}?{QueryParams(query)}", 303)
+        response.set_cookie(COOKIE, rater.replace(" ", "%20"), max_age=COOKIE_SECONDS, httponly=True, samesite="lax",
+                            secure=app.state.clients.is_secure(request))  # fmt: skip
+        return private(response)
+
+
+def _said(form: Posted, redaction: Redaction) -> tuple[str | None, str | None]:
+    """Return comment and correction of a form. Raises: UsageError for one that is too long."""
+    found = []
+    for name, longest in (("comment", LONGEST_COMMENT), ("correction", LONGEST_CORRECTION)):
+        text = form.text(name).replace("\r\n", "\n")
+        if len(text) > longest:
+            raise UsageError(f"the {name} has {len(text):,} characters; expected at most {longest:,}")
+        found.append(redaction.text(text) if text else None)
+    return found[0], found[1]
+
+
+def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
+    """Add the button that makes a trace a row of a data set, and the data sets as files."""
+    readers = Readers(store)
+
+    @app.post("/trace/{trace}/row")
+    def add_row(request: Request, trace: str, form: Form) -> Response:
+        token = readers.need(request)
+        trace_id = trace_of(store, token, trace)
+        _, correction = _said(form, redaction)
+        try:
+            row_trace, steps = read_trace(store, token.project, trace_id)
+            scores = store.traces.scores(token.project, trace_id)
+            accepts = form.text("accept_output") == "yes"
+            row = row_of_trace(row_trace, steps, scores, accept_output=accepts, correction=correction)
+        except DataError as error:
+            raise HTTPException(400, f"this trace can be no row: {error}") from None
+        dataset = form.text("dataset")
+        same = store.trace_datasets.add(token.project, dataset, row.digest, trace_id, row.content)
+        query = {"dataset": dataset, "same" if same is not None else "added": "1" if same is None else same.hex()}
+        return private(RedirectResponse(f"/trace/{trace_id.hex()}?{QueryParams(query)}#row", 303))
+
+    @app.get("/traces/dataset/{name}.jsonl")
+    def rows(request: Request, name: str) -> Response:
+        token = readers.need(request)
+        found = store.trace_datasets.rows(token.project, name)
+        if not found:
+            raise UnknownName("data set", name[:128], list(store.trace_datasets.sizes(token.project))[:5])
+        lines = "".join(f"{json.dumps(row.content, ensure_ascii=False)}\n" for row in found)
+        headers = {"content-disposition": 'attachment; filename="rows.jsonl"'}
+        body = lines.encode("utf-8", "backslashreplace")
+        return private(Response(body, media_type="application/jsonl", headers=headers))

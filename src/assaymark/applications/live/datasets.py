@@ -1,0 +1,134 @@
+"""Rows that were traces: what the application was asked, and what it should have said.
+
+A row's expected value is the correction that a person gave. What the application said itself is one only where somebody
+accepts it, since a test that expects what was answered finds no fault in it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assaymark.applications.live.material import as_value, contexts_of, inputs_and_output, read_trace
+from assaymark.applications.traces.steps import Step
+from assaymark.errors import DataError
+from assaymark.records import JsonValue, canonical_json
+from assaymark.store import Store
+from assaymark.store.trace_rows import StoredScore, TraceRow
+
+__all__ = ["MadeRow", "RowCounts", "inputs_digest", "row_of_trace", "rows_of_traces"]
+
+MOST_TAGS = 20
+_TAGS = ("tag.tags", "langfuse.trace.tags", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRow:
+    """A row of a data set, as `assaymark run --tasks` reads it. digest: of its inputs."""
+
+    trace_id: bytes
+    digest: bytes
+    content: dict[str, Any]
+
+    @property
+    def has_expected(self) -> bool:
+        """Whether it says what the answer should be."""
+        return "expected" in self.content
+
+
+@dataclass
+class RowCounts:
+    """What became of traces. same: (trace, the one with the same inputs) of those that are no row of their own."""
+
+    n_rows: int = 0
+    n_without_expected: int = 0
+    same: list[tuple[bytes, bytes]] = field(default_factory=list)
+    without_inputs: list[tuple[bytes, str]] = field(default_factory=list)  # and why
+
+
+def inputs_digest(inputs: JsonValue) -> bytes:
+    """Return a hash of a row's inputs, by which the same question is in a data set once."""
+    return hashlib.sha256(canonical_json(inputs).encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def row_of_trace(
+    trace: TraceRow,
+    steps: Sequence[Step],
+    scores: Sequence[StoredScore],
+    *,
+    accept_output: bool = False,
+    correction: str | None = None,
+) -> MadeRow:
+    """Return the row of a trace.
+
+    Args:
+        trace: the trace.
+        steps: in the order of the tree.
+        scores: of the trace, among them corrections; the latest counts.
+        accept_output: whether the output is the expected value where nobody corrected it.
+        correction: that is given now; it goes before all others.
+
+    Raises: DataError for a trace of which no step says what the application was asked.
+    """
+    inputs, output = inputs_and_output(steps)
+    if inputs is None:
+        raise DataError("no step says what the application was asked (input.value, or messages)")
+    given = [score.correction for score in scores if score.correction]
+    last = correction or (given[-1] if given else None)
+    expected = as_value(last) if last is not None else output if accept_output else None
+    contexts = contexts_of(steps)
+    tags = _tags(steps)
+    content: dict[str, Any] = {"id": trace.trace_id.hex(), "inputs": inputs}
+    content |= {} if expected is None else {"expected": expected}
+    content |= {"contexts": list(contexts)} if contexts else {}
+    content["metadata"] = {"trace_id": trace.trace_id.hex(), **({"version": trace.version} if trace.version else {})}
+    content |= {"tags": tags} if tags else {}
+    return MadeRow(trace.trace_id, inputs_digest(inputs), content)
+
+
+def _tags(steps: Sequence[Step]) -> list[str]:
+    """Return the tags of the trace: those of the first step that has any."""
+    for step in steps:
+        for name in _TAGS:
+            value = step.span.attributes.get(name)
+            value = as_value(value) if isinstance(value, str) else value
+            found = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            if tags := [str(tag)[:200] for tag in found if isinstance(tag, str | int) and tag != ""]:
+                return tags[:MOST_TAGS]
+    return []
+
+
+def rows_of_traces(
+    store: Store,
+    project: int,
+    trace_ids: Iterable[bytes],
+    counts: RowCounts,
+    *,
+    accept_output: bool = False,
+    known: dict[bytes, bytes] | None = None,
+) -> Iterator[MadeRow]:
+    """Yield the rows of traces, of those with the same inputs the first, and count the others.
+
+    Args:
+        store: of the traces.
+        project: of these.
+        trace_ids: in the order of the rows.
+        counts: is added to.
+        accept_output: as for `row_of_trace`.
+        known: digests of inputs that are rows already, with their traces.
+    """
+    seen = {} if known is None else dict(known)
+    for trace_id in trace_ids:
+        try:
+            trace, steps = read_trace(store, project, trace_id)
+            row = row_of_trace(trace, steps, store.traces.scores(project, trace_id), accept_output=accept_output)
+        except DataError as error:
+            counts.without_inputs.append((trace_id, str(error)))
+            continue
+        if row.digest in seen:
+            counts.same.append((trace_id, seen[row.digest]))
+            continue
+        seen[row.digest] = trace_id
+        counts.n_rows += 1
+        counts.n_without_expected += not row.has_expected
+        yield row

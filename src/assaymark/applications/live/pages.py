@@ -1,0 +1,141 @@
+"""What the pages of raters show: the queues with their agreement, and a trace to rate."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from assaymark.applications.live.annotation import QueueAgreement, Rubric, agreement_of, rubric_of
+from assaymark.applications.live.material import contexts_of, inputs_and_output, read_trace
+from assaymark.errors import DataError
+from assaymark.records import JsonValue
+from assaymark.store import Store
+from assaymark.store.annotation_log import AnnotationQueue
+from assaymark.store.trace_rows import Token, TraceRow
+
+__all__ = ["QueuesPage", "RatingPage", "queues_page", "rating_page"]
+
+LONGEST_SHOWN = 50_000  # characters of one text
+MOST_CONTEXTS = 20
+
+
+@dataclass(frozen=True)
+class QueuesPage:
+    """The queues of a project, each with how far its raters agree."""
+
+    project: str
+    queues: tuple[tuple[AnnotationQueue, QueueAgreement], ...]
+    datasets: dict[str, int]  # rows by name
+    rater: str
+    token: str  # of the forms
+    problem: str = ""
+    finished: str = ""  # the queue of which nothing is left for this rater
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page shows; not the forms' token."""
+        return {
+            "project": self.project,
+            "queues": [
+                {
+                    "name": queue.name,
+                    "rubric": queue.rubric,
+                    "raters_of_each": queue.n_raters,
+                    "traces": queue.n_items,
+                    "done": queue.n_done,
+                    "agreement": agreement.to_json(),
+                }
+                for queue, agreement in self.queues
+            ],
+            "datasets": self.datasets,
+        }
+
+
+def queues_page(
+    store: Store, token: Token, rater: str, form: str, *, problem: str = "", finished: str = ""
+) -> QueuesPage:
+    """Return the queues of a project.
+
+    Args:
+        store: where they are.
+        token: of the project.
+        rater: who looks; "" where that is not known.
+        form: token of the forms.
+        problem: what was wrong with what was sent last.
+        finished: the queue of which nothing is left for this rater.
+    """
+    queues = store.annotations.queues(token.project)
+    found = tuple((queue, agreement_of(queue, store.annotations.ratings(queue))) for queue in queues)
+    sizes = store.trace_datasets.sizes(token.project)
+    return QueuesPage(token.project_name, found, sizes, rater, form, problem, finished)
+
+
+@dataclass(frozen=True)
+class RatingPage:
+    """A trace that a rater rates: what the application was asked, what it found and what it answered."""
+
+    project: str
+    queue: AnnotationQueue
+    rubric: Rubric
+    trace: TraceRow
+    asked: str
+    answered: str
+    contexts: tuple[str, ...]
+    error: str
+    problem: str
+    rater: str
+    token: str
+
+    @property
+    def id(self) -> str:
+        """The trace's id."""
+        return self.trace.trace_id.hex()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page shows; not the form's token."""
+        return {
+            "queue": self.queue.name,
+            "choices": [choice[0] for choice in self.rubric.choices],
+            "trace_id": self.id,
+            "asked": self.asked,
+            "answered": self.answered,
+            "contexts": list(self.contexts),
+            "error": self.error,
+        }
+
+
+def rating_page(
+    store: Store, token: Token, queue: AnnotationQueue, trace_id: bytes, rater: str, form: str, problem: str = ""
+) -> RatingPage:
+    """Return the page of an item; see `queues_page`. Raises: UnknownName for a trace that is gone."""
+    trace = store.traces.trace(token.project, trace_id)
+    asked = answered = error = ""
+    contexts: tuple[str, ...] = ()
+    try:
+        _, steps = read_trace(store, token.project, trace_id)
+        inputs, output = inputs_and_output(steps)
+        asked, answered = _shown(inputs), _shown(output)
+        contexts = tuple(text[:LONGEST_SHOWN] for text in (contexts_of(steps) or ())[:MOST_CONTEXTS])
+        error = next((step.error for step in steps if step.error), "")[:LONGEST_SHOWN]
+    except DataError as cause:
+        error = str(cause)
+    return RatingPage(
+        token.project_name,
+        queue,
+        rubric_of(queue.rubric),
+        trace,
+        asked,
+        answered,
+        contexts,
+        error,
+        problem,
+        rater,
+        form,
+    )
+
+
+def _shown(value: JsonValue) -> str:
+    """Return a value as a rater reads it: the text of a mapping with one entry, else JSON over several lines."""
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    if isinstance(value, str):
+        return value[:LONGEST_SHOWN]
+    return "" if value is None else json.dumps(value, ensure_ascii=False, indent=1)[:LONGEST_SHOWN]

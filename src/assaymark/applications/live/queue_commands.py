@@ -1,0 +1,232 @@
+"""`assaymark traces queue` and `to-rows`: traces that people rate, and traces that become rows of a data set."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.applications.traces.command_parts import (
+    need_extra,
+    open_store,
+    print_table,
+    project_of,
+    project_option,
+    trace_id_of,
+)
+from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.errors import UsageError
+
+if TYPE_CHECKING:
+    from assaymark.store import Store
+
+__all__ = ["queue", "to_rows"]
+
+SHOWN = 5  # traces that a message names
+WORDS = "version, service, model, user, session, errors, slower, dearer, q, hours, and scores, as 'thumbs<1 hours=24'"
+filter_option = click.option(
+    "--filter", "words", metavar="WORDS", help=f"Traces like that, in the words of the list: {WORDS}."
+)
+
+
+@click.group()
+def queue() -> None:
+    """Make and fill queues of traces that people rate at /traces/annotate, and show how far they agree."""
+
+
+@queue.command("add", epilog=examples(
+    "traces queue add review --filter 'errors=no' --sample 50 --raters 2",
+    "traces queue add doubtful --filter 'thumbs<1' --rubric good,wrong,unclear",
+))  # fmt: skip
+@click.argument("name")
+@click.argument("traces", nargs=-1, metavar="[TRACE]...")
+@filter_option
+@click.option(
+    "--sample", type=click.IntRange(1), metavar="N", help="N of these traces, drawn at random; more include fewer."
+)
+@click.option(
+    "--rubric",
+    metavar="RUBRIC",
+    help="What raters choose from: thumbs (default), a scale such as 1-5, or labels a,b,c.",
+)
+@click.option("--raters", type=click.IntRange(1, 20), metavar="K", help="Raters of each trace (default: 1).")
+@click.option("--reason", metavar="TEXT", help="Why they are in the queue (default: the filter).")
+@project_option
+@store_option
+@json_option
+def add_to_queue(
+    name: str, traces: Sequence[str], *, store: str | None, project: str | None, as_json: bool, **given: Any
+) -> None:
+    """Put traces into a queue, which is made where there is none of this name."""
+    from assaymark.applications.live.annotation import rubric_of
+    from assaymark.applications.live.selecting import sampled_traces
+    from assaymark.applications.traces.listing import ListQuery
+
+    if given["sample"] is not None and given["words"] is None:
+        raise UsageError("--sample draws from the traces that --filter names; add --filter, '' for all")
+    with open_store(store, writing=True) as opened:
+        number = project_of(opened, project)
+        known = next((each for each in opened.annotations.queues(number) if each.name == name), None)
+        rubric = given["rubric"] or ("thumbs" if known is None else known.rubric)
+        n_raters = given["raters"] or (1 if known is None else known.n_raters)
+        ids = [trace_id_of(opened, number, text) for text in traces]
+        if given["words"] is not None:
+            query = ListQuery.of_text(given["words"])
+            found = sampled_traces(opened, number, query, given["sample"], f"queue {name}")
+            ids += [trace.trace_id for trace in found]
+        made = opened.annotations.add_queue(number, name, rubric_of(rubric).text, n_raters)
+        reason = given["reason"] or given["words"] or ("named" if traces else "all traces")
+        n_new = opened.annotations.add_items(made, ids, reason)
+        size = opened.annotations.queue(number, made.name).n_items
+    if as_json:
+        print_json({"queue": made.name, "rubric": made.rubric, "raters": made.n_raters, "added": n_new, "traces": size})
+    else:
+        echo(f"queue '{made.name}': {n_new:,} traces added, {size:,} in all; they are rated at /traces/annotate of "
+             "`assaymark serve --traces`")  # fmt: skip
+
+
+@queue.command("list")
+@project_option
+@store_option
+@json_option
+def list_queues(*, project: str | None, store: str | None, as_json: bool) -> None:
+    """List the queues with how far their raters agree: Krippendorff's alpha, and Cohen's kappa of two raters."""
+    from assaymark.applications.live.annotation import agreement_of
+
+    with open_store(store) as opened:
+        queues = opened.annotations.queues(project_of(opened, project))
+        found = [(each, agreement_of(each, opened.annotations.ratings(each))) for each in queues]
+    if as_json:
+        print_json([
+            {"name": each.name, "rubric": each.rubric, "raters_of_each": each.n_raters, "traces": each.n_items,
+             "done": each.n_done, "agreement": agreement.to_json()}
+            for each, agreement in found
+        ])  # fmt: skip
+        return
+    if not found:
+        echo("there is no queue; `assaymark traces queue add NAME --filter WORDS` makes one")
+        return
+    rows = [(each.name, each.rubric, f"{each.n_done:,} of {each.n_items:,}", str(each.n_raters),
+             f"{agreement.n_ratings:,}", agreement.line) for each, agreement in found]  # fmt: skip
+    print_table(("queue", "rubric", "done", "raters", "ratings", "agreement (95% interval)"), rows)
+
+
+@queue.command("remove")
+@click.argument("name")
+@project_option
+@store_option
+def remove_queue(name: str, *, project: str | None, store: str | None) -> None:
+    """Remove a queue; what raters said stays with the traces."""
+    with open_store(store, writing=True) as opened:
+        opened.annotations.remove_queue(opened.annotations.queue(project_of(opened, project), name))
+    echo(f"removed the queue '{name}'; its ratings stay")
+
+
+@click.command("to-rows", epilog=examples(
+    "traces to-rows --filter 'thumbs<1' -o rows.jsonl",
+    "traces to-rows --dataset regressions -o rows.jsonl",
+    "run --target app.py:answer --tasks rows.jsonl --scorers exact",
+))  # fmt: skip
+@click.argument("traces", nargs=-1, metavar="[TRACE]...")
+@filter_option
+@click.option("--dataset", metavar="NAME", help="Rows that were added to this data set on the pages of traces.")
+@click.option(
+    "--accept_output",
+    is_flag=True,
+    help="Where nobody corrected the answer, it is the expected value (default: there is none).",
+)
+@click.option("--append", is_flag=True, help="Keep the rows that the file has, and add to them.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File of JSON lines to write.")
+@project_option
+@store_option
+@json_option
+def to_rows(
+    traces: Sequence[str],
+    *,
+    output: str,
+    append: bool,
+    store: str | None,
+    project: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Write traces as rows that `assaymark run --tasks` reads: inputs, the correction as what is expected, documents.
+
+    Each question is a row once: a trace with the same inputs as another is named, and left out.
+    """
+    need_extra()
+    from assaymark.applications.live.datasets import RowCounts
+    from assaymark.drafts import whole_file
+
+    path = Path(output)
+    if not traces and given["words"] is None and given["dataset"] is None:
+        raise UsageError("nothing says which traces; name some, or add --filter WORDS ('' for all) or --dataset NAME")
+    if path.exists() and not append:
+        raise UsageError(f"{path} is there already; add --append, which keeps its rows, or name another file")
+    counts = RowCounts()
+    earlier = path.read_text(encoding="utf-8") if path.exists() else ""
+    with open_store(store) as opened:
+        number = project_of(opened, project)
+        contents = _rows(opened, number, traces, given, counts, _known(path) if earlier else {})
+        with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(earlier if not earlier or earlier.endswith("\n") else f"{earlier}\n")
+            for content in contents:
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    if as_json:
+        print_json({
+            "rows": counts.n_rows, "without_expected": counts.n_without_expected,
+            "same": [{"trace_id": one.hex(), "as": other.hex()} for one, other in counts.same],
+            "without_inputs": [{"trace_id": one.hex(), "reason": why} for one, why in counts.without_inputs],
+        })  # fmt: skip
+        return
+    echo(f"{counts.n_rows:,} rows in {path}")
+    if counts.n_without_expected:
+        echo(f"{counts.n_without_expected:,} without an expected value: nobody corrected them; see --accept_output")
+    if counts.same:
+        shown = ", ".join(
+            f"{one.hex()[:8]} (as {other.hex()[:8] or 'a row of the file'})" for one, other in counts.same[:SHOWN]
+        )
+        echo(f"{len(counts.same):,} have the inputs of another row and are left out: {shown}")
+    for trace_id, why in counts.without_inputs[:SHOWN]:
+        echo(f"trace {trace_id.hex()[:8]} is left out: {why}")
+
+
+def _known(path: Path) -> dict[bytes, bytes]:
+    """Return the digests of the inputs of a file's rows. Raises: DataError for a file that holds no rows."""
+    from assaymark.applications.live.datasets import inputs_digest
+    from assaymark.applications.rows import read_rows
+
+    return {inputs_digest(row.inputs): b"" for row in read_rows(path)}
+
+
+def _rows(
+    store: "Store", project: int, traces: Sequence[str], given: dict[str, Any], counts: Any, known: dict[bytes, bytes]
+) -> list[Any]:
+    """Return the rows that a command names: those of a data set, and those of traces."""
+    from assaymark.applications.live.datasets import inputs_digest, rows_of_traces
+    from assaymark.applications.live.selecting import traces_like
+    from assaymark.applications.traces.listing import ListQuery
+    from assaymark.errors import UnknownName
+
+    contents: list[Any] = []
+    if (dataset := given["dataset"]) is not None:
+        stored = store.trace_datasets.rows(project, dataset)
+        if not stored:
+            raise UnknownName("data set", dataset[:128], list(store.trace_datasets.sizes(project))[:SHOWN])
+        for row in stored:
+            content = row.content if isinstance(row.content, dict) else {}
+            digest = inputs_digest(content.get("inputs"))
+            if digest in known:
+                counts.same.append((row.trace_id, known[digest]))
+                continue
+            known[digest] = row.trace_id
+            counts.n_rows += 1
+            counts.n_without_expected += "expected" not in content
+            contents.append(content)
+    ids = [trace_id_of(store, project, text) for text in traces]
+    if given["words"] is not None:
+        ids += [trace.trace_id for trace in traces_like(store, project, ListQuery.of_text(given["words"]))]
+    made = rows_of_traces(store, project, ids, counts, accept_output=given["accept_output"], known=known)
+    contents += [row.content for row in made]
+    return contents

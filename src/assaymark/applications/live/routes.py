@@ -1,0 +1,187 @@
+"""The routes of live monitoring: feedback by programs and by a form that other sites may embed."""
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from assaymark.applications.live.feedback import Accepted, store_feedback
+from assaymark.applications.live.form import FormPage, fields_of_form
+from assaymark.applications.live.links import FORM, FeedbackLink, read_link
+from assaymark.applications.traces.readers import private
+from assaymark.applications.traces.receiver import bearer_of
+from assaymark.applications.traces.redaction import Redaction
+from assaymark.errors import StoreError, UsageError
+from assaymark.limits.nesting import parse_json
+from assaymark.store import Store
+from assaymark.web.clients import Rate
+from assaymark.web.posts import Posted, SignedForm
+from assaymark.web.render import respond
+from assaymark.web.secret import Signer, server_secret
+from assaymark.web.security import CSP
+
+__all__ = ["LARGEST_BODIES", "add_feedback", "checked_origins"]
+
+API = "/v1/feedback"
+LARGEST_BODY = 1 << 20
+LARGEST_FORM = 256 << 10
+LARGEST_BODIES = {API: LARGEST_BODY + 1024, FORM: LARGEST_FORM}
+DEEPEST = 30  # levels of JSON in a body
+MOST_AT_ONCE = 1000  # feedbacks of one request
+PER_MINUTE = 1200  # requests of programs, from one network
+TRIES_PER_MINUTE = 20  # with a wrong token, from one network
+FORMS_PER_MINUTE = 30  # sent from one network
+HASH_LENGTH = 32  # hexadecimal digits of a rater's hash
+
+
+def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
+    """Return the sites that may embed the form, as a browser names them. Raises: UsageError for what is no site."""
+    found = []
+    for origin in origins:
+        parts = urlsplit(origin)
+        host = parts.netloc
+        is_site = parts.scheme in {"http", "https"} and bool(host) and parts.path in {"", "/"}
+        if not is_site or parts.query or parts.fragment or not all(c.isalnum() or c in ".-:[]" for c in host):
+            raise UsageError(f"--feedback_origins '{origin[:80]}'; expected a site, as https://app.example.org")
+        found.append(f"{parts.scheme}://{host.lower()}")
+    return tuple(found)
+
+
+def add_feedback(app: FastAPI, store: Store, redaction: Redaction, origins: Sequence[str] = ()) -> None:
+    """Add the routes.
+
+    Args:
+        app: the application.
+        store: where feedback is stored.
+        redaction: of its texts.
+        origins: sites whose pages may embed the form, checked.
+    """
+    raters = Signer(server_secret(), "rater")
+
+    def rater_of(project: int, text: str) -> str:
+        return raters.sign(f"{project} {text}")[:HASH_LENGTH]
+
+    _add_api(app, store, redaction, rater_of)
+    _add_form(app, store, redaction, rater_of, origins)
+
+
+def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any) -> None:
+    requests, tries = Rate(PER_MINUTE, 60.0), Rate(TRIES_PER_MINUTE, 60.0)
+
+    def stored(request: Request, body: bytes) -> Response:
+        network = app.state.clients.network(request)
+        requests.take(network, "requests from your network")
+        hint = "send the header Authorization: Bearer TOKEN, with a token of `assaymark traces project add`"
+        try:
+            token = store.traces.token(text) if (text := bearer_of(request)) else None
+            if token is None:
+                tries.take(network, "attempts with a wrong token from your network")
+                return _answer(401, {"error": f"there is no token that is valid here; {hint}"}, bearer="Bearer")
+            sent = _sent(body)
+            accepted = store_feedback(
+                store.feedback, token.project, sent, redaction, lambda user: rater_of(token.project, user)
+            )
+        except StoreError:
+            return _answer(503, {"error": "the store cannot be written now; send it again"}, retry="1")
+        return _answer(400 if accepted.rejected and not accepted.n_accepted else 200, _accepted_json(accepted))
+
+    @app.post(API)
+    async def take_feedback(request: Request) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # which no page of another site can send unasked
+            return _answer(415, {"error": f"the content type is '{kind[:100]}'; expected application/json"})
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            return _answer(413, {"error": f"the body has more than {LARGEST_BODY:,} bytes; send less at once"})
+        try:
+            return await run_in_threadpool(stored, request, body)
+        except HTTPException as error:
+            return _answer(error.status_code, {"error": error.detail}, retry=(error.headers or {}).get("retry-after"))
+
+
+def _sent(body: bytes) -> list[Any]:
+    """Return the feedbacks of a body: one object, or a list under `feedback`. Raises: HTTPException 400."""
+    try:
+        read = parse_json(body.decode(), DEEPEST)
+    except ValueError:
+        raise HTTPException(400, "the body is not valid JSON; expected an object, or {feedback: [...]}") from None
+    if isinstance(read, dict) and set(read) == {"feedback"}:
+        read = read["feedback"]
+    elif isinstance(read, dict):
+        read = [read]
+    if not isinstance(read, list) or not read:
+        raise HTTPException(400, "the body holds no feedback; expected an object, or {feedback: [...]}")
+    if len(read) > MOST_AT_ONCE:
+        raise HTTPException(400, f"there are {len(read):,} feedbacks; expected at most {MOST_AT_ONCE:,} at once")
+    return read
+
+
+def _accepted_json(accepted: Accepted) -> dict[str, Any]:
+    rejected = [{"index": at, "reason": reason} for at, reason in accepted.rejected]
+    return {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
+
+
+def _answer(status: int, content: Any, *, bearer: str | None = None, retry: str | None = None) -> Response:
+    headers = {"cache-control": "no-store"}
+    headers |= {"www-authenticate": bearer} if bearer else {}
+    headers |= {"retry-after": retry} if retry else {}
+    return Response(json.dumps(content), status, headers, media_type="application/json")
+
+
+def _add_form(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any, origins: Sequence[str]) -> None:
+    sent, looked = Rate(FORMS_PER_MINUTE, 60.0), Rate(10 * FORMS_PER_MINUTE, 60.0)
+    ancestors = " ".join(origins) or "'none'"
+
+    def shown(request: Request, page: FormPage, status: int = 200) -> Response:
+        response = private(respond(request, "feedback_form.html", page, status=status))
+        response.headers["content-security-policy"] = CSP.replace(
+            "frame-ancestors 'none'", f"frame-ancestors {ancestors}"
+        )
+        if origins:
+            response.headers["cross-origin-resource-policy"] = "cross-origin"
+        return response
+
+    def link_of(request: Request) -> FeedbackLink | None:
+        names = request.query_params
+        return read_link(lambda name: names.get(name, ""), store.feedback.tokens_of_hint, time.time())
+
+    @app.get(FORM)
+    def form(request: Request) -> Response:
+        looked.take(app.state.clients.network(request), "pages from your network")
+        link = link_of(request)
+        if link is None:
+            return shown(request, FormPage.refused(), 403)
+        return shown(request, FormPage(link.query))
+
+    @app.post(FORM)
+    def take_form(request: Request, form: SignedForm) -> Response:
+        sent.take(app.state.clients.network(request), "forms from your network")
+        link = link_of(request)
+        if link is None:
+            return shown(request, FormPage.refused(), 403)
+        return shown(request, *_stored_form(request, link, form))
+
+    def _stored_form(request: Request, link: FeedbackLink, form: Posted) -> tuple[FormPage, int]:
+        fields = fields_of_form(form)
+        if not fields:
+            return FormPage(link.query, problem="Nothing is filled in."), 400
+        feedback = {
+            **fields,
+            "id": f"form {hashlib.sha256(link.signature.encode()).hexdigest()}",
+            "trace_id": link.trace_id.hex(),
+        }
+        if network := app.state.clients.network_hash(request):
+            feedback["user"] = f"network {network}"
+        accepted = store_feedback(
+            store.feedback, link.project, [feedback], redaction, lambda user: rater_of(link.project, user)
+        )
+        if accepted.rejected:
+            return FormPage(link.query, problem=accepted.rejected[0][1]), 400
+        return FormPage(link.query, is_done=True), 200

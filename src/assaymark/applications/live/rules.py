@@ -1,0 +1,117 @@
+"""Rules: which traces are scored, how many of them, and by what."""
+
+import hashlib
+import math
+import time
+from pathlib import Path
+
+from assaymark.applications.functions import is_reference
+from assaymark.applications.scorer import JudgedScorer
+from assaymark.applications.scorers import scorers_of
+from assaymark.applications.scorers.named import AnyScorer
+from assaymark.applications.traces.listing import ListQuery
+from assaymark.errors import UsageError
+from assaymark.records import canonical_json
+from assaymark.store.rule_rows import NewRule, Rule, filter_is_live
+from assaymark.store.trace_rows import TraceFilter
+
+__all__ = ["new_rule", "rule_filter", "rule_scorer", "rule_version"]
+
+IN_TRACES = frozenset({"contexts", "latency", "cost", "tokens"})  # what a scorer may need of a trace
+_LIVE_WORDS = "version, service, model, user, session, errors, slower, dearer"
+
+
+def new_rule(
+    name: str,
+    scorer: str,
+    *,
+    filter: str = "",  # noqa: A002 - what the option is called
+    rate: float = 1.0,
+    judge: str | None = None,
+    judge_args: str | None = None,
+    past_hours: float = 0.0,
+) -> NewRule:
+    """Return a rule that is checked: its scorer can be loaded and needs what traces have, its filter can be read.
+
+    Args:
+        name: of the rule.
+        scorer: one scorer, as `assaymark run --scorers` has it; a file is stored with its whole path.
+        filter: words such as `version=1.2 errors=yes`, as the list of traces has them.
+        rate: the share of the traces that are scored, 0 < rate <= 1.
+        judge: the model that a judged scorer asks.
+        judge_args: its arguments.
+        past_hours: of these last hours traces are scored too; else those that come from now on.
+
+    Raises: UsageError, UnknownName.
+    """
+    if not (math.isfinite(rate) and 0 < rate <= 1):
+        raise UsageError(f"the rate is {rate:g}; expected a share of the traces, above 0 and at most 1, such as 0.1")
+    text = _whole_place(scorer.strip())
+    loaded = _loaded(text)
+    if isinstance(loaded, JudgedScorer) and judge is None:
+        raise UsageError(f"scorer '{loaded.facts.name}' asks a judge; name one with --judge MODEL")
+    if judge is not None and not isinstance(loaded, JudgedScorer):
+        raise UsageError(f"a judge is named, and scorer '{loaded.facts.name}' asks none; omit --judge")
+    if judge_args is not None and judge is None:
+        raise UsageError("--judge_args is for a judge; name one with --judge MODEL, or omit it")
+    query = ListQuery.of_text(filter)
+    if not filter_is_live(query.filter()):
+        raise UsageError(
+            f"a rule decides when a trace is complete, by {_LIVE_WORDS}; omit words (q), times and "
+            "scores, which come later"
+        )
+    return NewRule(
+        name=name,
+        filter=query.text,
+        rate=rate,
+        scorer=text,
+        score=loaded.facts.name,
+        judge=judge,
+        judge_args=judge_args,
+        version=rule_version(loaded, judge, judge_args, None),
+        begins=time.time() - 3600 * past_hours,
+    )
+
+
+def _whole_place(text: str) -> str:
+    """Return the place of a function with the whole path of its file, so that a worker elsewhere finds it."""
+    place, _, name = text.rpartition(":")
+    if is_reference(text) and place.endswith(".py"):
+        return f"{Path(place).expanduser().resolve()}:{name}"
+    return text
+
+
+def _loaded(text: str) -> AnyScorer:
+    """Return the scorer of a rule. Raises: UsageError for none, several, or one that needs what no trace has."""
+    found = scorers_of(text)
+    if len(found) != 1:
+        raise UsageError(f"a rule has one scorer, and '{text[:80]}' names {len(found)}; make a rule for each")
+    if lacking := sorted(found[0].facts.needs - IN_TRACES):
+        raise UsageError(
+            f"scorer '{found[0].facts.name}' needs {', '.join(lacking)}, which no live trace has; "
+            "choose a scorer of the answer, the contexts, latency, cost or tokens"
+        )
+    return found[0]
+
+
+def rule_scorer(rule: Rule) -> AnyScorer:
+    """Return the scorer of a stored rule, as its file is now. Raises: UsageError, UnknownName."""
+    return _loaded(rule.scorer)
+
+
+def rule_filter(rule: Rule) -> TraceFilter:
+    """Return the filter of a stored rule. Raises: UsageError."""
+    return ListQuery.of_text(rule.filter).filter()
+
+
+def rule_version(scorer: AnyScorer, judge: str | None, judge_args: str | None, judge_hash: str | None) -> bytes:
+    """Return a hash of what decides a rule's scores: another one is another way of scoring.
+
+    Args:
+        scorer: its scorer.
+        judge: as it is named.
+        judge_args: its arguments.
+        judge_hash: of the judge's content; None where it is not known, as of a server's model.
+    """
+    content = canonical_json([scorer.content_hash, judge, judge_args, judge_hash])
+    return hashlib.sha256(content.encode()).digest()[:16]

@@ -1,0 +1,58 @@
+"""Calls of scorers, which are anybody's code: bounded in time, and what they return is checked."""
+
+import json
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
+
+from assaymark.applications.calls import LoopThread
+from assaymark.applications.scorer import Answered, Result, Scorer
+from assaymark.applications.scorers.plain import PlainScorer
+
+__all__ = ["ScorerCalls", "WrongResult", "checked_result"]
+
+
+class WrongResult(Exception):
+    """A scorer returned what is no result."""
+
+
+class ScorerCalls:
+    """Calls scorers, each within a time limit. Units: seconds."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._loop: LoopThread | None = None
+
+    def results(self, scorer: Scorer, answered: Answered) -> list[Result]:
+        """Return what a scorer says of one answer. Raises: what it raises; TimeoutError; WrongResult."""
+        if isinstance(scorer, PlainScorer) and (now := scorer.score_now(answered)) is not None:
+            return [checked_result(each) for each in now]
+        if self._loop is None:
+            self._loop = LoopThread()
+        future = self._loop.start(scorer.score(answered))
+        try:
+            found = future.result(self._timeout_s)
+        except FutureTimeoutError:
+            future.cancel()
+            if self._loop.is_blocked():
+                self._loop = None
+            raise
+        return [checked_result(each) for each in found]
+
+    def why(self, name: str, error: Exception) -> str:
+        """Return in one line why a scorer gave no result."""
+        if isinstance(error, FutureTimeoutError | TimeoutError):
+            return f"scorer {name} did not return within {self._timeout_s:g} s"
+        if isinstance(error, WrongResult):
+            return f"scorer {name} {error}"
+        return f"scorer {name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def checked_result(result: Result) -> Result:
+    """Return a result whose value is a number, and whose metadata JSON can hold. Raises: WrongResult."""
+    if not isinstance(result, Result):
+        raise WrongResult(f"returned {result!r:.80}; expected results")
+    value = result.value
+    if value is not None and not isinstance(value, int | float):
+        raise WrongResult(f"returned the value {value!r:.80}; expected a number, or None")
+    metadata = json.loads(json.dumps(dict(result.metadata), skipkeys=True, default=str)) if result.metadata else {}
+    return replace(result, metadata=metadata)

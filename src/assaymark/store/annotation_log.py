@@ -1,0 +1,275 @@
+"""Queues of annotations in the store: traces that people rate, who rates which now, and what they said.
+
+A rater claims an item for some minutes; at most as many raters as the queue wants hold or have rated an item. What a
+rater says is a score of the trace, so it is shown, listed and counted as any other.
+"""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store.connection import Database
+from assaymark.store.leases import clock_of, now
+from assaymark.store.live_schema import trace_queue_claims, trace_queue_items, trace_queues
+from assaymark.store.packing import shown_text
+from assaymark.store.request_texts import chunks
+from assaymark.store.runs import next_id
+from assaymark.store.schema import upsert
+from assaymark.store.score_rows import score_row
+from assaymark.store.span_adding import insert_missing
+from assaymark.store.trace_rows import NewScore
+from assaymark.store.trace_schema import trace_scores, traces
+
+__all__ = ["AnnotationLog", "AnnotationQueue", "QueueItem", "QueueRating"]
+
+LONGEST_NAME = 128
+LONGEST_RATER = 64
+LONGEST_REASON = 500
+
+
+class AnnotationQueue(NamedTuple):
+    """A queue. rubric: thumbs, a scale such as 1-5, or labels between commas; n_raters: of each trace."""
+
+    id: int
+    project: int
+    name: str
+    rubric: str
+    n_raters: int
+    n_items: int
+    n_done: int
+    n_ratings: int
+
+
+class QueueItem(NamedTuple):
+    """A trace that a rater holds. n_left: items of the queue that this rater could take after it."""
+
+    trace_id: bytes
+    reason: str
+    n_left: int
+
+
+class QueueRating(NamedTuple):
+    """What a rater said of a trace."""
+
+    trace_id: bytes
+    rater: str
+    value: float | None
+    label: str | None
+
+
+class AnnotationLog:
+    """Queues, their items and ratings. May be used by several threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add_queue(self, project: int, name: str, rubric: str, n_raters: int) -> AnnotationQueue:
+        """Make a queue, or return the one of this name.
+
+        Raises: UsageError for a name that is none, or a queue of this name with another rubric or number of raters.
+        """
+        shown = shown_text(name.strip())
+        if not 0 < len(shown) <= LONGEST_NAME:
+            raise UsageError(f"the queue's name has {len(shown)} characters; expected 1 to {LONGEST_NAME}")
+        with self._database.writing() as connection:
+            self._database.lock_structure(connection)
+            here = trace_queues.c.project == project, trace_queues.c.name == shown
+            known = connection.execute(select(trace_queues).where(*here)).one_or_none()
+            if known is None:
+                row = {"id": next_id(connection, trace_queues), "project": project, "name": shown, "rubric": rubric,
+                       "n_raters": n_raters, "made": time.time()}  # fmt: skip
+                connection.execute(insert(trace_queues), row)
+            elif (known.rubric, known.n_raters) != (rubric, n_raters):
+                raise UsageError(
+                    f"the queue '{shown}' has the rubric {known.rubric} and {known.n_raters} raters of each trace; "
+                    "name these, or choose another name"
+                )
+        return self.queue(project, shown)
+
+    def queue(self, project: int, name: str) -> AnnotationQueue:
+        """Return a queue. Raises: UnknownName."""
+        known = self.queues(project)
+        found = next((each for each in known if each.name == name), None)
+        if found is None:
+            raise UnknownName("queue", name[:LONGEST_NAME], [each.name for each in known][:5])
+        return found
+
+    def queues(self, project: int) -> list[AnnotationQueue]:
+        """Return the queues of a project by name."""
+        statement = select(trace_queues).where(trace_queues.c.project == project).order_by(trace_queues.c.name)
+        of_items = (
+            select(trace_queue_items.c.queue, func.count(), func.sum(trace_queue_items.c.is_done))
+            .where(trace_queue_items.c.project == project)
+            .group_by(trace_queue_items.c.queue)
+        )
+        of_claims = (
+            select(trace_queue_claims.c.queue, func.count())
+            .where(trace_queue_claims.c.project == project, trace_queue_claims.c.rated.isnot(None))
+            .group_by(trace_queue_claims.c.queue)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(statement).all()
+            items = {row[0]: (int(row[1]), int(row[2])) for row in connection.execute(of_items)}
+            ratings = {row[0]: int(row[1]) for row in connection.execute(of_claims)}
+        return [
+            AnnotationQueue(row.id, row.project, row.name, row.rubric, row.n_raters, *items.get(row.id, (0, 0)),
+                            ratings.get(row.id, 0))
+            for row in rows
+        ]  # fmt: skip
+
+    def remove_queue(self, queue: AnnotationQueue) -> None:
+        """Remove a queue; what raters said stays with the traces."""
+        with self._database.writing() as connection:
+            for table in (trace_queue_claims, trace_queue_items):
+                connection.execute(delete(table).where(table.c.project == queue.project, table.c.queue == queue.id))
+            connection.execute(delete(trace_queues).where(trace_queues.c.id == queue.id))
+
+    def add_items(self, queue: AnnotationQueue, trace_ids: Sequence[bytes], reason: str) -> int:
+        """Put traces into a queue, in this order; return how many were not in it. Traces that are gone are left out."""
+        wanted = list(dict.fromkeys(trace_ids))
+        n_new = 0
+        with self._database.writing() as connection:
+            self._database.lock_structure(connection)
+            last = select(func.max(trace_queue_items.c.position)).where(*_in_queue(trace_queue_items, queue))
+            position = int(connection.execute(last).scalar() or 0)
+            for some in chunks(wanted):
+                there = _ids(connection, traces, traces.c.project == queue.project, traces.c.trace_id.in_(some))
+                known = _ids(connection, trace_queue_items, *_in_queue(trace_queue_items, queue),
+                             trace_queue_items.c.trace_id.in_(some))  # fmt: skip
+                new = [trace_id for trace_id in some if trace_id in there - known]
+                rows = [
+                    {"project": queue.project, "queue": queue.id, "trace_id": trace_id, "position": position + at,
+                     "reason": shown_text(reason)[:LONGEST_REASON], "added": time.time(), "is_done": 0}
+                    for at, trace_id in enumerate(new, 1)
+                ]  # fmt: skip
+                insert_missing(connection, trace_queue_items, rows)
+                position += len(new)
+                n_new += len(new)
+        return n_new
+
+    def claim(self, queue: AnnotationQueue, rater: str, seconds: float) -> QueueItem | None:
+        """Give a rater an item for some time: that which this rater holds already, else the first that is free.
+
+        Raises: UsageError for a name of a rater that is none.
+        """
+        name = _rater(rater)
+        with self._database.writing() as connection:
+            self._database.lock_structure(connection)  # so that two raters do not take the last place of an item
+            free = self._free(connection, queue, name)
+            if not free:
+                return None
+            trace_id, reason = bytes(free[0][0]), free[0][1]
+            row = {"project": queue.project, "queue": queue.id, "trace_id": trace_id, "rater": name,
+                   "expires": now(connection) + seconds, "rated": None, "is_skipped": 0}  # fmt: skip
+            connection.execute(upsert(connection.dialect.name, trace_queue_claims), row)
+            return QueueItem(trace_id, reason, len(free) - 1)
+
+    def _free(self, connection: Connection, queue: AnnotationQueue, rater: str) -> list[Any]:
+        """Return the items that a rater may take, in their order, those that the rater holds first."""
+        claims = trace_queue_claims.alias()
+        own = and_(
+            *_in_queue(claims, queue), claims.c.trace_id == trace_queue_items.c.trace_id, claims.c.rater == rater
+        )
+        others = trace_queue_claims.alias()
+        held_by_others = (
+            select(func.count())
+            .where(
+                *_in_queue(others, queue), others.c.trace_id == trace_queue_items.c.trace_id, others.c.rater != rater
+            )
+            .where(others.c.is_skipped == 0)
+            .where(or_(others.c.rated.isnot(None), others.c.expires > clock_of(connection)))
+            .scalar_subquery()
+        )
+        statement = (
+            select(trace_queue_items.c.trace_id, trace_queue_items.c.reason)
+            .select_from(trace_queue_items.outerjoin(claims, own))
+            .where(*_in_queue(trace_queue_items, queue), trace_queue_items.c.is_done == 0)
+            .where(or_(claims.c.rater.is_(None), and_(claims.c.rated.is_(None), claims.c.is_skipped == 0)))
+            .where(held_by_others < queue.n_raters)
+            .order_by(claims.c.rater.is_(None), trace_queue_items.c.position)
+        )
+        return list(connection.execute(statement).all())
+
+    def rate(self, queue: AnnotationQueue, rater: str, score: NewScore) -> None:
+        """Store what a rater says of an item; said again it replaces what was said.
+
+        Raises: UsageError where the item is not in the queue, or as many others have rated it as should.
+        """
+        name = _rater(rater)
+        if score.trace_id is None:
+            raise UsageError("a rating names no trace")
+        with self._database.writing(durable=True) as connection:
+            self._database.lock_structure(connection)
+            item = and_(*_in_queue(trace_queue_items, queue), trace_queue_items.c.trace_id == score.trace_id)
+            if connection.execute(select(trace_queue_items.c.queue).where(item)).first() is None:
+                raise UsageError(f"trace {score.trace_id.hex()[:8]} is not in the queue '{queue.name}' any more")
+            claims = and_(*_in_queue(trace_queue_claims, queue), trace_queue_claims.c.trace_id == score.trace_id)
+            rated = select(func.count()).where(
+                claims, trace_queue_claims.c.rated.isnot(None), trace_queue_claims.c.rater != name
+            )
+            n_others = int(connection.execute(rated).scalar_one())
+            if n_others >= queue.n_raters:
+                raise UsageError(
+                    f"{n_others} others have rated this trace meanwhile, as many as should; take the next one"
+                )
+            row = {"project": queue.project, "queue": queue.id, "trace_id": score.trace_id, "rater": name,
+                   "expires": 0.0, "rated": time.time(), "is_skipped": 0}  # fmt: skip
+            connection.execute(upsert(connection.dialect.name, trace_queue_claims), row)
+            digest = hashlib.sha256(f"queue {queue.id} {score.trace_id.hex()} {name}".encode()).digest()[:16]
+            values = {
+                **score_row(queue.project, score, time.time()),
+                "digest": digest,
+                "rater": name,
+                "source": "queue",
+            }
+            connection.execute(upsert(connection.dialect.name, trace_scores), values)
+            if n_others + 1 >= queue.n_raters:
+                connection.execute(update(trace_queue_items).where(item).values(is_done=1))
+
+    def skip(self, queue: AnnotationQueue, rater: str, trace_id: bytes) -> None:
+        """Note that a rater does not want to rate an item; others may."""
+        claim = and_(
+            *_in_queue(trace_queue_claims, queue),
+            trace_queue_claims.c.trace_id == trace_id,
+            trace_queue_claims.c.rater == _rater(rater),
+            trace_queue_claims.c.rated.is_(None),
+        )
+        with self._database.writing() as connection:
+            connection.execute(update(trace_queue_claims).where(claim).values(is_skipped=1, expires=0.0))
+
+    def ratings(self, queue: AnnotationQueue) -> list[QueueRating]:
+        """Return what raters said, by trace and rater."""
+        of_claim = and_(
+            trace_scores.c.project == trace_queue_claims.c.project,
+            trace_scores.c.trace_id == trace_queue_claims.c.trace_id,
+            trace_scores.c.rater == trace_queue_claims.c.rater,
+            trace_scores.c.name == queue.name,
+            trace_scores.c.source == "queue",
+        )
+        statement = (
+            select(*(trace_scores.c[name] for name in QueueRating._fields))
+            .select_from(trace_queue_claims.join(trace_scores, of_claim))
+            .where(*_in_queue(trace_queue_claims, queue), trace_queue_claims.c.rated.isnot(None))
+            .order_by(trace_scores.c.trace_id, trace_scores.c.rater)
+        )
+        with self._database.reading() as connection:
+            return [QueueRating(bytes(row[0]), *row[1:]) for row in connection.execute(statement)]
+
+
+def _in_queue(table: Any, queue: AnnotationQueue) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return table.c.project == queue.project, table.c.queue == queue.id
+
+
+def _ids(connection: Connection, table: Any, *conditions: ColumnElement[bool]) -> set[bytes]:
+    return {bytes(row) for row in connection.execute(select(table.c.trace_id).where(*conditions)).scalars()}
+
+
+def _rater(name: str) -> str:
+    shown = shown_text(name.strip())
+    if not 0 < len(shown) <= LONGEST_RATER:
+        raise UsageError(f"the rater's name has {len(shown)} characters; expected 1 to {LONGEST_RATER}")
+    return shown

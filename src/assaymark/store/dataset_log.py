@@ -1,0 +1,80 @@
+"""Data sets in the store whose rows were traces. A row stays when its trace is removed; its inputs are there once."""
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import func, insert, select
+
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
+from assaymark.store.connection import Database
+from assaymark.store.live_schema import trace_dataset_rows
+from assaymark.store.packing import pack_json, shown_text, unpack_json
+
+__all__ = ["DatasetLog", "StoredRow"]
+
+LONGEST_NAME = 128
+
+
+class StoredRow(NamedTuple):
+    """A row of a data set. content: as `read_rows` reads it."""
+
+    trace_id: bytes
+    content: JsonValue
+    added: float
+
+
+class DatasetLog:
+    """Data sets of a project. May be used by several threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, project: int, dataset: str, digest: bytes, trace_id: bytes, content: JsonValue) -> bytes | None:
+        """Add a row; return None, or the trace of the row that has the same inputs, which stays as it is.
+
+        Args:
+            project: of the data set.
+            dataset: its name.
+            digest: of the row's inputs, 16 bytes.
+            trace_id: of the trace that is the row.
+            content: the row.
+
+        Raises: UsageError for a name that is none.
+        """
+        name = shown_text(dataset.strip())
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise UsageError(f"the data set's name has {len(name)} characters; expected 1 to {LONGEST_NAME}")
+        key = {"project": project, "dataset": name, "digest": digest}
+        with self._database.writing(durable=True) as connection:
+            self._database.lock_structure(connection)
+            here = [trace_dataset_rows.c[column] == value for column, value in key.items()]
+            known = connection.execute(select(trace_dataset_rows.c.trace_id).where(*here)).scalar()
+            if known is not None:
+                return bytes(known)
+            row = {**key, "trace_id": trace_id, "content": pack_json(content), "added": time.time()}
+            connection.execute(insert(trace_dataset_rows), row)
+            return None
+
+    def rows(self, project: int, dataset: str) -> list[StoredRow]:
+        """Return the rows of a data set in the order in which they were added; none for an unknown one."""
+        statement = (
+            select(trace_dataset_rows.c.trace_id, trace_dataset_rows.c.content, trace_dataset_rows.c.added)
+            .where(trace_dataset_rows.c.project == project, trace_dataset_rows.c.dataset == shown_text(dataset))
+            .order_by(trace_dataset_rows.c.added, trace_dataset_rows.c.digest)
+        )
+        with self._database.reading() as connection:
+            return [
+                StoredRow(bytes(row[0]), unpack_json(bytes(row[1])), row[2]) for row in connection.execute(statement)
+            ]
+
+    def sizes(self, project: int) -> dict[str, int]:
+        """Return the number of rows of each data set of a project, by name."""
+        statement = (
+            select(trace_dataset_rows.c.dataset, func.count())
+            .where(trace_dataset_rows.c.project == project)
+            .group_by(trace_dataset_rows.c.dataset)
+            .order_by(trace_dataset_rows.c.dataset)
+        )
+        with self._database.reading() as connection:
+            return {row[0]: int(row[1]) for row in connection.execute(statement)}

@@ -1,0 +1,133 @@
+"""Records of rules, and of the traces that they draw."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assaymark.store.trace_rows import NewScore, TraceFilter
+
+__all__ = [
+    "Completeness",
+    "DrawnTrace",
+    "NewRule",
+    "Outcome",
+    "Rule",
+    "RuleCounts",
+    "WeightedScore",
+    "draw_of",
+    "filter_is_live",
+]
+
+
+def draw_of(trace_id: bytes, score: str) -> float:
+    """Return the number in [0, 1) by which a trace is drawn: a rule of rate r scores the traces below r.
+
+    It depends on the trace and the scorer's name alone, so a lower rate's traces are among a higher rate's, and
+    scorers of different names draw independently.
+    """
+    digest = hashlib.sha256(f"{trace_id.hex()}{score}".encode()).digest()
+    return int.from_bytes(digest[:7]) / 2**56  # 56 bits, which a float holds exactly
+
+
+class Completeness(NamedTuple):
+    """When a trace is taken for complete. Units: seconds since its last span came.
+
+    quiet_s: where its root has ended; longest_s: where it has not, or has not come.
+    """
+
+    quiet_s: float = 30.0
+    longest_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewRule:
+    """A rule to store; see `Rule`. begins: seconds since 1970."""
+
+    name: str
+    filter: str
+    rate: float
+    scorer: str
+    score: str
+    judge: str | None
+    judge_args: str | None
+    version: bytes
+    begins: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is scored of a project's traces, and by what.
+
+    state: active | paused | removed; filter: in the words of the list of traces; score: the scorer's name; version: a
+    hash of scorer and judge.
+    """
+
+    id: int
+    project: int
+    name: str
+    state: str
+    filter: str
+    rate: float
+    scorer: str
+    score: str
+    judge: str | None
+    judge_args: str | None
+    version: bytes
+    made: float
+    begins: float
+    ended_until: float
+    open_until: float
+
+
+class RuleCounts(NamedTuple):
+    """How many drawn traces of a rule are in each state."""
+
+    waiting: int
+    running: int
+    scored: int
+    empty: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTrace:
+    """A drawn trace that a worker holds. seen: what of the trace it scores; epoch: of the claim."""
+
+    rule: int
+    project: int
+    trace_id: bytes
+    rate: float
+    seen: float
+    n_tries: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a drawn trace. reason: why it failed, None where it did not; no scores: it was not scored."""
+
+    drawn: DrawnTrace
+    scores: tuple[NewScore, ...] = ()
+    reason: str | None = None
+    may_retry: bool = True
+
+
+class WeightedScore(NamedTuple):
+    """A score as estimates take it. value: None where it failed; rate: None where no rule drew the trace."""
+
+    name: str
+    source: str
+    version: str | None  # of the application
+    rule_version: bytes | None
+    value: float | None
+    label: str | None
+    rate: float | None
+    is_failed: bool
+    is_stale: bool
+    session: str | None  # of its trace: scores of one session may depend on each other
+    trace_id: bytes | None
+
+
+def filter_is_live(wanted: TraceFilter) -> bool:
+    """Return whether a filter can be decided when a trace is complete: by no words, no time and no scores."""
+    return (wanted.text, wanted.score, wanted.since, wanted.until, wanted.before) == (None,) * 5
