@@ -196,7 +196,7 @@ def anytime_factor(n: int, planned: int, confidence: float = 0.95) -> float:
     return math.sqrt(2 * (scaled + 1) / scaled * math.log(math.sqrt(scaled + 1) / alpha))
 
 
-def anytime_interval(found: ArmsDifference, n: int, planned: int) -> Interval:
+def anytime_interval(estimate: ArmsDifference, n: int, planned: int) -> Interval:
     """Return the interval of a difference that holds at any time; see `anytime_factor`."""
-    half = anytime_factor(n, planned, found.confidence) * found.stderr
-    return Interval(found.difference - half, found.difference + half)
+    half = anytime_factor(n, planned, estimate.confidence) * estimate.stderr
+    return Interval(estimate.difference - half, estimate.difference + half)

@@ -129,11 +129,11 @@ def log_evidence(values: Floats, m0: float, before: Floats | None = None) -> Flo
 def evidence_of(values: Sequence[float], m0: float) -> list[float]:
     """Return M after each value, as the formula has it: the plain twin of `log_evidence`."""
     totals = [0.0] * len(BETS)
-    found = []
+    evidence = []
     for value in values:
         totals = [(1 + bet / (1 - m0) * (m0 - value)) * (total + 1) for bet, total in zip(BETS, totals, strict=True)]
-        found.append(sum(totals) / len(totals))
-    return found
+        evidence.append(sum(totals) / len(totals))
+    return evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Detector:
 
     def restart(self) -> None:
         """Forget all values: after an alarm, or where what measures them has changed."""
-        self._logs: list[Floats | None] = [None] * len(self._m0)
+        self._logs = [np.full(len(BETS), -np.inf) for _ in self._m0]
         self._values: list[Floats] = []
         self.n_seen = 0
         self.evidence = 0.0  # M after the last value
@@ -197,9 +197,8 @@ class Detector:
 
     def _change(self) -> Change:
         seen = np.concatenate(self._values)
-        side = int(np.argmax([float(np.max(logs)) for logs in self._logs if logs is not None]))
+        side = int(np.argmax([float(np.max(logs)) for logs in self._logs]))
         logs = self._logs[side]
-        assert logs is not None
         m0, values = self._m0[side], seen if side == 0 else 1 - seen
         stake = BETS[int(np.argmax(logs))] / (1 - m0)
         capital = np.concatenate([[0.0], np.cumsum(np.log1p(stake * (m0 - values)))])
