@@ -21,6 +21,7 @@ from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
 from assaymark.store.study_log import StudyLog
+from assaymark.store.trace_quality import TraceQuality
 from assaymark.store.traces import TraceLog
 
 if TYPE_CHECKING:
@@ -124,6 +125,11 @@ class Store(StoredResults):
     def traces(self) -> TraceLog:
         """Projects, and the traces of their applications."""
         return TraceLog(self._database)
+
+    @property
+    def quality(self) -> TraceQuality:
+        """Sums of what traces and their scores say, over time and by version."""
+        return TraceQuality(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 

@@ -1,0 +1,75 @@
+"""What the commands about traces have in common: the store, the project and the trace that they name, and tables."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from assaymark.cli.output import print_rich
+from assaymark.errors import MissingExtra, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from assaymark.store import Store
+
+__all__ = ["need_extra", "open_store", "print_table", "project_of", "project_option", "trace_id_of"]
+
+SHORTEST_ID = 4  # hexadecimal digits by which a trace may be named
+NUMBERS = frozenset({"steps", "seconds", "tokens", "cost", "spans", "n", "rate", "failed", "mean", "drawn", "scored"})
+
+project_option = click.option("--project", metavar="NAME", help="Project (default: the only one).")
+
+
+def trace_id_of(store: "Store", project: int, text: str) -> bytes:
+    """Return the id of a trace that is named by all or the first digits of it. Raises: UnknownName, UsageError."""
+    lowered = text.lower()
+    if len(lowered) == 32 and all(digit in "0123456789abcdef" for digit in lowered):
+        return bytes.fromhex(lowered)
+    if len(lowered) < SHORTEST_ID:
+        raise UsageError(f"the trace '{text[:40]}'; expected its id, or at least {SHORTEST_ID} digits of it")
+    from assaymark.store.trace_rows import TraceFilter
+
+    recent = store.traces.traces(project, TraceFilter(), 1000).traces
+    matching = [trace.trace_id for trace in recent if trace.trace_id.hex().startswith(lowered)]
+    if len(matching) > 1:
+        raise UsageError(f"{len(matching)} traces begin with '{text[:40]}'; give more digits")
+    if not matching:
+        raise UnknownName("trace", text[:40])
+    return matching[0]
+
+
+def open_store(store: str | None, *, writing: bool = False) -> "Store":
+    """Return the store that a command names, open."""
+    from assaymark.store import Store
+
+    return Store.open(store) if writing else Store.open_to_read(store)
+
+
+def project_of(store: "Store", name: str | None) -> int:
+    """Return a project's number; without a name, that of the only one. Raises: UnknownName, UsageError."""
+    if name is not None:
+        return store.traces.project_id(name)
+    known = store.traces.projects()
+    if len(known) != 1:
+        names = ", ".join(each.name for each in known[:5]) or "none; `assaymark traces project add NAME` makes one"
+        raise UsageError(f"there are {len(known)} projects ({names}); name one with --project")
+    return known[0].id
+
+
+def need_extra() -> None:
+    """Raise MissingExtra where what reads spans is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("google") is None or find_spec("opentelemetry") is None:
+        raise MissingExtra("assaymark traces", "traces")
+
+
+def print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table; columns of numbers are to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in head:
+        table.add_column(title, justify="right" if title in NUMBERS else "left")
+    for row in rows:
+        table.add_row(*row)
+    print_rich(table)
