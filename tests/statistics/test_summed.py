@@ -17,7 +17,7 @@ def summed(values: Floats, weights: Floats | None = None) -> IntervalEstimate:
     w = np.ones(len(values)) if weights is None else weights
     return estimate_from_sums(
         len(values), w.sum(), (w**2).sum(), (w * values).sum(), (w**2 * values).sum(), (w**2 * values**2).sum(),
-        bounds=(values.min(), values.max()),
+        extremes=(values.min(), values.max()), is_share=values.min() >= 0 and values.max() <= 1,
     )  # fmt: skip
 
 
@@ -106,6 +106,6 @@ def test_quantile_intervals_cover() -> None:
 def test_nothing_is_refused() -> None:
     """No values are an error, not a 0."""
     with pytest.raises(DataError, match="expected at least one"):
-        estimate_from_sums(0, 0, 0, 0, 0, 0, bounds=(0, 1))
+        estimate_from_sums(0, 0, 0, 0, 0, 0, extremes=(0, 1), is_share=True)
     with pytest.raises(DataError, match="quantile"):
         estimate_quantile([], 0.5)

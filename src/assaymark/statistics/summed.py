@@ -23,13 +23,14 @@ def estimate_from_sums(
     squared: float,
     squares: float,
     *,
-    bounds: tuple[float, float],
+    extremes: tuple[float, float],
+    is_share: bool,
     confidence: float = 0.95,
 ) -> IntervalEstimate:
     """Return a weighted mean with its interval from sums over values x with weights w (1 over a sampling rate).
 
     mean = Σwx / Σw (Hajek), with the linearised error √(n/(n-1) Σw²(x - mean)²) / Σw. Zeros and ones of equal weights
-    get Wilson's interval, other values within [0, 1] Wilson's with the effective number, all others Student's.
+    get Wilson's interval, other values of [0, 1] Wilson's with the effective number, all others Student's.
 
     Args:
         n: values.
@@ -38,10 +39,11 @@ def estimate_from_sums(
         values: Σwx.
         squared: Σw²x.
         squares: Σw²x².
-        bounds: the smallest and the largest value.
+        extremes: the smallest and the largest value.
+        is_share: whether only values in [0, 1] are possible.
         confidence: of the interval.
 
-    Returns: the estimate; without an interval for a single value outside of [0, 1], or equal ones.
+    Returns: the estimate; without an interval for equal values that are no shares, or a single one.
 
     Raises: DataError for no values or weights.
     Source: Särndal, Swensson and Wretman 1992, section 5.7; Kish 1965 (effective number).
@@ -54,10 +56,10 @@ def estimate_from_sums(
     df = max(n_effective - 1, 1.0)
     # the difference of large sums may be a little below 0 where all values are equal
     spread = max(squares - 2 * mean * squared + mean**2 * squared_weights, 0.0)
-    spread = 0.0 if bounds[0] == bounds[1] else spread
+    spread = 0.0 if extremes[0] == extremes[1] else spread
     stderr = math.sqrt(n / (n - 1) * spread) / weights if n > 1 else None
-    if bounds[0] >= 0 and bounds[1] <= 1:
-        mean = min(max(mean, bounds[0]), bounds[1])
+    if is_share:
+        mean = min(max(mean, extremes[0]), extremes[1])  # a rounding error would be refused
         is_equal = abs(n_effective - n) < 1e-9 * n
         is_binary = is_equal and math.isclose(squared, squares, rel_tol=1e-9, abs_tol=1e-12)
         interval = (

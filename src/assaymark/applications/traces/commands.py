@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from assaymark.applications.watch.commands import WATCH_COMMANDS
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import MissingExtra, UnknownName, UsageError
 
@@ -311,3 +312,7 @@ def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
     for row in rows:
         table.add_row(*row)
     print_rich(table)
+
+
+for _command in WATCH_COMMANDS:
+    traces.add_command(_command)

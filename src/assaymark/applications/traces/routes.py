@@ -5,6 +5,7 @@ nothing any more. Programs send the token itself, in the Authorization header. T
 """
 
 import json
+from collections.abc import Callable
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
@@ -22,7 +23,7 @@ from assaymark.web.render import respond, wants_json
 from assaymark.web.secret import Signer, server_secret
 from assaymark.web.security import safe_path
 
-__all__ = ["add_pages"]
+__all__ = ["add_pages", "reader_of"]
 
 COOKIE = "traces"
 COOKIE_SECONDS = 30 * 86_400
@@ -61,8 +62,8 @@ class _SignInFirst(HTTPException):
     """The visitor has yet to show a token."""
 
 
-def add_pages(app: FastAPI, store: Store) -> None:
-    """Add the routes."""
+def reader_of(store: Store) -> Callable[[Request], Token]:
+    """Return what recognises a reader: of a request, what its token allows; it raises what leads to signing in."""
     readers = _Readers(store)
 
     def need(request: Request) -> Token:
@@ -71,6 +72,13 @@ def add_pages(app: FastAPI, store: Store) -> None:
             raise _SignInFirst(401, "show a token of the project: in a browser at /traces/sign-in, else in the header "
                                     "Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})  # fmt: skip
         return token
+
+    return need
+
+
+def add_pages(app: FastAPI, store: Store) -> None:
+    """Add the routes."""
+    readers, need = _Readers(store), reader_of(store)
 
     @app.exception_handler(_SignInFirst)
     def sign_in_first(request: Request, error: _SignInFirst) -> Response:

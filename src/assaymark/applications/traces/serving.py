@@ -45,6 +45,7 @@ def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
     from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import redaction_of
     from assaymark.applications.traces.retention import Retention, keep_pruning
+    from assaymark.applications.watch.feature import watch_feature
     from assaymark.store import Store
 
     redaction = redaction_of(given["redact_key"], given["redact"])
@@ -55,7 +56,7 @@ def _features(given: Mapping[str, Any], store: str | None) -> list[Any]:
     retention = Retention.of(given["keep_days"], given["keep_mib"])
     if retention is not None:
         keep_pruning(opened, retention)
-    return [trace_feature(opened, redaction)]
+    return [trace_feature(opened, redaction), watch_feature(opened)]
 
 
 served_traces = ServedPart(_OPTIONS, _features)
