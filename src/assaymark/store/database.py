@@ -14,6 +14,7 @@ from assaymark import settings
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
+from assaymark.store.alarm_log import AlarmLog
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
 from assaymark.store.moderation import Moderation
@@ -125,6 +126,11 @@ class Store(StoredResults):
     def traces(self) -> TraceLog:
         """Projects, and the traces of their applications."""
         return TraceLog(self._database)
+
+    @property
+    def alarms(self) -> AlarmLog:
+        """Alarms on the quality of traces."""
+        return AlarmLog(self._database)
 
     @property
     def quality(self) -> TraceQuality:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from assaymark.applications.watch.board import AlarmBoard, alarm_board
 from assaymark.applications.watch.quality import Metric, Quality, QualityQuery, quality_of, version_text
 from assaymark.records import JsonValue
 from assaymark.store import Store
@@ -33,6 +34,7 @@ class QualityPage:
     query: QualityQuery
     quality: Quality
     charts: tuple[ChartedMetric, ...]
+    board: AlarmBoard
 
     periods = PERIODS
 
@@ -48,14 +50,26 @@ class QualityPage:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return what the page shows."""
-        return {"project": self.project, **self.quality.to_json()}
+        return {"project": self.project, **self.quality.to_json(), **self.board.to_json()}
 
 
 def quality_page(store: Store, token: Token, query: QualityQuery) -> QualityPage:
     """Return the page that an address asks for. Raises: UsageError."""
     quality = quality_of(store, query.window(token.project))
-    charts = tuple(ChartedMetric(metric, _chart(quality, metric, ())) for metric in quality.metrics)
-    return QualityPage(token.project_name, query, quality, charts)
+    board = alarm_board(store, token.project)
+    charts = tuple(ChartedMetric(metric, _chart(quality, metric, _events(quality, metric, board)))
+                   for metric in quality.metrics)  # fmt: skip
+    return QualityPage(token.project_name, query, quality, charts, board)
+
+
+def _events(quality: Quality, metric: Metric, board: AlarmBoard) -> list[PlotEvent]:
+    """Return the alarms of a metric that lie in the window."""
+    return [
+        PlotEvent(event.at / NANOSECONDS, f"alarm {event.name}: {event.text}", f"/trace/{event.trace_id}")
+        for event in board.raised
+        if (event.metric, event.is_score) == (metric.key.removesuffix(" 95%"), metric.is_score)
+        and quality.window.since <= event.at < quality.window.until
+    ]
 
 
 def _chart(quality: Quality, metric: Metric, events: Sequence[PlotEvent]) -> Markup:
