@@ -127,7 +127,6 @@ def test_a_time_axis_has_whole_hours_or_days() -> None:
     """Ticks of a day's axis are hours, of a month's are days."""
     hours = [text for _, text in time_axis([0.0, 20 * 3600.0]).ticks]
     days = [text for _, text in time_axis([0.0, 29 * 86_400.0]).ticks]
-    assert all(text.endswith(":00") for text in hours)
-    assert "01 Jan 12:00" in hours
+    assert hours[:3] == ["01 Jan", "06:00", "12:00"]
     assert "11 Jan" in days or "06 Jan" in days
     assert 2 < len(days) < 9

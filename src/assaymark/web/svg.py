@@ -96,9 +96,8 @@ def time_axis(moments: Iterable[float]) -> Axis:
     low, high = _ends(list(moments), float(DAY))
     step = next((step for step in TIMES if (high - low) / step <= MOST_TICKS), TIMES[-1])
     ticks = [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    texts = [datetime.fromtimestamp(tick, UTC) for tick in ticks]
-    pattern = "%d %b" if step >= DAY else "%d %b %H:%M"
-    return _axis(low, high, [(tick, format(text, pattern)) for tick, text in zip(ticks, texts, strict=True)])
+    texts = [f"{datetime.fromtimestamp(tick, UTC):{'%H:%M' if tick % DAY else '%d %b'}}" for tick in ticks]
+    return _axis(low, high, zip(ticks, texts, strict=True))
 
 
 def _ends(values: list[float], alone: float) -> tuple[float, float]:
