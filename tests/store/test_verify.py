@@ -15,6 +15,7 @@ from assaymark.audit.stored import audit_plan
 from assaymark.errors import AssaymarkError
 from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
+from assaymark.store.alarm_schema import ALARM_TABLES
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.packing import to_json
 from assaymark.store.queue_schema import QUEUE_TABLES
@@ -24,7 +25,11 @@ from assaymark.store.trace_schema import TRACE_TABLES
 from tests.store import examples
 
 # those of the arena are in test_arena_log; the queue's change while it works and have no checksums
-TABLES = [table for table in metadata.sorted_tables if table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}]
+TABLES = [
+    table
+    for table in metadata.sorted_tables
+    if table not in {*ALARM_TABLES, *ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}
+]
 COLUMNS = [
     # the last column of each table in `make test`, the others in `make test-slow`
     pytest.param(table.name, column.name, marks=() if column is [*table.columns][-1] else pytest.mark.slow)

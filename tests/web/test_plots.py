@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assaymark.web.plots import LEFT, TOP, WIDTH, PlotPoint, series_plot, size_plot, time_plot
-from assaymark.web.svg import date_axis, log_axis, number_axis
+from assaymark.web.plots import (
+    LEFT,
+    TOP,
+    WIDTH,
+    PlotEvent,
+    PlotPoint,
+    PlotSeries,
+    history_plot,
+    series_plot,
+    size_plot,
+    time_plot,
+)
+from assaymark.web.svg import date_axis, log_axis, number_axis, time_axis
 
 YEARS = (date(1900, 1, 1), date(2099, 12, 31))
 NUMBERS = st.floats(-1e6, 1e6).map(lambda value: round(value, 6))
@@ -94,3 +105,28 @@ def test_one_point_alone_is_drawn() -> None:
     assert "h0" in series_plot([PlotPoint(0, 0.0, 0.0, 0.0)], "one", is_share=True)
     assert "h0" in size_plot(np.array([7.0]), np.array([0.5]), np.array([True]), "one")
     assert "h0" in series_plot([PlotPoint(0, -1.7e308), PlotPoint(1, 1.7e308)], "the largest", is_share=False)
+
+
+def test_a_history_has_a_line_a_band_and_links_for_each_series() -> None:
+    """Series keep their colours where one is empty; points and events are links; names are escaped."""
+    points = tuple(PlotPoint(86_400.0 * day, 0.5 + day / 10, 0.4, 0.7, "<b>", f"/d{day}") for day in range(3))
+    svg = history_plot(
+        [PlotSeries("a", ()), PlotSeries("b", points)], "Quality", "{:.1f}".format, [PlotEvent(86_400.0, "<i>", "/e")]
+    )
+    root = ET.fromstring(svg)
+    classes = [each.get("class") for each in root.iter()]
+    assert classes.count("series s1") == classes.count("series-band s1") == 1
+    assert classes.count("mark series-mark s1") == classes.count("series-span s1") == 3
+    assert not any(name and name.endswith("s0") for name in classes)
+    assert [each.get("href") for each in root.iter() if each.get("href")] == ["/e", "/d0", "/d1", "/d2"]
+    assert "<b>" not in svg
+    assert classes.count("alarm") == 1
+
+
+def test_a_time_axis_has_whole_hours_or_days() -> None:
+    """Ticks of a day's axis are hours, of a month's are days."""
+    hours = [text for _, text in time_axis([0.0, 20 * 3600.0]).ticks]
+    days = [text for _, text in time_axis([0.0, 29 * 86_400.0]).ticks]
+    assert hours[:3] == ["01 Jan", "06:00", "12:00"]
+    assert "11 Jan" in days or "06 Jan" in days
+    assert 2 < len(days) < 9

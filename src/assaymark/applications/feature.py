@@ -51,10 +51,13 @@ PLACES = {
         "safety": Place(f"{_SCORERS}.judged:Safety", "the answer has nothing harmful"),
     },
     "commands": {
+        "outcomes": Place(
+            "assaymark.applications.commands.outcomes:outcomes", "Compare variants by what their users did."
+        ),
         "traces": Place(
             "assaymark.applications.traces.commands:traces",
             "Show, export and remove traces; make projects.",
-        )
+        ),
     },
     "served": {"traces": "assaymark.applications.traces.serving:served_traces"},
     "report_sections": {"beside people": "assaymark.applications.human_labels:people_section"},

@@ -28,7 +28,7 @@ from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import JsonValue, content_hash
 from assaymark.tasks.own_rows import EVALUATED, dataset_name
 
-__all__ = ["CONTEXTS", "EXPECTED", "INPUTS", "Row", "name_of_rows", "read_rows", "rows_hash"]
+__all__ = ["CONTEXTS", "EXPECTED", "INPUTS", "Row", "name_of_rows", "placed_rows", "read_rows", "rows_hash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
                 "list of mappings"
             )
         return _checked("rows", [(f"row {at}", row) for at, row in enumerate(source)], in_cells=False)
-    where, raw_rows = _raw(source, data_dir)
+    where, raw_rows = placed_rows(source, data_dir)
     return _checked(where, raw_rows, in_cells=_is_table(Path(source)))
 
 
@@ -117,8 +117,11 @@ def rows_hash(rows: Sequence[Row]) -> str:
     return content_hash([{"id": row.id, **row.content} for row in rows])
 
 
-def _raw(source: str | Path, data_dir: Path | None) -> tuple[str, list[tuple[str, Any]]]:
-    """Return the source's name and its rows as stored, each with its place in it."""
+def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, list[tuple[str, Any]]]:
+    """Return the source's name and its rows as stored, each with its place in it; cells of tables are texts.
+
+    Raises: DataError for what cannot be read; UsageError where there is no such file or data set.
+    """
     path = Path(source).expanduser()
     if path.suffix in {".yaml", ".yml"} and path.is_file():
         return str(path), _listed(str(path), load_yaml(path.read_bytes()))

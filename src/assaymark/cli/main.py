@@ -30,7 +30,7 @@ from assaymark.registry import Registry, nearest
 # options that take several words, and what joins the words
 SEVERAL = {
     "--tasks": ",", "-t": ",", "--model_args": ",", "-a": ",", "--gen_kwargs": ",", "--wandb_args": ",",
-    "--wandb_config_args": ",", "--trackio_args": ",", "--hf_hub_log_args": ",", "--metadata": ",",
+    "--wandb_config_args": ",", "--trackio_args": ",", "--hf_hub_log_args": ",", "--metadata": ",", "--offline": ",",
 }  # fmt: skip
 # options whose value is optional -> the value if there is none
 OPTIONAL = {"--apply_chat_template": "true", "--fewshot_as_multiturn": "true", "--cache_requests": "true"}

@@ -14,6 +14,7 @@ from assaymark import settings
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
+from assaymark.store.alarm_log import AlarmLog
 from assaymark.store.annotation_log import AnnotationLog
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
@@ -25,6 +26,7 @@ from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
 from assaymark.store.rule_log import RuleLog
 from assaymark.store.study_log import StudyLog
+from assaymark.store.trace_quality import TraceQuality
 from assaymark.store.traces import TraceLog
 
 if TYPE_CHECKING:
@@ -148,6 +150,16 @@ class Store(StoredResults):
     def rules(self) -> RuleLog:
         """Rules that score traces, and what they have drawn."""
         return RuleLog(self._database)
+
+    @property
+    def alarms(self) -> AlarmLog:
+        """Alarms on the quality of traces."""
+        return AlarmLog(self._database)
+
+    @property
+    def quality(self) -> TraceQuality:
+        """Sums of what traces and their scores say, over time and by version."""
+        return TraceQuality(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sql
 
 from assaymark.errors import HashMismatch, UnknownName, UsageError
+from assaymark.store.alarm_log import AlarmLog
 from assaymark.store.connection import Database
 from assaymark.store.leases import now
 from assaymark.store.live_schema import LIVE_TABLES, trace_queue_claims, trace_queue_items, trace_scorings
@@ -163,6 +164,7 @@ class TraceLog:
             number = _project_number(connection, name)
             connection.execute(delete(trace_tokens).where(trace_tokens.c.project == number))
         n_removed = self._remove_traces(number, select(traces.c.trace_id).where(traces.c.project == number))
+        AlarmLog(self._database).remove_all(number)
         with self._database.writing() as connection:
             for table in (trace_scores, span_sources, *LIVE_TABLES):
                 connection.execute(delete(table).where(table.c.project == number))

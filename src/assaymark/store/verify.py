@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from assaymark.errors import HashMismatch, StoreError
+from assaymark.store.alarm_schema import ALARM_TABLES
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.connection import Database
@@ -136,7 +137,13 @@ class _Search:
         for table in () if self.number is not None else ARENA_TABLES:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
-            if self.number is None or table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES, *LIVE_TABLES}:
+            if self.number is None or table not in {
+                *ALARM_TABLES,
+                *ARENA_TABLES,
+                *QUEUE_TABLES,
+                *TRACE_TABLES,
+                *LIVE_TABLES,
+            }:
                 self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)

@@ -4,7 +4,7 @@ Colours are classes of the style sheet. A drawing has a text for screen readers;
 Named points are links, which a pointer can follow: the keyboard has the table. `plots.js` names the nearest one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
@@ -14,9 +14,18 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from assaymark.results.plain_text import printable
-from assaymark.web.svg import Axis, date_axis, drawing, line_between, log_axis, number_axis, text_at
+from assaymark.web.svg import Axis, date_axis, drawing, line_between, log_axis, number_axis, text_at, time_axis
 
-__all__ = ["PlotPoint", "series_plot", "size_plot", "time_plot"]
+__all__ = [
+    "MOST_SERIES",
+    "PlotEvent",
+    "PlotPoint",
+    "PlotSeries",
+    "history_plot",
+    "series_plot",
+    "size_plot",
+    "time_plot",
+]
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
 WIDTH, HEIGHT = 1120, 380  # of the plot, pixels; the page scales it to its own width
@@ -24,6 +33,8 @@ WIDEST = 10_000  # pixels, more than any plot has
 FINE = 2  # pixels between the smallest dots, which are wider than that
 SERIES_WIDTH, SERIES_HEIGHT = 420, 200
 RADIUS = 4.5  # of a point that is a link, pixels
+HISTORY_HEIGHT = 220
+MOST_SERIES = 6  # that colours and dashes of the style sheet tell apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,23 @@ class PlotPoint:
     high: float | None = None
     title: str = ""  # what a pointer on it is told
     href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlotSeries:
+    """Values over time of one thing, such as a version. Points: by their x, seconds since 1970."""
+
+    name: str
+    points: tuple[PlotPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlotEvent:
+    """Something that happened at a time, in seconds since 1970: a line from top to bottom that is a link."""
+
+    x: float
+    title: str
+    href: str
 
 
 class _Plot:
@@ -159,6 +187,42 @@ def series_plot(points: Sequence[PlotPoint], label: str, *, is_share: bool) -> M
         plot.path([plot.at(step, value) for step, value in around], "area")
     plot.path([plot.at(point.x, point.value) for point in points], "steps")
     plot.best_dots(points)
+    return plot.svg(label)
+
+
+def history_plot(
+    series: Sequence[PlotSeries],
+    label: str,
+    shown: Callable[[float], str],
+    events: Sequence[PlotEvent] = (),
+) -> Markup:
+    """Return values over time with their intervals as bands, a line for each series, and events as upright lines.
+
+    Args:
+        series: at most `MOST_SERIES`, with at least one point together; the place of each decides its colour.
+        label: text for screen readers.
+        shown: a value as the axis shows it.
+        events: at times that the axis is extended to.
+    """
+    points = [point for each in series for point in each.points]
+    x = time_axis([*(point.x for point in points), *(event.x for event in events)])
+    plot = _Plot(x, number_axis(_heights(points), shown), WIDTH, HISTORY_HEIGHT)
+    drawn = [(at, each) for at, each in enumerate(series) if each.points]
+    for at, each in drawn:
+        known = [(point.x, point.low, point.high) for point in each.points
+                 if point.low is not None and point.high is not None]  # fmt: skip
+        if len(known) > 1:
+            around = [(when, low) for when, low, _ in known] + [(when, high) for when, _, high in reversed(known)]
+            plot.path([plot.at(when, value) for when, value in around], f"series-band s{at}")
+        for when, low, high in known:
+            plot.parts.append(line_between(*plot.at(when, low), *plot.at(when, high), f"series-span s{at}"))
+        plot.path([plot.at(point.x, point.value) for point in each.points], f"series s{at}")
+    made = Markup('<a href="{}" tabindex="-1"><path class="alarm" d="M{:.1f} {}V{}"/><title>{}</title></a>')
+    for event in events:
+        when = LEFT + WIDTH * x.at(event.x)
+        plot.parts.append(made.format(event.href, when, TOP, TOP + HISTORY_HEIGHT, printable(event.title)))
+    for at, each in drawn:
+        plot.links(each.points, f"mark series-mark s{at}")
     return plot.svg(label)
 
 

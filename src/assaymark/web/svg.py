@@ -6,7 +6,7 @@ Axes of plots: where values lie between two ends, and round ticks with their tex
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ __all__ = [
     "number_axis",
     "spans",
     "text_at",
+    "time_axis",
 ]
 
 
@@ -34,6 +35,8 @@ MOST_TICKS, MOST_LOG_TICKS = 7, 10
 MARGIN = 0.04  # of an axis's length, free at both ends
 LARGEST = 1e300  # the difference of two larger numbers may be infinite
 MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 360)
+HOUR, DAY = 3600, 86_400  # seconds
+TIMES = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,15 @@ def date_axis(days: Iterable[date]) -> Axis:
     starts = [date(month // 12, month % 12 + 1, 1) for month in range(beginning, beginning + n_months + 1)
               if month % step == 0]  # fmt: skip
     return _axis(low, high, [(start.toordinal(), f"{start:%b %Y}") for start in starts if low <= start.toordinal()])
+
+
+def time_axis(moments: Iterable[float]) -> Axis:
+    """Return an axis of times with ticks at whole hours or days, UTC. Values: seconds since 1970."""
+    low, high = _ends(list(moments), float(DAY))
+    step = next((step for step in TIMES if (high - low) / step <= MOST_TICKS), TIMES[-1])
+    ticks = [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    texts = [f"{datetime.fromtimestamp(tick, UTC):{'%H:%M' if tick % DAY else '%d %b'}}" for tick in ticks]
+    return _axis(low, high, zip(ticks, texts, strict=True))
 
 
 def _ends(values: list[float], alone: float) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from assaymark.applications.traces.command_parts import (
     project_option,
     trace_id_of,
 )
+from assaymark.applications.watch.commands import WATCH_COMMANDS
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UnknownName, UsageError
 
@@ -268,5 +269,5 @@ def prune(*, project: str | None, older_than: float | None, keep_mib: float | No
     echo(f"removed {n_removed:,} traces")
 
 
-for _command in LIVE_COMMANDS:
+for _command in (*LIVE_COMMANDS, *WATCH_COMMANDS):
     traces.add_command(_command)

@@ -27,8 +27,8 @@ class ListQuery:
 
     q: str = ""  # words and quoted phrases
     hours: str = ""  # of the last ones
-    start: str = ""  # date, UTC
-    end: str = ""  # date, UTC, included
+    start: str = ""  # date, or date and hour as 2026-11-24T13, UTC
+    end: str = ""  # the same, included
     version: str = ""
     service: str = ""
     model: str = ""
@@ -91,7 +91,7 @@ class ListQuery:
             raise UsageError(f"errors is '{self.errors[:40]}'; expected yes or no")
         return TraceFilter(
             since=since,
-            until=None if end is None else int((end + timedelta(days=1)).timestamp()) * 10**9,
+            until=None if end is None else int((end + _length(self.end)).timestamp()) * 10**9,
             version=self.version or None,
             service=self.service or None,
             model=self.model or None,
@@ -145,12 +145,19 @@ def _day(text: str, name: str) -> datetime | None:
     if not text:
         return None
     try:
-        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+        day = datetime.strptime(text, "%Y-%m-%dT%H" if "T" in text else "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
-        raise UsageError(f"{name} is '{text[:40]}'; expected a date as 2026-11-24") from None
+        raise UsageError(
+            f"{name} is '{text[:40]}'; expected a date as 2026-11-24, or with an hour as 2026-11-24T13"
+        ) from None
     if not 1971 <= day.year <= 2250:
         raise UsageError(f"{name} is '{text[:40]}'; expected a date from 1971 to 2250")
     return day
+
+
+def _length(text: str) -> timedelta:
+    """Return how long what an address names by its start takes: an hour or a day."""
+    return timedelta(hours=1) if "T" in text else timedelta(days=1)
 
 
 def _position(text: str) -> tuple[int, bytes] | None:

@@ -52,6 +52,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     from assaymark.applications.traces.feature import trace_feature
     from assaymark.applications.traces.redaction import redaction_of
     from assaymark.applications.traces.retention import Retention, keep_pruning
+    from assaymark.applications.watch.feature import watch_feature
     from assaymark.store import Store
 
     redaction = redaction_of(options["redact_key"], options["redact"])
@@ -63,7 +64,11 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     retention = Retention.of(options["keep_days"], options["keep_mib"])
     if retention is not None:
         keep_pruning(opened, retention)
-    return [trace_feature(opened, redaction, has_rows=True), live_feature(opened, redaction, origins)]
+    return [
+        trace_feature(opened, redaction, has_rows=True),
+        live_feature(opened, redaction, origins),
+        watch_feature(opened),
+    ]
 
 
 served_traces = ServedPart(_OPTIONS, _features)

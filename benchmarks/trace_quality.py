@@ -1,0 +1,76 @@
+"""How fast the page of quality over time answers, over a store of many traces in a server of its own.
+
+python benchmarks/trace_quality.py [--traces 100000] [--days 30] [--store URL]
+
+The traces are spread evenly over the days, in three versions; a half of them has two scores. The time is that of the
+whole request in the client, HTML with all charts; median of 9 after one that is not counted. `--store URL`: of an empty
+PostgreSQL database; without it a SQLite file in a temporary folder.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+from tests.applications.watch.filling import MadeTrace, fill
+from tests.served import running
+
+from assaymark.applications.traces.feature import trace_feature
+from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.watch.feature import watch_feature
+from assaymark.store import Store
+from assaymark.web.app import create_app
+
+REPEATS = 9
+
+
+def made_traces(n: int, days: int) -> list[MadeTrace]:
+    """Return traces that end now."""
+    generator, now = random.Random(1), time.time()
+    return [
+        MadeTrace(
+            at=now - days * 86_400 * (n - at) / n,
+            seconds=generator.lognormvariate(0, 0.6),
+            version=("1.0", "1.1", "1.2")[3 * at // n],
+            failed=generator.random() < 0.04,
+            cost=generator.random() / 100,
+            tokens=generator.randrange(100, 2000),
+            scores=(("faithful", float(generator.random() < 0.9)), ("relevance", generator.betavariate(8, 2)))
+            if at % 2
+            else (),
+        )
+        for at in range(n)
+    ]
+
+
+def main() -> None:
+    """Fill a store, serve it, and print a line for each address."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=int, default=100_000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--store")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.open(options.store or str(Path(folder) / "s.sqlite"))
+        token = store.traces.add_project("bench")
+        made = made_traces(options.traces, options.days)
+        for first in range(0, len(made), 5000):
+            fill(store, store.traces.project_id("bench"), made[first : first + 5000], first)
+        app = create_app([trace_feature(store, Redaction()), watch_feature(store)])
+        with running(app) as url, httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+            for query in ("days=1", "days=7", "days=7&by=all", f"days={options.days}", f"days={options.days}&by=all"):
+                seconds = []
+                for _ in range(REPEATS + 1):
+                    began = time.perf_counter()
+                    client.get(f"/traces/quality?{query}", timeout=60).raise_for_status()
+                    seconds.append(time.perf_counter() - began)
+                load = os.getloadavg()[0]
+                print(f"{query}: {1000 * statistics.median(seconds[1:]):.0f} ms (load {load:.1f})")
+
+
+if __name__ == "__main__":
+    main()

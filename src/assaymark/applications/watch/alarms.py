@@ -1,0 +1,305 @@
+"""Alarms: what is watched, and one round of looking.
+
+A stream is one metric of an alarm. Its values are turned into numbers in [0, 1] of which more is better, the first ones
+freeze a baseline, and a `Detector` watches the others, always from the stored values, so that a repeated or a killed
+round changes nothing. A later rule (another judge or another prompt) measures something else: then all begins anew.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from assaymark.errors import UsageError
+from assaymark.statistics.arrays import Floats
+from assaymark.statistics.e_detector import Change, Detector, baseline_of, quantile_baseline, threshold_of
+from assaymark.statistics.intervals import Interval
+from assaymark.store import Store
+from assaymark.store.alarm_log import AT_ONCE, WatchedStream, new_event_id
+from assaymark.store.alarm_rows import AlarmEpoch, AlarmEvent, AlarmStream, AlarmValue, NewAlarm, PendingValue
+
+__all__ = [
+    "BASELINE",
+    "RaisedAlarm",
+    "event_text",
+    "guarantee",
+    "metric_name",
+    "new_alarm",
+    "reset",
+    "state_text",
+    "threshold",
+    "watch_once",
+]
+
+OF_TRACES = ("errors", "latency", "cost")
+SCORE = "score:"
+BASELINE, LEAST_BASELINE, MOST_BASELINE = 300, 30, 100_000
+CONFIDENCE = 0.95  # of the baseline's interval, of which each end holds with 97.5%
+QUANTILE = 0.9  # that is frozen of latencies and costs without a bound
+_FALSE_ALARMS = re.compile(r"\s*([0-9.]+(?:e-?\d+)?)\s*(%?)\s+in\s+([0-9][0-9_,]*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedAlarm:
+    """An alarm that this round raised."""
+
+    stream: AlarmStream
+    event: AlarmEvent
+
+
+def new_alarm(
+    name: str,
+    metrics: Sequence[str],
+    false_alarms: str,
+    *,
+    bound: float | None = None,
+    two_sided: bool = False,
+    lower_is_better: bool = False,
+    n_baseline: int = BASELINE,
+    webhook: str | None = None,
+    secret: str | None = None,
+    allow_private: bool = False,
+) -> NewAlarm:
+    """Return an alarm as it is stored.
+
+    Args:
+        name: 1 to 128 characters.
+        metrics: errors, latency, cost, or names of scorers (`score:errors` for one of such a name).
+        false_alarms: a probability and a number of values, as "0.05 in 10000".
+        bound: the largest value, where scores are not in [0, 1] or latencies and costs are watched by their mean.
+        two_sided: an improvement is a change too.
+        lower_is_better: of the scores.
+        n_baseline: values from which the baseline is frozen.
+        webhook: where raised alarms are sent.
+        secret: with which its requests are signed.
+        allow_private: whether it may be at a private address.
+
+    Raises: UsageError with what was expected.
+    """
+    if not 0 < len(name.strip()) <= 128:
+        raise UsageError(f"the alarm's name has {len(name.strip())} characters; expected 1 to 128")
+    match = _FALSE_ALARMS.fullmatch(false_alarms)
+    try:
+        alpha = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+        horizon = int(match[3].replace(",", "").replace("_", "")) if match else 0
+    except ValueError:
+        alpha, horizon = 0.0, 0
+    if not (0 < alpha < 1 and 0 < horizon <= 10**12):
+        raise UsageError(
+            f"--false_alarms is '{false_alarms:.60}'; expected a probability and a number of values, as '0.05 in 10000'"
+        )
+    if bound is not None and not 0 < bound < 1e300:
+        raise UsageError(f"--bound is {bound:g}; expected the largest value, above 0")
+    if not LEAST_BASELINE <= n_baseline <= MOST_BASELINE:
+        raise UsageError(f"--baseline is {n_baseline}; expected {LEAST_BASELINE} to {MOST_BASELINE:,} values")
+    named = tuple(dict.fromkeys(_stored_name(metric) for metric in metrics))
+    if not named:
+        raise UsageError("no metric; name one with --metric: errors, latency, cost or a scorer")
+    if lower_is_better and any(metric in OF_TRACES for metric in named):
+        raise UsageError("--lower_is_better is for scorers; of errors, latency and cost lower is better anyway")
+    if bound is not None and "errors" in named:
+        raise UsageError("--bound is for scores, latency and cost; errors are counted")
+    return NewAlarm(
+        name.strip(), named, alpha, horizon, bound, two_sided, lower_is_better, n_baseline, webhook, secret,
+        allow_private,
+    )  # fmt: skip
+
+
+def _stored_name(metric: str) -> str:
+    stripped = metric.strip()
+    if not 0 < len(stripped.removeprefix(SCORE)) <= 500:
+        raise UsageError(f"--metric is '{metric:.40}'; expected errors, latency, cost or the name of a scorer")
+    return stripped if stripped in OF_TRACES or stripped.startswith(SCORE) else SCORE + stripped
+
+
+def metric_name(stream: AlarmStream) -> str:
+    """Return a stream's metric as charts and tables name it."""
+    return stream.metric.removeprefix(SCORE)
+
+
+def threshold(stream: AlarmStream) -> float:
+    """Return the evidence at which a stream's alarm is raised."""
+    return threshold_of(stream.horizon, stream.alpha, stream.n_metrics)
+
+
+def guarantee(stream: AlarmStream) -> str:
+    """Return what is promised of a stream's alarm."""
+    together = f" of its {stream.n_metrics} metrics together" if stream.n_metrics > 1 else ""
+    return (
+        f"without a change, an alarm{together} within {stream.horizon:,} values has a probability of at most "
+        f"{100 * stream.alpha:.3g}%, whatever their dependence; that is so unless the baseline's bound is wrong, "
+        f"which it is with at most {100 * (1 - CONFIDENCE) / (1 if stream.is_two_sided else 2):.3g}%"
+    )
+
+
+def state_text(stream: AlarmStream, epoch: AlarmEpoch, *, is_raised: bool) -> str:
+    """Return how far a stream is."""
+    if is_raised:
+        return "raised"
+    if epoch.low is None:
+        n_gathered = stream.n_values - epoch.first
+        return f"gathers its baseline, {n_gathered:,} of {stream.n_baseline:,}"
+    return f"watches, evidence {epoch.evidence:,.1f} of {threshold(stream):,.0f}"
+
+
+def event_text(stream: AlarmStream, event: AlarmEvent) -> str:
+    """Return what happened in one sentence."""
+    before = "" if event.mean_before is None else f" from {_measure(stream, event.mean_before)}"
+    went = "fell" if event.is_drop == (not _is_turned(stream)) else "rose"
+    version = f", version {event.version[:40]}" if event.version else ""
+    return (
+        f"{_subject(stream)} {went}{before} to {_measure(stream, event.mean_after)} over the last "
+        f"{event.n_since:,} values (estimated){version}"
+    )
+
+
+def _is_turned(stream: AlarmStream) -> bool:
+    """Return whether lower values are better, so that they were turned."""
+    return stream.metric in OF_TRACES or stream.lower_is_better
+
+
+def _subject(stream: AlarmStream) -> str:
+    if stream.metric == "errors":
+        return "the share of traces with a failed step"
+    if stream.metric in OF_TRACES and stream.bound is None:
+        return f"the share of traces whose {stream.metric} is above the baseline's {100 * QUANTILE:.0f}% quantile"
+    return f"the mean of {metric_name(stream)[:100]}"
+
+
+def _measure(stream: AlarmStream, mean: float) -> str:
+    """Return a mean of turned values in the metric's own units."""
+    own = 1 - mean if _is_turned(stream) else mean
+    if stream.bound is not None:
+        return f"{own * stream.bound:.4g}"
+    return f"{100 * own:.1f}%"
+
+
+def watch_once(store: Store, now: float, project: int | None = None) -> list[RaisedAlarm]:
+    """Count what has become complete, for every alarm; return the alarms that this raised.
+
+    Args:
+        store: where alarms and traces are.
+        now: seconds since 1970.
+        project: of the alarms; None: of all projects.
+    """
+    raised = []
+    for stream in store.alarms.streams(project):
+        is_done = False
+        while not is_done:
+            with store.alarms.watching(stream.id) as watched:
+                if watched is None:  # removed meanwhile
+                    break
+                pending = watched.pending(now)
+                is_done = len(pending) < AT_ONCE
+                raised += [RaisedAlarm(stream, event) for event in _count(watched, pending, now)]
+                if is_done:
+                    watched.looked(now)
+    return raised
+
+
+def _count(watched: WatchedStream, pending: Sequence[PendingValue], now: float) -> Iterator[AlarmEvent]:
+    """Count values, in parts that one rule has scored; yield what they raise."""
+    epoch = watched.epoch()
+    for (source, rule, version), group in groupby(
+        pending, key=lambda each: (each.source, each.rule, each.rule_version)
+    ):
+        values = list(group)
+        if watched.stream.metric.startswith(SCORE):
+            if epoch.source is None:
+                epoch = replace(epoch, source=source, rule=rule, rule_version=version)
+            elif source != epoch.source or (rule or 0) < (epoch.rule or 0):
+                continue  # people's scores of the same name, or those of a rule that was replaced
+            elif (rule, version) != (epoch.rule, epoch.rule_version):
+                like = replace(epoch, source=source, rule=rule, rule_version=version)
+                epoch = watched.restart("judge", like, keeps_baseline=False)
+        watched.count(epoch.epoch, values)
+        if watched.event(epoch.epoch):
+            continue
+        epoch, event = _looked_at(watched.stream, epoch, watched.values(epoch), now)
+        watched.save(epoch)
+        if event is not None:
+            watched.raise_alarm(event)
+            yield event
+
+
+def _looked_at(
+    stream: AlarmStream, epoch: AlarmEpoch, values: Sequence[AlarmValue], now: float
+) -> tuple[AlarmEpoch, AlarmEvent | None]:
+    """Return an epoch after its values, and the alarm that they raise."""
+    raw = np.array([each.value for each in values], dtype=np.float64)
+    n_baseline = 0 if epoch.is_inherited else stream.n_baseline
+    if epoch.low is None:
+        if len(raw) < n_baseline:
+            return epoch, None
+        quantile, bounds = _baseline(stream, raw[:n_baseline])
+        epoch = replace(epoch, low=bounds.low, high=bounds.high, quantile=quantile)
+    detector = Detector(Interval(epoch.low or 0.0, epoch.high or 0.0), threshold(stream), two_sided=stream.is_two_sided)
+    turned = _turned(stream, raw, epoch.quantile)
+    change = detector.add(turned[n_baseline:])
+    epoch = replace(epoch, n_watched=detector.n_seen, evidence=detector.evidence)
+    if change is None:
+        return epoch, None
+    before = turned[: n_baseline + change.since]  # with the baseline: a change may begin with the first value after it
+    mean_before = float(before.mean()) if len(before) else None
+    return epoch, _event(stream, epoch, change, mean_before, values[n_baseline:], now)
+
+
+def _baseline(stream: AlarmStream, raw: Floats) -> tuple[float | None, Interval]:
+    if stream.metric in OF_TRACES and stream.metric != "errors" and stream.bound is None:
+        return quantile_baseline(raw, QUANTILE, CONFIDENCE)
+    return None, baseline_of(_turned(stream, raw, None), CONFIDENCE)
+
+
+def _turned(stream: AlarmStream, raw: Floats, quantile: float | None) -> Floats:
+    """Return values in [0, 1] of which more is better. What is outside of the stated bound counts as at it."""
+    if quantile is not None:
+        return np.asarray(raw <= quantile, dtype=np.float64)
+    shares = np.clip(raw / (stream.bound or 1.0), 0.0, 1.0)
+    return 1 - shares if _is_turned(stream) else shares
+
+
+def _event(
+    stream: AlarmStream,
+    epoch: AlarmEpoch,
+    change: Change,
+    mean_before: float | None,
+    watched: Sequence[AlarmValue],
+    now: float,
+) -> AlarmEvent:
+    last, first = watched[change.position], watched[change.since]
+    return AlarmEvent(
+        stream=stream.id,
+        epoch=epoch.epoch,
+        id=new_event_id(),
+        raised=now,
+        at=last.at,
+        trace_id=last.trace_id,
+        version=last.version,
+        n_watched=change.position + 1,
+        evidence=change.evidence,
+        threshold=threshold(stream),
+        since=first.at,
+        n_since=change.position - change.since + 1,
+        mean_before=mean_before,
+        mean_after=change.mean,
+        is_drop=change.is_drop,
+    )
+
+
+def reset(store: Store, project: int, name: str, *, new_baseline: bool = False) -> None:
+    """Let an alarm watch again from the next value on.
+
+    Args:
+        store: where it is.
+        project: of the alarm.
+        name: of the alarm.
+        new_baseline: whether the next values freeze another baseline; otherwise it keeps that which it has.
+
+    Raises: UnknownName.
+    """
+    for stream in store.alarms.named(project, name):
+        with store.alarms.watching(stream.id) as watched:
+            if watched is not None:
+                watched.restart("reset", watched.epoch(), keeps_baseline=not new_baseline)

@@ -1,0 +1,91 @@
+"""The alarms of a project as lists and pages show them."""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from assaymark.applications.watch.alarms import event_text, guarantee, metric_name, state_text
+from assaymark.records import JsonValue
+from assaymark.store import Store
+from assaymark.store.alarm_rows import AlarmEvent, AlarmStream
+
+__all__ = ["AlarmBoard", "ListedAlarm", "ListedEvent", "alarm_board"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAlarm:
+    """One metric of an alarm. is_score: a scorer's, not one of all traces."""
+
+    name: str
+    metric: str
+    is_score: bool
+    state: str
+    guarantee: str
+    is_raised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEvent:
+    """An alarm that was raised. at: nanoseconds of the trace that raised it."""
+
+    name: str
+    metric: str
+    is_score: bool
+    time: str
+    text: str
+    evidence: float
+    threshold: float
+    trace_id: str
+    version: str | None
+    at: int
+    delivery: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmBoard:
+    """All alarms of a project, and those that were raised, the latest first."""
+
+    alarms: tuple[ListedAlarm, ...]
+    raised: tuple[ListedEvent, ...]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return both with stable names."""
+        return {"alarms": [asdict(each) for each in self.alarms], "raised": [asdict(each) for each in self.raised]}
+
+
+def alarm_board(store: Store, project: int) -> AlarmBoard:
+    """Return the alarms of a project."""
+    streams = {stream.id: stream for stream in store.alarms.streams(project)}
+    events = store.alarms.events(list(streams))
+    raised = {(event.stream, event.epoch) for event in events}
+    alarms = []
+    for stream in streams.values():
+        epoch = store.alarms.epoch(stream.id)
+        is_raised = (stream.id, epoch.epoch) in raised
+        state = state_text(stream, epoch, is_raised=is_raised)
+        is_score = stream.metric.startswith("score:")
+        alarms.append(ListedAlarm(stream.name, metric_name(stream), is_score, state, guarantee(stream), is_raised))
+    return AlarmBoard(tuple(alarms), tuple(_listed(streams[event.stream], event) for event in events))
+
+
+def _listed(stream: AlarmStream, event: AlarmEvent) -> ListedEvent:
+    return ListedEvent(
+        stream.name,
+        metric_name(stream),
+        stream.metric.startswith("score:"),
+        datetime.fromtimestamp(event.raised, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        event_text(stream, event),
+        event.evidence,
+        event.threshold,
+        event.trace_id.hex(),
+        event.version,
+        event.at,
+        _delivery(stream, event),
+    )
+
+
+def _delivery(stream: AlarmStream, event: AlarmEvent) -> str:
+    if stream.webhook is None:
+        return "–"
+    if event.delivered is not None:
+        return "told"
+    return f"not told yet, {event.n_tries} tries" + (f": {event.failure[:200]}" if event.failure else "")

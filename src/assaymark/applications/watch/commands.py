@@ -1,0 +1,222 @@
+"""`assaymark traces quality`, `alarm` and `watch`: quality over time in the terminal, and alarms on it."""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
+from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+
+if TYPE_CHECKING:
+    from assaymark.applications.watch.quality import Metric, Quality
+    from assaymark.store import Store
+
+__all__ = ["WATCH_COMMANDS"]
+
+EXAMPLES = examples("traces quality --days 30 --by version", "traces quality --bucket hour --days 1 --json")
+
+
+@click.command(epilog=EXAMPLES)
+@project_option
+@click.option("--days", type=float, default=7.0, show_default=True, help="The last ones.")
+@click.option("--bucket", type=click.Choice(["hour", "day"]), help="Default: day; hour for two days or less.")
+@click.option("--by", type=click.Choice(["version"]), help="A line for each of the latest six versions.")
+@store_option
+@json_option
+def quality(
+    *, project: str | None, days: float, bucket: str | None, by: str | None, store: str | None, as_json: bool
+) -> None:
+    """Show scores, errors, latency, cost and tokens over time, with 95% intervals."""
+    from assaymark.applications.watch.quality import QualityQuery, quality_of
+
+    query = QualityQuery(f"{days:g}", bucket or "", by or "all")
+    with open_store(store) as opened:
+        number = project_of(opened, project)
+        results = quality_of(opened, query.window(number))
+    if as_json:
+        print_json(results.to_json())
+        return
+    if not results.metrics:
+        echo(f"no trace came in the last {days:g} days")
+    for metric in results.metrics:
+        _print_metric(results, metric)
+    if results.n_other_versions:
+        echo(f"{results.n_other_versions:,} earlier versions are left out")
+
+
+def _print_metric(results: "Quality", metric: "Metric") -> None:
+    from assaymark.applications.watch.quality import version_text
+
+    echo(metric.title)
+    pattern = "%Y-%m-%d" if results.window.bucket >= 86_400 * 10**9 else "%Y-%m-%d %H:%M"
+    rows = [
+        (
+            datetime.fromtimestamp(point.start / 1e9, UTC).strftime(pattern),
+            version_text(each.version) if results.window.by_version else "all",
+            metric.shown(point.value),
+            f"{metric.shown(point.low)} to {metric.shown(point.high)}",
+            f"{point.n:,}",
+            str(point.n_failed or ""),
+        )
+        for each in metric.series
+        for point in each.points
+    ]
+    head = ("from (UTC)", "version", "value", "95% interval", "n", "failed")
+    print_table(head if metric.is_score else head[:-1], [row if metric.is_score else row[:-1] for row in rows])
+
+
+ALARM_EXAMPLES = examples(
+    'traces alarm add quality --metric helpful --metric errors --false_alarms "0.05 in 10000"',
+    'traces alarm add slow --metric latency --false_alarms "1% in 100000" --webhook https://example.org/alarms',
+    "traces watch",
+)
+
+
+@click.group(epilog=ALARM_EXAMPLES)
+def alarm() -> None:
+    """Make, list, reset and remove alarms, whose false alarms are bounded; `assaymark traces watch` raises them."""
+
+
+@alarm.command("add")
+@click.argument("name")
+@click.option("--metric", "metrics", multiple=True, required=True, metavar="SCORER|errors|latency|cost",
+              help="What is watched; several share the false alarms. Repeatable.")  # fmt: skip
+@click.option("--false_alarms", required=True, metavar='"P in N"',
+              help="How probable a false alarm within N values may be, as '0.05 in 10000'.")  # fmt: skip
+@click.option("--bound", type=float, metavar="X",
+              help="The largest value, of scores beyond [0, 1], or of latency (seconds) or cost whose mean is to be "
+              "watched instead of the share above a frozen quantile.")  # fmt: skip
+@click.option("--two_sided", is_flag=True, help="An improvement is a change too.")
+@click.option("--lower_is_better", is_flag=True, help="Of the scores.")
+@click.option("--baseline", type=int, default=300, show_default=True, metavar="N",
+              help="Values that freeze the baseline: the latest, or where there are fewer the next.")  # fmt: skip
+@click.option("--webhook", metavar="URL", help="Send raised alarms there, signed.")
+@click.option("--allow_private", is_flag=True, help="The webhook may be at an address of this machine or network.")
+@project_option
+@store_option
+@json_option
+def add_alarm(name: str, *, project: str | None, store: str | None, as_json: bool, **options: Any) -> None:
+    """Make an alarm; print what it promises, and the secret that signs its webhook, which is shown this once."""
+    import secrets
+
+    from assaymark.applications.watch.alarms import guarantee, new_alarm
+    from assaymark.applications.watch.webhooks import check_webhook
+
+    webhook = options["webhook"]
+    if webhook is not None:
+        check_webhook(webhook, allow_private=options["allow_private"])
+    secret = None if webhook is None else secrets.token_urlsafe(32)
+    made = new_alarm(
+        name, options["metrics"], options["false_alarms"], bound=options["bound"], two_sided=options["two_sided"],
+        lower_is_better=options["lower_is_better"], n_baseline=options["baseline"], webhook=webhook, secret=secret,
+        allow_private=options["allow_private"],
+    )  # fmt: skip
+    with open_store(store, writing=True) as opened:
+        number = project_of(opened, project)
+        opened.alarms.add(number, made)
+        promise = guarantee(opened.alarms.named(number, name)[0])
+    if as_json:
+        print_json({"alarm": name, "secret": secret, "guarantee": promise})
+        return
+    echo(f"alarm '{name}': {promise}")
+    if secret is not None:
+        echo(f"secret of its webhook, shown this once: {secret}")
+    echo("`assaymark traces watch` evaluates it")
+
+
+@alarm.command("list")
+@project_option
+@store_option
+@json_option
+def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> None:
+    """List the alarms of a project, what they promise, and which were raised."""
+    from assaymark.applications.watch.board import alarm_board
+
+    with open_store(store) as opened:
+        board = alarm_board(opened, project_of(opened, project))
+    if as_json:
+        print_json(board.to_json())
+        return
+    if not board.alarms:
+        echo("there is no alarm; `assaymark traces alarm add NAME` makes one")
+        return
+    rows = [(each.name, each.metric, each.state, each.guarantee) for each in board.alarms]
+    print_table(("alarm", "metric", "state", "promise"), rows)
+    if board.raised:
+        print_table(
+            ("raised (UTC)", "alarm", "what", "evidence", "trace", "webhook"),
+            [(each.time, each.name, each.text, f"{each.evidence:,.0f} of {each.threshold:,.0f}", each.trace_id[:16],
+              each.delivery) for each in board.raised],
+        )  # fmt: skip
+
+
+@alarm.command("remove")
+@click.argument("name")
+@project_option
+@store_option
+def remove_alarm(name: str, *, project: str | None, store: str | None) -> None:
+    """Remove an alarm with all that it counted."""
+    with open_store(store, writing=True) as opened:
+        opened.alarms.remove(project_of(opened, project), name)
+    echo(f"removed the alarm '{name}'")
+
+
+@alarm.command("reset")
+@click.argument("name")
+@click.option("--new_baseline", is_flag=True, help="Freeze another baseline from the next values: this is usual now.")
+@project_option
+@store_option
+def reset_alarm(name: str, *, new_baseline: bool, project: str | None, store: str | None) -> None:
+    """Let an alarm watch again, with the next trace as its first."""
+    from assaymark.applications.watch.alarms import reset
+
+    with open_store(store, writing=True) as opened:
+        reset(opened, project_of(opened, project), name, new_baseline=new_baseline)
+    echo(f"the alarm '{name}' watches again" + (", and gathers another baseline" if new_baseline else ""))
+
+
+@click.command(epilog=examples("traces watch --once", "traces watch --project guide --every 10"))
+@click.option("--once", is_flag=True, help="Look once and end.")
+@click.option("--every", type=click.FloatRange(1), default=5.0, show_default=True, metavar="SECONDS",
+              help="Pause between two looks.")  # fmt: skip
+@click.option("--project", metavar="NAME", help="Project (default: all).")
+@store_option
+def watch(*, once: bool, every: float, project: str | None, store: str | None) -> None:
+    """Evaluate alarms on what has become complete, and call their webhooks.
+
+    Each value counts once, in the order in which traces became complete, however often this is started or killed.
+    """
+    with open_store(store, writing=True) as opened:
+        number = None if project is None else opened.traces.project_id(project)
+        for stream in opened.alarms.streams(number):
+            from assaymark.applications.watch.alarms import guarantee, metric_name
+
+            echo(f"alarm '{stream.name}' on {metric_name(stream)}: {guarantee(stream)}")
+        while True:
+            _watch_round(opened, number)
+            if once:
+                return
+            time.sleep(every)
+
+
+def _watch_round(store: "Store", project: int | None) -> None:
+    from assaymark.applications.watch.alarms import event_text, watch_once
+    from assaymark.applications.watch.webhooks import deliver
+
+    for raised in watch_once(store, time.time(), project):
+        event = raised.event
+        evidence = f"evidence {event.evidence:,.0f} of {event.threshold:,.0f}"
+        trace = f"trace {event.trace_id.hex()[:16]}"
+        echo(f"ALARM '{raised.stream.name}': {event_text(raised.stream, event)} ({evidence}, {trace})")
+    for delivery in deliver(store, time.time(), project):
+        name = delivery.stream.name
+        if not delivery.failure:
+            echo(f"alarm '{name}': its webhook was told")
+        else:
+            end = "given up" if delivery.is_last else "it is tried again"
+            echo(f"alarm '{name}': its webhook was not told ({delivery.failure}); {end}", err=True)
+
+
+WATCH_COMMANDS = (quality, alarm, watch)

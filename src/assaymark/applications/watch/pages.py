@@ -1,0 +1,94 @@
+"""What the page of quality over time shows: a chart and a table for each metric, and the alarms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from assaymark.applications.watch.board import AlarmBoard, alarm_board
+from assaymark.applications.watch.quality import Metric, Quality, QualityQuery, quality_of, version_text
+from assaymark.records import JsonValue
+from assaymark.store import Store
+from assaymark.store.trace_rows import Token
+from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
+
+__all__ = ["QualityPage", "quality_page"]
+
+NANOSECONDS = 10**9
+PERIODS = (("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days"), ("90", "last 90 days"))
+
+
+@dataclass(frozen=True, slots=True)
+class ChartedMetric:
+    """A metric with its chart. rows: bucket start, then for each point (version, point, address of its traces)."""
+
+    metric: Metric
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class QualityPage:
+    """Quality over time of a project."""
+
+    project: str
+    query: QualityQuery
+    quality: Quality
+    charts: tuple[ChartedMetric, ...]
+    board: AlarmBoard
+
+    periods = PERIODS
+
+    @property
+    def legend(self) -> list[str]:
+        """The names of the lines, in the order of their colours; none where there is a single one."""
+        versions = self.quality.versions
+        return [version_text(version) for version in versions] if len(versions) > 1 else []
+
+    def name(self, version: str | None) -> str:
+        """Return what a version is called."""
+        return version_text(version) if self.quality.window.by_version else "all versions"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return what the page shows."""
+        return {"project": self.project, **self.quality.to_json(), **self.board.to_json()}
+
+
+def quality_page(store: Store, token: Token, query: QualityQuery) -> QualityPage:
+    """Return the page that an address asks for. Raises: UsageError."""
+    quality = quality_of(store, query.window(token.project))
+    board = alarm_board(store, token.project)
+    charts = tuple(ChartedMetric(metric, _chart(quality, metric, _events(quality, metric, board)))
+                   for metric in quality.metrics)  # fmt: skip
+    return QualityPage(token.project_name, query, quality, charts, board)
+
+
+def _events(quality: Quality, metric: Metric, board: AlarmBoard) -> list[PlotEvent]:
+    """Return the alarms of a metric that lie in the window."""
+    return [
+        PlotEvent(event.at / NANOSECONDS, f"alarm {event.name}: {event.text}", f"/trace/{event.trace_id}")
+        for event in board.raised
+        if (event.metric, event.is_score) == (metric.key.removesuffix(" 95%"), metric.is_score)
+        and quality.window.since <= event.at < quality.window.until
+    ]
+
+
+def _chart(quality: Quality, metric: Metric, events: Sequence[PlotEvent]) -> Markup:
+    middle = quality.window.bucket / 2
+    series = []
+    for each in metric.series:
+        name = f"{version_text(each.version)}: " if quality.window.by_version else ""
+        points = tuple(
+            PlotPoint(
+                (point.start + middle) / NANOSECONDS,
+                point.value,
+                point.low,
+                point.high,
+                f"{name}{metric.shown(point.value)} ({metric.shown(point.low)} to {metric.shown(point.high)}), "
+                f"n {point.n:,}",
+                quality.list_address(point.start, each.version),
+            )
+            for point in each.points
+        )
+        series.append(PlotSeries(name, points))
+    label = f"{metric.title} over time, with 95% intervals"
+    return history_plot(series, label, metric.tick, events)

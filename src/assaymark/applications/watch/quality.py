@@ -1,0 +1,250 @@
+"""Quality over time: scores, errors, latency, cost and tokens of a project by time and version, with intervals.
+
+Each point is of the traces that began in its bucket. Traces of one bucket count as independent of each other; scores
+that a rule sampled are weighted by 1 over its rate, so that a change of the rate changes no line.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import urlencode
+
+from assaymark.applications.traces.listing import ListQuery
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
+from assaymark.statistics.estimate import IntervalEstimate
+from assaymark.statistics.intervals import wilson
+from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
+from assaymark.store import Store
+from assaymark.store.trace_quality import QualityWindow, Sums
+
+__all__ = ["Metric", "MetricSeries", "Quality", "QualityPoint", "QualityQuery", "quality_of", "version_text"]
+
+Unit = Literal["share", "seconds", "cost", "tokens", "number"]
+
+SECONDS = {"hour": 3600, "day": 86_400}
+DEFAULT_DAYS = 7.0
+MOST_DAYS = 3660.0
+MOST_BUCKETS = 800
+MOST_VERSIONS = 6  # with lines of their own: the latest
+NANOSECONDS = 10**9
+LONGEST = 100  # characters of a value in an address
+LONGEST_VERSION = 40  # characters in a legend
+
+
+@dataclass(frozen=True, slots=True)
+class QualityQuery:
+    """What an address or a command asks for, as it was written; "" for what it does not."""
+
+    days: str = ""
+    bucket: str = ""  # hour | day; "": hour for two days or less
+    by: str = "version"  # version | all
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> "QualityQuery":
+        """Return what an address's parameters ask for; unknown ones are ignored."""
+        named = {field.name: values.get(field.name, "").strip()[:LONGEST] for field in fields(cls)}
+        return cls(**{name: value for name, value in named.items() if value})
+
+    def window(self, project: int, now: float | None = None) -> QualityWindow:
+        """Return the window that ends with the present bucket. Raises: UsageError for a value that cannot be read."""
+        try:
+            days = float(self.days or DEFAULT_DAYS)
+        except ValueError:
+            days = math.nan
+        if not 0 < days <= MOST_DAYS:
+            raise UsageError(f"days is '{self.days:.40}'; expected a number above 0, at most {MOST_DAYS:.0f}")
+        name = self.bucket or ("hour" if days <= 2 else "day")
+        if name not in SECONDS:
+            raise UsageError(f"bucket is '{self.bucket:.40}'; expected hour or day")
+        if self.by not in ("version", "all"):
+            raise UsageError(f"by is '{self.by:.40}'; expected version or all")
+        length = SECONDS[name] * NANOSECONDS
+        n_buckets = math.ceil(days * 86_400 / SECONDS[name])
+        if n_buckets > MOST_BUCKETS:
+            raise UsageError(
+                f"{days:g} days have {n_buckets:,} buckets of an {name}; expected at most {MOST_BUCKETS}: choose fewer "
+                "days, or days as buckets"
+            )
+        until = (int((time.time() if now is None else now) * NANOSECONDS) // length + 1) * length
+        return QualityWindow(project, until - n_buckets * length, until, length, self.by == "version")
+
+    def address(self, suffix: str = "") -> str:
+        """Return the address of the page."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {name: value for name, value in values.items() if value and (name, value) != ("by", "version")}
+        return f"/traces/quality{suffix}" + (f"?{urlencode(values)}" if values else "")
+
+
+@dataclass(frozen=True, slots=True)
+class QualityPoint:
+    """A value of one bucket. low, high: 95%; None where nothing can be said."""
+
+    start: int  # of the bucket, nanoseconds since 1970
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    n_failed: int  # scores that could not be computed
+
+    @classmethod
+    def of(cls, start: int, estimate: IntervalEstimate, n_failed: int = 0, floor: float = -math.inf) -> "QualityPoint":
+        """Return the point of an estimate; an interval does not reach below `floor`."""
+        low = None if estimate.low is None else max(estimate.low, floor)
+        return cls(start, estimate.value, low, estimate.high, estimate.n, n_failed)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """A metric's points of one version, by time. version: None for traces that name none, or for all together."""
+
+    version: str | None
+    points: tuple[QualityPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric over time. key: errors, latency, latency 95%, cost, tokens, or a scorer's name."""
+
+    key: str
+    title: str
+    unit: Unit
+    series: tuple[MetricSeries, ...]
+    is_score: bool = False
+
+    def shown(self, value: float | None) -> str:
+        """Return a value as people read it."""
+        if value is None:
+            return "–"
+        if self.unit == "share":
+            return f"{100 * value:.1f}%"
+        if self.unit == "seconds":
+            return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
+        return f"{value:,.0f}" if self.unit == "tokens" else f"{value:.4g}"
+
+    def tick(self, value: float) -> str:
+        """Return a value as short as an axis has room for."""
+        return f"{100 * value:.4g}%" if self.unit == "share" else f"{value:.4g}" + (" s" * (self.unit == "seconds"))
+
+
+@dataclass(frozen=True)
+class Quality:
+    """All metrics of a window."""
+
+    window: QualityWindow
+    versions: tuple[str | None, ...]  # that have lines, the latest last
+    n_other_versions: int
+    metrics: tuple[Metric, ...]
+
+    def list_address(self, start: int, version: str | None) -> str:
+        """Return the address of the list of the traces of a point."""
+        moment = datetime.fromtimestamp(start / NANOSECONDS, UTC)
+        text = moment.strftime("%Y-%m-%d" if self.window.bucket >= SECONDS["day"] * NANOSECONDS else "%Y-%m-%dT%H")
+        return ListQuery(start=text, end=text, version=version or "").address()
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return all of it with stable names."""
+        return {
+            "since_ns": self.window.since,
+            "until_ns": self.window.until,
+            "bucket_seconds": self.window.bucket // NANOSECONDS,
+            "versions_left_out": self.n_other_versions,
+            "metrics": [
+                {
+                    "metric": metric.key,
+                    "unit": metric.unit,
+                    "is_score": metric.is_score,
+                    "series": [
+                        {"version": each.version, "points": [asdict(point) for point in each.points]}
+                        for each in metric.series
+                    ],
+                }
+                for metric in self.metrics
+            ],
+        }
+
+
+def quality_of(store: Store, window: QualityWindow) -> Quality:
+    """Return the metrics of a project's traces in a window."""
+    cells = store.quality.traces(window)
+    latest: dict[str | None, int] = {}
+    for cell in cells:
+        latest[cell.version] = max(latest.get(cell.version, 0), cell.bucket)
+    ordered = sorted(latest, key=lambda version: (latest[version], version or ""))
+    versions = ordered[-MOST_VERSIONS:]
+    points: dict[str, dict[str | None, list[QualityPoint]]] = {}
+
+    def add(key: str, version: str | None, point: QualityPoint) -> None:
+        if version in versions:
+            points.setdefault(key, {}).setdefault(version, []).append(point)
+
+    for cell in cells:
+        if cell.version not in versions:
+            continue
+        interval = wilson(cell.n_failed, cell.n)
+        add("errors", cell.version,
+            QualityPoint(cell.bucket, cell.n_failed / cell.n, interval.low, interval.high, cell.n, 0))  # fmt: skip
+        for key, share in (("latency", 0.5), ("latency 95%", 0.95)):
+            if cell.durations:
+                estimate = _in_seconds(estimate_quantile(cell.durations, share))
+                add(key, cell.version, QualityPoint.of(cell.bucket, estimate))
+        for key, sums in (("cost", cell.cost), ("tokens", cell.tokens)):
+            if sums is not None:
+                add(key, cell.version, QualityPoint.of(cell.bucket, _mean(sums, is_share=False), floor=0.0))
+    scores = store.quality.scores(window)
+    ends: dict[str, tuple[float, float]] = {}
+    for score in scores:
+        if score.sums is not None:
+            low, high = ends.get(score.name, (score.sums.low, score.sums.high))
+            ends[score.name] = min(low, score.sums.low), max(high, score.sums.high)
+    is_share = {name: low >= 0 and high <= 1 for name, (low, high) in ends.items()}
+    of_scores: dict[str, dict[str | None, list[QualityPoint]]] = {}
+    for score in scores:
+        if score.sums is not None and (score.version in versions or not versions):
+            point = QualityPoint.of(score.bucket, _mean(score.sums, is_share=is_share[score.name]), score.n_failed)
+            of_scores.setdefault(score.name, {}).setdefault(score.version, []).append(point)
+    metrics = [
+        Metric(name, name, "share" if is_share[name] else "number", _series(of_scores[name], versions), is_score=True)
+        for name in sorted(of_scores)
+    ]
+    metrics += [
+        Metric(key, title, unit, _series(points[key], versions)) for key, title, unit in _OF_TRACES if key in points
+    ]
+    return Quality(window, tuple(versions), len(ordered) - len(versions), tuple(metrics))
+
+
+def version_text(version: str | None) -> str:
+    """Return a version as legends have it."""
+    return "no version" if version is None else version[:LONGEST_VERSION]
+
+
+_OF_TRACES: tuple[tuple[str, str, Unit], ...] = (
+    ("errors", "Traces with a failed step", "share"),
+    ("latency", "Latency, median", "seconds"),
+    ("latency 95%", "Latency, 95th percentile", "seconds"),
+    ("cost", "Cost of a trace, mean", "cost"),
+    ("tokens", "Tokens of a trace, mean", "tokens"),
+)
+
+
+def _mean(sums: Sums, *, is_share: bool) -> IntervalEstimate:
+    return estimate_from_sums(*sums[:6], extremes=(sums.low, sums.high), is_share=is_share)
+
+
+def _in_seconds(estimate: IntervalEstimate) -> IntervalEstimate:
+    low, high = (None if end is None else end / NANOSECONDS for end in (estimate.low, estimate.high))
+    return IntervalEstimate(estimate.value / NANOSECONDS, low, high, None, estimate.method, estimate.n)
+
+
+def _series(
+    by_version: Mapping[str | None, Sequence[QualityPoint]], versions: Sequence[str | None]
+) -> tuple[MetricSeries, ...]:
+    """Return the series in the order of the versions, so that a version has one colour in all charts."""
+    order = list(versions) or list(by_version)
+    return tuple(
+        MetricSeries(version, tuple(sorted(by_version.get(version, ()), key=lambda point: point.start)))
+        for version in order
+    )

@@ -1,0 +1,235 @@
+"""Quality over time beside numpy and scipy, its page, its command and its bounds."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sqlalchemy import insert
+
+from assaymark.applications.watch.quality import Metric, QualityPoint, QualityQuery, quality_of
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.store import Store
+from assaymark.store.trace_schema import trace_scores
+from tests.applications.traces.sending import TRACE, Receiver, span
+from tests.applications.watch.filling import MadeTrace, fill, score_row
+
+DAY = 86_400
+NOW = 1_790_000_000 // DAY * DAY + 1000.0  # early in a day, UTC
+
+
+def some_traces(generator: np.random.Generator, n: int = 240) -> list[MadeTrace]:
+    """Return traces of three days and two versions, a half of them scored."""
+    return [
+        MadeTrace(
+            at=NOW - 2 * DAY + at * (2 * DAY / n),
+            seconds=float(generator.lognormal()),
+            version=("1.0", "1.1")[at >= n // 3],
+            failed=bool(generator.random() < 0.2),
+            cost=float(generator.random()),
+            tokens=int(generator.integers(10, 1000)),
+            scores=(("helpful", float(generator.random() < 0.8)), ("length", float(generator.normal(50, 9))))
+            if at % 2
+            else (),
+        )
+        for at in range(n)
+    ]
+
+
+def made_store(folder: Path, made: list[MadeTrace]) -> Store:
+    """Return a store with a project of traces."""
+    store = Store.open(str(folder / "s.sqlite"))
+    store.traces.add_project("bot")
+    fill(store, store.traces.project_id("bot"), made)
+    return store
+
+
+def points_of(metrics: tuple[Metric, ...], key: str) -> dict[tuple[str | None, int], QualityPoint]:
+    """Return a metric's points by version and start."""
+    (metric,) = [each for each in metrics if each.key == key]
+    return {(each.version, point.start // 10**9): point for each in metric.series for point in each.points}
+
+
+def test_every_point_is_what_numpy_computes(tmp_path: Path) -> None:
+    """Shares, quantiles and means of each bucket and version, with intervals of scipy."""
+    made = some_traces(np.random.default_rng(1))
+    store = made_store(tmp_path, made)
+    results = quality_of(store, QualityQuery("4").window(1, NOW))
+    cells: dict[tuple[str | None, int], list[MadeTrace]] = {}
+    for trace in made:
+        cells.setdefault((trace.version, int(trace.at) // DAY * DAY), []).append(trace)
+    assert {metric.key for metric in results.metrics} == {
+        "helpful", "length", "errors", "latency", "latency 95%", "cost", "tokens",
+    }  # fmt: skip
+    for cell, own in cells.items():
+        errors = points_of(results.metrics, "errors")[cell]
+        n_failed = sum(trace.failed for trace in own)
+        interval = stats.binomtest(n_failed, len(own)).proportion_ci(0.95, "wilson")
+        assert [errors.value, errors.n] == pytest.approx([n_failed / len(own), len(own)])
+        assert [errors.low, errors.high] == pytest.approx([interval.low, interval.high], abs=1e-9)
+        durations = sorted(trace.seconds or 0 for trace in own)
+        for key, share in (("latency", 0.5), ("latency 95%", 0.95)):
+            rank = int(np.ceil(share * len(durations)))
+            assert points_of(results.metrics, key)[cell].value == pytest.approx(durations[rank - 1], abs=1e-8)
+        costs = [trace.cost or 0 for trace in own]
+        cost = points_of(results.metrics, "cost")[cell]
+        assert cost.value == pytest.approx(np.mean(costs))
+        if len(costs) > 1:
+            low, high = stats.t.interval(0.95, len(costs) - 1, np.mean(costs), stats.sem(costs))
+            assert (cost.low, cost.high) == pytest.approx((max(low, 0), high))
+        tokens = [trace.tokens or 0 for trace in own]
+        assert points_of(results.metrics, "tokens")[cell].value == pytest.approx(np.mean(tokens))
+        helpful = [dict(trace.scores)["helpful"] or 0.0 for trace in own if trace.scores]
+        if not helpful:
+            continue
+        point = points_of(results.metrics, "helpful")[cell]
+        interval = stats.binomtest(int(sum(helpful)), len(helpful)).proportion_ci(0.95, "wilson")
+        assert [point.value, point.n] == pytest.approx([float(np.mean(helpful)), len(helpful)])
+        assert point.low == pytest.approx(interval.low)
+    together = quality_of(store, QualityQuery("4", by="all").window(1, NOW))
+    for (_, start), point in points_of(together.metrics, "errors").items():
+        own = [trace for trace in made if int(trace.at) // DAY * DAY == start]
+        assert point.value == pytest.approx(np.mean([trace.failed for trace in own]))
+
+
+def test_what_is_unknown_is_not_zero(tmp_path: Path) -> None:
+    """Unknown costs, running traces, backward clocks and failed scores are left out, the last ones counted."""
+    made = [
+        MadeTrace(NOW - 10, cost=2.0, tokens=None, scores=(("helpful", 1.0),)),
+        MadeTrace(NOW - 9, seconds=None, scores=(("helpful", None),)),
+        MadeTrace(NOW - 8, seconds=-5.0),
+    ]
+    results = quality_of(made_store(tmp_path, made), QualityQuery("1", "day").window(1, NOW))
+    (cost,) = points_of(results.metrics, "cost").values()
+    assert (cost.value, cost.n, cost.low) == (2.0, 1, None)
+    (latency,) = points_of(results.metrics, "latency").values()
+    assert (latency.value, latency.n) == (1.0, 1)
+    (helpful,) = points_of(results.metrics, "helpful").values()
+    assert (helpful.value, helpful.n, helpful.n_failed) == (1.0, 1, 1)
+    assert "tokens" not in {metric.key for metric in results.metrics}
+
+
+def test_the_latest_versions_have_lines(tmp_path: Path) -> None:
+    """Of nine versions the latest six have lines, and three are said to be left out."""
+    made = [MadeTrace(NOW - DAY * 0.9 * (9 - at) / 9, version=f"v{at}") for at in range(9)]
+    results = quality_of(made_store(tmp_path, made), QualityQuery("1", "hour").window(1, NOW))
+    assert results.versions == ("v3", "v4", "v5", "v6", "v7", "v8")
+    assert results.n_other_versions == 3
+
+
+@pytest.mark.skipif("rate" not in trace_scores.c, reason="scores have no sampling rate before revision 0008")
+def test_scores_are_weighted_by_their_rate(tmp_path: Path) -> None:
+    """A score drawn at 10% counts ten times one drawn at 100%; stale scores do not count."""
+    store = made_store(tmp_path, [MadeTrace(NOW - 60 + at) for at in range(20)])
+    rows = [score_row(1, at, "helpful", float(at < 4), NOW - 60, rate=(1.0, 0.1)[at % 2]) for at in range(20)]
+    rows[19]["stale"] = NOW
+    with store._database.writing() as connection:
+        for row in rows:
+            connection.execute(insert(trace_scores), row)
+    (point,) = points_of(quality_of(store, QualityQuery("1", "day").window(1, NOW)).metrics, "helpful").values()
+    weights = [10 if at % 2 else 1 for at in range(19)]
+    assert point.value == pytest.approx(np.average([at < 4 for at in range(19)], weights=weights))
+    assert point.n == 19
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (QualityQuery("x"), "days is 'x'; expected a number above 0"),
+        (QualityQuery("-1"), "expected a number above 0"),
+        (QualityQuery("nan"), "expected a number above 0"),
+        (QualityQuery("1", "week"), "expected hour or day"),
+        (QualityQuery("90", "hour"), "choose fewer days"),
+        (QualityQuery("1", by="model"), "expected version or all"),
+    ],
+)
+def test_bad_queries(query: QualityQuery, message: str) -> None:
+    """What an address asks for wrongly is said in one line."""
+    with pytest.raises(UsageError, match=message):
+        query.window(1)
+
+
+def test_the_page_and_its_twin(receiver: Receiver) -> None:
+    """The page has a chart for each metric whose points lead to their traces; it needs a token of the project."""
+    now = time.time()
+    fill(receiver.store, receiver.project, [replace(each, at=each.at - NOW + now) for each in
+                                            some_traces(np.random.default_rng(2))])  # fmt: skip
+    assert receiver.send(span(1, trace=TRACE, name="<script>alert(1)</script>")).json() == {}
+    with receiver.client as client:
+        twin = client.get("/traces/quality.json?days=4").json()
+        text = client.get("/traces/quality?days=4").text
+        assert [metric["metric"] for metric in twin["metrics"]][:2] == ["helpful", "length"]
+        assert text.count('<svg class="chart"') == len(twin["metrics"])
+        series = twin["metrics"][2]["series"]
+        assert [each["version"] for each in series] == ["1.0", "1.1", "1.2"]
+        n_of_lists = 0
+        links = set(re.findall(r'href="(/traces\?start=[^"]+)"', text))
+        for link in links:
+            listed = client.get(link.replace("&amp;", "&").replace("/traces?", "/traces.json?")).json()
+            n_of_lists += len(listed["traces"])
+        points = [point for each in series for point in each["points"]]
+        assert len(links) == len(points)
+        assert n_of_lists == sum(min(point["n"], 50) for point in points)  # a page of the list has 50
+        assert "<script>alert" not in text
+        hourly = client.get("/traces/quality?days=1").text
+        (link, *_) = re.findall(r'href="(/traces\?start=[^"]+)"', hourly)
+        assert re.search(r"start=\d{4}-\d\d-\d\dT\d\d", link)
+        assert client.get(link.replace("&amp;", "&").replace("/traces?", "/traces.json?")).json()["traces"]
+        assert client.get("/traces/quality?days=x").status_code == 400
+    other = receiver.store.traces.add_project("other")
+    import httpx
+
+    for headers, expected in (({}, 401), ({"authorization": "Bearer asm_x"}, 401)):
+        assert httpx.get(f"{receiver.url}/traces/quality.json", headers=headers).status_code == expected
+    empty = httpx.get(f"{receiver.url}/traces/quality.json", headers={"authorization": f"Bearer {other}"}).json()
+    assert empty["metrics"] == []
+
+
+def test_hostile_names(receiver: Receiver) -> None:
+    """Names of scorers and versions are shown as text."""
+    now = time.time()
+    name = '"><script>alert(1)</script>\x1b[31m'
+    fill(receiver.store, receiver.project, [MadeTrace(now - 5, version=name, scores=((name, 0.5),))])
+    with receiver.client as client:
+        text = client.get("/traces/quality").text
+    assert "<script>alert" not in text
+    assert "\x1b" not in text
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command shows what the page shows, as a table and as JSON."""
+    now = time.time()
+    made = [replace(each, at=each.at - NOW + now) for each in some_traces(np.random.default_rng(3))]
+    store = made_store(tmp_path, made)
+    location = str(tmp_path / "s.sqlite")
+    store.close()
+    assert main(["traces", "quality", "--store", location, "--days", "4", "--by", "version", "--json"]) == 0
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert {each["version"] for each in content["metrics"][0]["series"]} == {"1.0", "1.1"}
+    assert main(["traces", "quality", "--store", location, "--days", "4"]) == 0
+    output = capsys.readouterr().out
+    assert "Latency, median" in output
+    assert "helpful" in output
+    assert main(["traces", "quality", "--store", location, "--days", "0"]) == 2
+    assert main(["traces", "quality", "--store", location, "--days", "90", "--bucket", "hour"]) == 2
+    assert "choose fewer days" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_postgresql_adds_up_the_same(tmp_path: Path, postgres_url: str) -> None:
+    """PostgreSQL and SQLite return the same points."""
+    made = some_traces(np.random.default_rng(4))
+    on_server = Store.open(postgres_url)
+    on_server.traces.add_project("bot")
+    fill(on_server, on_server.traces.project_id("bot"), made)
+    here = made_store(tmp_path, made)
+    for query in (QualityQuery("4"), QualityQuery("2", "hour", "all")):
+        both = [quality_of(store, query.window(1, NOW)).to_json()["metrics"] for store in (here, on_server)]
+        first, second = (json.loads(json.dumps(each), parse_float=lambda text: round(float(text), 9)) for each in both)
+        assert first == second
