@@ -16,6 +16,7 @@ from assaymark.errors import AssaymarkError
 from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
 from assaymark.store.alarm_schema import ALARM_TABLES
+from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.packing import to_json
 from assaymark.store.queue_schema import QUEUE_TABLES
@@ -28,7 +29,7 @@ from tests.store import examples
 TABLES = [
     table
     for table in metadata.sorted_tables
-    if table not in {*ALARM_TABLES, *ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}
+    if table not in {*ALARM_TABLES, *ARENA_TABLES, *LIVE_TABLES, *QUEUE_TABLES, *TRACE_TABLES}
 ]
 COLUMNS = [
     # the last column of each table in `make test`, the others in `make test-slow`
