@@ -8,6 +8,7 @@ import click
 
 from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.errors import StoreError
 
 if TYPE_CHECKING:
     from assaymark.applications.watch.quality import Metric, Quality
@@ -194,10 +195,14 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
             from assaymark.applications.watch.alarms import guarantee, metric_name
 
             echo(f"alarm '{stream.name}' on {metric_name(stream)}: {guarantee(stream)}")
-        while True:
+        if once:
             _watch_round(opened, number)
-            if once:
-                return
+            return
+        while True:
+            try:
+                _watch_round(opened, number)
+            except StoreError as error:  # a busy store: the next round counts what this one did not
+                echo(f"nothing was counted: {error}", err=True)
             time.sleep(every)
 
 
