@@ -191,9 +191,12 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
     """
     with open_store(store, writing=True) as opened:
         number = None if project is None else opened.traces.project_id(project)
-        for stream in opened.alarms.streams(number):
-            from assaymark.applications.watch.alarms import guarantee, metric_name
+        from assaymark.applications.watch.alarms import guarantee, metric_name
 
+        streams = opened.alarms.streams(number)
+        if not streams:
+            echo("there is no alarm; `assaymark traces alarm add NAME` makes one")
+        for stream in streams:
             echo(f"alarm '{stream.name}' on {metric_name(stream)}: {guarantee(stream)}")
         if once:
             _watch_round(opened, number)
