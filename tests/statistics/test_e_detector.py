@@ -151,6 +151,22 @@ def test_blocks_change_nothing_and_a_change_is_dated() -> None:
     assert single.n_seen == 100
 
 
+def test_a_resumed_detector_goes_on() -> None:
+    """With its state and the number of values kept elsewhere, a detector goes on as if it had seen them."""
+    generator = np.random.default_rng(12)
+    values = (generator.random(400) < 0.75).astype(float)
+    whole = Detector(Interval(0.8, 0.9), 1e30, two_sided=True)
+    whole.add(values)
+    first = Detector(Interval(0.8, 0.9), 1e30, two_sided=True)
+    first.add(values[:150])
+    second = Detector(Interval(0.8, 0.9), 1e30, two_sided=True)
+    second.resume(first.state, first.n_seen)
+    second.add(values[150:])
+    assert second.n_seen == 400
+    assert second.evidence == pytest.approx(whole.evidence)
+    np.testing.assert_allclose(second.state, whole.state, rtol=1e-9)
+
+
 def test_threshold_shares_the_false_alarms() -> None:
     """5% within 1,000 values of one metric need 20,000, of three metrics 60,000."""
     assert threshold_of(1000, 0.05) == 20_000

@@ -177,6 +177,17 @@ class Detector:
         self.n_seen = 0
         self.evidence = 0.0  # M after the last value
 
+    @property
+    def state(self) -> Floats:
+        """The logs of M of all bets, from which `resume` goes on. Shape: [sides times bets]."""
+        return np.concatenate(self._logs)
+
+    def resume(self, state: Floats, n_seen: int) -> None:
+        """Go on after `n_seen` values with their `state`; a change is then dated within the values that follow."""
+        self.restart()
+        self._logs = list(np.asarray(state, dtype=np.float64).reshape(len(self._m0), len(BETS)))
+        self.n_seen = n_seen
+
     def add(self, values: Sequence[float] | Floats) -> Change | None:
         """Add the next values. Values after one that raises the alarm are not counted. Shape: [t]."""
         array = np.asarray(values, dtype=np.float64)

@@ -47,6 +47,7 @@ __all__ = ["AlarmLog", "WatchedStream"]
 QUIET_SECONDS = 30.0  # after its last span, a trace whose spans have all ended and whose root is there is complete
 LONGEST_SECONDS = 300.0  # and any other
 OVERLAP_SECONDS = 3600.0  # of what is looked at twice, since a transaction may end later than one that began later
+NOTED_EVERY_SECONDS = 600.0  # how far was looked is noted where nothing was to be counted
 AT_ONCE = 5000  # values in one transaction
 NANOSECONDS = 10**9
 SCORE = "score:"
@@ -210,6 +211,13 @@ class AlarmLog:
             rows = connection.execute(statement.order_by(columns.raised.desc(), columns.id)).all()
         return [_event(row) for row in rows]
 
+    def is_due(self, stream: AlarmStream, now: float) -> bool:
+        """Return whether there is something to count, so that nobody is kept from writing where there is not."""
+        if now - stream.looked_until > NOTED_EVERY_SECONDS:
+            return True
+        with self._database.reading() as connection:
+            return bool(WatchedStream(connection, stream).pending(now, 1))
+
     @contextmanager
     def watching(self, stream: int) -> Iterator[WatchedStream | None]:
         """Hold a stream until the end of the block, whose changes are stored together; None if it was removed."""
@@ -350,7 +358,7 @@ def _epoch(connection: Connection, stream: int) -> AlarmEpoch:
     names = [column for column in trace_alarm_epochs.c if column.name not in {"alarm", "made"}]
     statement = select(*names).where(columns.alarm == stream).order_by(columns.epoch.desc()).limit(1)
     values = connection.execute(statement).one()._asdict()
-    values["rule_version"] = _bytes(values["rule_version"])
+    values["rule_version"], values["state"] = _bytes(values["rule_version"]), _bytes(values["state"])
     return AlarmEpoch(**{**values, "is_inherited": bool(values["is_inherited"])})
 
 

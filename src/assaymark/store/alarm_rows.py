@@ -62,6 +62,7 @@ class AlarmEpoch:
     is_inherited: bool
     n_watched: int
     evidence: float
+    state: bytes | None
 
 
 class AlarmValue(NamedTuple):

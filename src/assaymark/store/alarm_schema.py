@@ -1,6 +1,7 @@
 """The tables of alarms: what each watches, the values it counted, its epochs, and the alarms that were raised.
 
-An alarm's state is not stored: it follows from the values of its present epoch, in their order. Times are seconds since
+An alarm's state follows from the values of its present epoch, in their order. What is kept of it with the epoch, so
+that not all of them are read again, is written in the transaction that adds some. Times are seconds since
 1970 by our clock, except those called `at` and `since`, which are nanoseconds as lists of traces have them.
 """
 
@@ -77,6 +78,7 @@ trace_alarm_epochs = Table(
     Column("is_inherited", SmallInteger, nullable=False),  # the baseline is that of the epoch before
     Column("n_watched", BigInteger, nullable=False),  # values after the baseline
     Column("evidence", Double, nullable=False),
+    Column("state", Blob),  # of the detector: logarithms as float64, little-endian; NULL: nothing was watched
     PrimaryKeyConstraint("alarm", "epoch"),
 )
 

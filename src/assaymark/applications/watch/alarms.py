@@ -1,8 +1,9 @@
 """Alarms: what is watched, and one round of looking.
 
 A stream is one metric of an alarm. Its values are turned into numbers in [0, 1] of which more is better, the first ones
-freeze a baseline, and a `Detector` watches the others, always from the stored values, so that a repeated or a killed
-round changes nothing. A later rule (another judge or another prompt) measures something else: then all begins anew.
+freeze a baseline, and a `Detector` watches the others. Its state is stored in the transaction that counts them, so that
+a repeated or a killed round changes nothing. A later rule (another judge or another prompt) measures something else:
+then all begins anew.
 """
 
 import re
@@ -186,7 +187,7 @@ def watch_once(store: Store, now: float, project: int | None = None) -> list[Rai
     """
     raised = []
     for stream in store.alarms.streams(project):
-        is_done = False
+        is_done = not store.alarms.is_due(stream, now)
         while not is_done:
             with store.alarms.watching(stream.id) as watched:
                 if watched is None:  # removed meanwhile
@@ -214,10 +215,10 @@ def _count(watched: WatchedStream, pending: Sequence[PendingValue], now: float) 
             elif (rule, version) != (epoch.rule, epoch.rule_version):
                 like = replace(epoch, source=source, rule=rule, rule_version=version)
                 epoch = watched.restart("judge", like, keeps_baseline=False)
-        watched.count(epoch.epoch, values)
+        counted = watched.count(epoch.epoch, values)
         if watched.event(epoch.epoch):
             continue
-        epoch, event = _looked_at(watched.stream, epoch, watched.values(epoch), now)
+        epoch, event = _looked_at(watched, epoch, counted, now)
         watched.save(epoch)
         if event is not None:
             watched.raise_alarm(event)
@@ -225,25 +226,39 @@ def _count(watched: WatchedStream, pending: Sequence[PendingValue], now: float) 
 
 
 def _looked_at(
-    stream: AlarmStream, epoch: AlarmEpoch, values: Sequence[AlarmValue], now: float
+    watched: WatchedStream, epoch: AlarmEpoch, counted: Sequence[AlarmValue], now: float
 ) -> tuple[AlarmEpoch, AlarmEvent | None]:
-    """Return an epoch after its values, and the alarm that they raise."""
-    raw = np.array([each.value for each in values], dtype=np.float64)
+    """Return an epoch after more values, and the alarm that they raise. counted: these; they are stored already."""
+    stream = watched.stream
     n_baseline = 0 if epoch.is_inherited else stream.n_baseline
     if epoch.low is None:
-        if len(raw) < n_baseline:
+        values = watched.values(epoch)
+        if len(values) < n_baseline:
             return epoch, None
-        quantile, bounds = _baseline(stream, raw[:n_baseline])
+        quantile, bounds = _baseline(stream, _raw(values[:n_baseline]))
         epoch = replace(epoch, low=bounds.low, high=bounds.high, quantile=quantile)
+        counted = values[n_baseline:]
     detector = Detector(Interval(epoch.low or 0.0, epoch.high or 0.0), threshold(stream), two_sided=stream.is_two_sided)
-    turned = _turned(stream, raw, epoch.quantile)
-    change = detector.add(turned[n_baseline:])
-    epoch = replace(epoch, n_watched=detector.n_seen, evidence=detector.evidence)
-    if change is None:
-        return epoch, None
-    before = turned[: n_baseline + change.since]  # with the baseline: a change may begin with the first value after it
-    mean_before = float(before.mean()) if len(before) else None
-    return epoch, _event(stream, epoch, change, mean_before, values[n_baseline:], now)
+    if epoch.state is not None:
+        detector.resume(np.frombuffer(epoch.state, "<f8"), epoch.n_watched)
+    change = detector.add(_turned(stream, _raw(counted), epoch.quantile))
+    mean_before, values = None, list(counted)
+    if change is not None:  # all values say when it began
+        values = watched.values(epoch)
+        turned = _turned(stream, _raw(values), epoch.quantile)
+        detector.restart()
+        change = detector.add(turned[n_baseline:])
+        if change is not None and n_baseline + change.since:
+            # with the baseline: a change may begin with the first value after it
+            mean_before = float(turned[: n_baseline + change.since].mean())
+    state = detector.state.astype("<f8").tobytes()
+    epoch = replace(epoch, n_watched=detector.n_seen, evidence=detector.evidence, state=state)
+    event = None if change is None else _event(stream, epoch, change, mean_before, values[n_baseline:], now)
+    return epoch, event
+
+
+def _raw(values: Sequence[AlarmValue]) -> Floats:
+    return np.array([each.value for each in values], dtype=np.float64)
 
 
 def _baseline(stream: AlarmStream, raw: Floats) -> tuple[float | None, Interval]:

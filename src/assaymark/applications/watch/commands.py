@@ -8,6 +8,7 @@ import click
 
 from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
+from assaymark.errors import StoreError
 
 if TYPE_CHECKING:
     from assaymark.applications.watch.quality import Metric, Quality
@@ -190,14 +191,21 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
     """
     with open_store(store, writing=True) as opened:
         number = None if project is None else opened.traces.project_id(project)
-        for stream in opened.alarms.streams(number):
-            from assaymark.applications.watch.alarms import guarantee, metric_name
+        from assaymark.applications.watch.alarms import guarantee, metric_name
 
+        streams = opened.alarms.streams(number)
+        if not streams:
+            echo("there is no alarm; `assaymark traces alarm add NAME` makes one")
+        for stream in streams:
             echo(f"alarm '{stream.name}' on {metric_name(stream)}: {guarantee(stream)}")
-        while True:
+        if once:
             _watch_round(opened, number)
-            if once:
-                return
+            return
+        while True:
+            try:
+                _watch_round(opened, number)
+            except StoreError as error:  # a busy store: the next round counts what this one did not
+                echo(f"nothing was counted: {error}", err=True)
             time.sleep(every)
 
 

@@ -68,6 +68,7 @@ def _make_epochs() -> None:
         sa.Column("is_inherited", sa.SmallInteger, nullable=False),
         sa.Column("n_watched", sa.BigInteger, nullable=False),
         sa.Column("evidence", sa.Double, nullable=False),
+        sa.Column("state", sa.LargeBinary),
         sa.PrimaryKeyConstraint("alarm", "epoch"),
     )
 
