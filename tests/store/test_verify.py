@@ -16,6 +16,7 @@ from assaymark.errors import AssaymarkError
 from assaymark.records import Estimate, Output, Sample, content_hash
 from assaymark.store import Store
 from assaymark.store.arena_schema import ARENA_TABLES
+from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.packing import to_json
 from assaymark.store.queue_schema import QUEUE_TABLES
 from assaymark.store.runs import plan_from_json
@@ -24,7 +25,8 @@ from assaymark.store.trace_schema import TRACE_TABLES
 from tests.store import examples
 
 # those of the arena are in test_arena_log; the queue's change while it works and have no checksums
-TABLES = [table for table in metadata.sorted_tables if table not in {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES}]
+OTHERS = {*ARENA_TABLES, *QUEUE_TABLES, *TRACE_TABLES, *LIVE_TABLES}
+TABLES = [table for table in metadata.sorted_tables if table not in OTHERS]
 COLUMNS = [
     # the last column of each table in `make test`, the others in `make test-slow`
     pytest.param(table.name, column.name, marks=() if column is [*table.columns][-1] else pytest.mark.slow)
