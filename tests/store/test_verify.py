@@ -16,8 +16,8 @@ from assaymark.errors import AssaymarkError
 from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
 from assaymark.store.alarm_schema import ALARM_TABLES
-from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.arena_schema import ARENA_TABLES
+from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.packing import to_json
 from assaymark.store.queue_schema import QUEUE_TABLES
 from assaymark.store.runs import plan_from_json

@@ -1,19 +1,25 @@
 """Data sets in the store whose rows were traces. A row stays when its trace is removed; its inputs are there once."""
 
+import hashlib
 import time
 from typing import NamedTuple
 
 from sqlalchemy import func, insert, select
 
-from assaymark.errors import UsageError
-from assaymark.records import JsonValue
+from assaymark.errors import HashMismatch, UsageError
+from assaymark.records import JsonValue, canonical_json
 from assaymark.store.connection import Database
 from assaymark.store.live_schema import trace_dataset_rows
 from assaymark.store.packing import pack_json, shown_text, unpack_json
 
-__all__ = ["DatasetLog", "StoredRow"]
+__all__ = ["DatasetLog", "StoredRow", "inputs_digest"]
 
 LONGEST_NAME = 128
+
+
+def inputs_digest(inputs: JsonValue) -> bytes:
+    """Return a hash of a row's inputs, 16 bytes, by which the same question is in a data set once."""
+    return hashlib.sha256(canonical_json(inputs).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 class StoredRow(NamedTuple):
@@ -30,22 +36,21 @@ class DatasetLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, project: int, dataset: str, digest: bytes, trace_id: bytes, content: JsonValue) -> bytes | None:
+    def add(self, project: int, dataset: str, trace_id: bytes, content: dict[str, JsonValue]) -> bytes | None:
         """Add a row; return None, or the trace of the row that has the same inputs, which stays as it is.
 
         Args:
             project: of the data set.
             dataset: its name.
-            digest: of the row's inputs, 16 bytes.
             trace_id: of the trace that is the row.
-            content: the row.
+            content: the row, with `inputs`.
 
         Raises: UsageError for a name that is none.
         """
         name = shown_text(dataset.strip())
         if not 0 < len(name) <= LONGEST_NAME:
             raise UsageError(f"the data set's name has {len(name)} characters; expected 1 to {LONGEST_NAME}")
-        key = {"project": project, "dataset": name, "digest": digest}
+        key = {"project": project, "dataset": name, "digest": inputs_digest(content.get("inputs"))}
         with self._database.writing(durable=True) as connection:
             self._database.lock_structure(connection)
             here = [trace_dataset_rows.c[column] == value for column, value in key.items()]
@@ -67,6 +72,22 @@ class DatasetLog:
             return [
                 StoredRow(bytes(row[0]), unpack_json(bytes(row[1])), row[2]) for row in connection.execute(statement)
             ]
+
+    def problems(self) -> list[str]:
+        """Return a line for each row whose inputs are not those that were stored."""
+        statement = select(trace_dataset_rows.c.dataset, trace_dataset_rows.c.digest, trace_dataset_rows.c.content)
+        with self._database.reading() as connection:
+            rows = [(row[0], bytes(row[1]), bytes(row[2])) for row in connection.execute(statement)]
+        lines: list[str] = []
+        for dataset, digest, packed in rows:
+            try:
+                content = unpack_json(packed)
+                is_sound = isinstance(content, dict) and inputs_digest(content.get("inputs")) == digest
+            except HashMismatch:
+                is_sound = False
+            if not is_sound:
+                lines.append(f"a row of the data set '{dataset}' has not the inputs that were stored")
+        return lines
 
     def sizes(self, project: int) -> dict[str, int]:
         """Return the number of rows of each data set of a project, by name."""

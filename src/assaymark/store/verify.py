@@ -17,6 +17,7 @@ from assaymark.store.alarm_schema import ALARM_TABLES
 from assaymark.store.arena_log import ArenaLog
 from assaymark.store.arena_schema import ARENA_TABLES
 from assaymark.store.connection import Database
+from assaymark.store.dataset_log import DatasetLog
 from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.moderation import Moderation
 from assaymark.store.packing import text_digest, unpack_hash, unpack_text
@@ -72,6 +73,7 @@ def verify(database: Database, run_id: str | None = None) -> list[Problem]:
         logs = _log_problems("votes", ArenaLog(database).problems)
         logs += _log_problems("moderation", Moderation(database).verify_log)
         logs += _log_problems("spans", TraceLog(database).problems)
+        logs += _log_problems("trace_dataset_rows", DatasetLog(database).problems)
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
         search = _Search(connection, number)

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from assaymark.applications.rows import read_rows
 from assaymark.cli.main import main
@@ -147,3 +148,14 @@ def test_mistakes(
     assert problem in error
     assert error.count("\n") == 1
     assert not path.exists()
+
+
+def test_verify_finds_a_damaged_row(live: Live) -> None:
+    """A row whose stored bytes changed is named by `assaymark verify`."""
+    trace = bytes.fromhex(trace_id(1))
+    assert live.store.trace_datasets.add(live.project, "d", trace, {"inputs": {"question": "a"}}) is None
+    assert live.store.verify() == []
+    with live.store._database.writing() as connection:
+        connection.execute(text("UPDATE trace_dataset_rows SET content = :content"), {"content": b"\x00{}"})
+    (problem,) = live.store.verify()
+    assert (problem.table, "data set 'd'" in str(problem)) == ("trace_dataset_rows", True)

@@ -47,11 +47,9 @@ def test_late_spans_and_rows(postgres_url: str, tmp_path: Path) -> None:
         assert [each.stale is None for each in live.scores(1)] == [False]
         assert live.score().n_scored == 1
         assert [each.stale for each in live.scores(1)] == [None]
-        digest = b"d" * 16
+        row = {"inputs": "x"}
         for expected in (None, bytes.fromhex(trace_id(1))):
-            added = live.store.trace_datasets.add(
-                live.project, "d", digest, bytes.fromhex(trace_id(1)), {"inputs": "x"}
-            )
+            added = live.store.trace_datasets.add(live.project, "d", bytes.fromhex(trace_id(1)), row)
             assert added == expected
         live.store.traces.remove_project("bot")
         assert live.store.rules.rules() == []

@@ -120,7 +120,7 @@ def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
         except DataError as error:
             raise HTTPException(400, f"this trace can be no row: {error}") from None
         dataset = form.text("dataset")
-        same = store.trace_datasets.add(token.project, dataset, row.digest, trace_id, row.content)
+        same = store.trace_datasets.add(token.project, dataset, trace_id, row.content)
         query = {"dataset": dataset, "same" if same is not None else "added": "1" if same is None else same.hex()}
         return private(RedirectResponse(f"/trace/{trace_id.hex()}?{QueryParams(query)}#row", 303))
 

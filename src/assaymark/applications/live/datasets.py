@@ -4,7 +4,6 @@ A row's expected value is the correction that a person gave. What the applicatio
 accepts it, since a test that expects what was answered finds no fault in it.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +11,11 @@ from typing import Any
 from assaymark.applications.live.material import as_value, contexts_of, inputs_and_output, read_trace
 from assaymark.applications.traces.steps import Step
 from assaymark.errors import DataError
-from assaymark.records import JsonValue, canonical_json
 from assaymark.store import Store
+from assaymark.store.dataset_log import inputs_digest
 from assaymark.store.trace_rows import StoredScore, TraceRow
 
-__all__ = ["MadeRow", "RowCounts", "inputs_digest", "row_of_trace", "rows_of_traces"]
+__all__ = ["MadeRow", "RowCounts", "row_of_trace", "rows_of_traces"]
 
 MOST_TAGS = 20
 _TAGS = ("tag.tags", "langfuse.trace.tags", "tags")
@@ -44,11 +43,6 @@ class RowCounts:
     n_without_expected: int = 0
     same: list[tuple[bytes, bytes]] = field(default_factory=list)
     without_inputs: list[tuple[bytes, str]] = field(default_factory=list)  # and why
-
-
-def inputs_digest(inputs: JsonValue) -> bytes:
-    """Return a hash of a row's inputs, by which the same question is in a data set once."""
-    return hashlib.sha256(canonical_json(inputs).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def row_of_trace(

@@ -194,8 +194,8 @@ def to_rows(
 
 def _known(path: Path) -> dict[bytes, bytes]:
     """Return the digests of the inputs of a file's rows. Raises: DataError for a file that holds no rows."""
-    from assaymark.applications.live.datasets import inputs_digest
     from assaymark.applications.rows import read_rows
+    from assaymark.store.dataset_log import inputs_digest
 
     return {inputs_digest(row.inputs): b"" for row in read_rows(path)}
 
@@ -204,10 +204,11 @@ def _rows(
     store: "Store", project: int, traces: Sequence[str], given: dict[str, Any], counts: Any, known: dict[bytes, bytes]
 ) -> list[Any]:
     """Return the rows that a command names: those of a data set, and those of traces."""
-    from assaymark.applications.live.datasets import inputs_digest, rows_of_traces
+    from assaymark.applications.live.datasets import rows_of_traces
     from assaymark.applications.live.selecting import traces_like
     from assaymark.applications.traces.listing import ListQuery
     from assaymark.errors import UnknownName
+    from assaymark.store.dataset_log import inputs_digest
 
     contents: list[Any] = []
     if (dataset := given["dataset"]) is not None:
