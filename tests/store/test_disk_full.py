@@ -40,7 +40,7 @@ except StoreError as error:
 
 def test_a_file_that_may_not_grow_keeps_what_it_has(path: Path) -> None:
     """If the operating system refuses to write, the run ends with a remedy and what was stored stays."""
-    command = [sys.executable, "-c", FILLER, str(path), str(700_000)]
+    command = [sys.executable, "-c", FILLER, str(path), str(1_000_000)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert "free some space and run the same command again" in done.stderr
