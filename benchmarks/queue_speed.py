@@ -31,7 +31,7 @@ from assaymark.errors import LeaseLost
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
 from assaymark.store.queue import MOST_ADVANCE
-from assaymark.store.queue_rows import NewSubmission, Progress
+from assaymark.store.queue_rows import JobProgress, NewSubmission
 
 LEASE_SECONDS = 3.0
 DEATHS = 0.02  # of jobs
@@ -165,7 +165,7 @@ def _work(load: Load, number: int, log: str) -> None:
                 os._exit(1)
             try:
                 if draw.random() < 0.2:
-                    store.queue.renew(job, LEASE_SECONDS, Progress(1, 2, "evaluating"))
+                    store.queue.renew(job, LEASE_SECONDS, JobProgress(1, 2, "evaluating"))
                 store.queue.finish(job, f"run {job.id}")
             except LeaseLost:
                 continue

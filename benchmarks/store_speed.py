@@ -37,7 +37,7 @@ from assaymark.records import (
 )
 from assaymark.store import Store, migrate
 from assaymark.store.packing import pack_hash, pack_json, pack_text, text_digest, to_json
-from assaymark.store.request_texts import Digests, hash_of, split_request
+from assaymark.store.request_texts import TextDigests, hash_of, split_request
 from assaymark.store.run_facts import facts_row
 from assaymark.store.runs import plan_to_json
 from assaymark.store.schema import (
@@ -159,7 +159,7 @@ class LargeStore:
         self.database, self.has_facts = store._database, has_facts
         self.ids = {"text": 0, "request": 0, "task": 0}
         self.known: dict[str, int] = {}
-        self.digests = Digests()
+        self.digests = TextDigests()
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:

@@ -31,7 +31,7 @@ from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.index import interval_ranks
 from assaymark.leaderboard.shown import show_table
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "arena" / "openllm"
@@ -213,7 +213,7 @@ def _best(function: Callable[[], object], repeats: int = 7) -> float:
     return float(np.median(times))
 
 
-def measure_filters(table: Table, name: str, report: Report) -> None:
+def measure_filters(table: BoardTable, name: str, report: Report) -> None:
     """Print how long a search, with order and ranks, takes on a table that is in memory."""
     aim = next((ms for rows, ms in FILTER_AIMS if len(table.rows) <= rows * 1.01), None)
     print(f"{name}: filters over {len(table.rows):,} rows, without rendering")

@@ -21,7 +21,7 @@ from assaymark.leaderboard.stored import StoredRuns
 from assaymark.results.documents.html import find_browser
 from assaymark.store import Store
 from assaymark.web.app import create_app
-from assaymark.web.serve import Limits, configured, listen
+from assaymark.web.serve import ServerLimits, configured, listen
 from tests.cli.test_hostile_text import CORPUS
 
 N_PLAIN = 60  # questions of the plain task
@@ -107,9 +107,9 @@ def write_wide(folder: Path) -> None:
 class running:  # noqa: N801 - used as a function
     """Run an application behind uvicorn in a thread; gives its address."""
 
-    def __init__(self, app: object, limits: Limits | None = None) -> None:
+    def __init__(self, app: object, limits: ServerLimits | None = None) -> None:
         self._socket = listen("127.0.0.1", 0)
-        self._server = uvicorn.Server(configured(app, limits or Limits()))
+        self._server = uvicorn.Server(configured(app, limits or ServerLimits()))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     def __enter__(self) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assaymark.arena.answers import Prompt, StoredAnswers
+from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.battles import Arena, Voter
 from assaymark.arena.voters import VoteLimits
 from assaymark.randomness import generator_for
@@ -17,7 +17,7 @@ STRENGTHS = {"owl": 150.0, "fox": 50.0, "hen": -50.0, "eel": -150.0}  # in point
 
 def answers(n_prompts: int = 40) -> StoredAnswers:
     """Return answers from which the model can be read by tests alone."""
-    prompts = {f"p{n}": Prompt(f"p{n}", f"Prompt {n}?", ("even", "odd")[n % 2]) for n in range(n_prompts)}
+    prompts = {f"p{n}": ArenaPrompt(f"p{n}", f"Prompt {n}?", ("even", "odd")[n % 2]) for n in range(n_prompts)}
     given = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
     return StoredAnswers("made up", prompts, given)
 

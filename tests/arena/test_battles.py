@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assaymark.arena.answers import Prompt, names_its_model, stored_answers
+from assaymark.arena.answers import ArenaPrompt, names_its_model, stored_answers
 from assaymark.arena.battles import Pairing, Publishing, Refused, Voter
 from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import DataError, UnknownName, UsageError
@@ -208,7 +208,7 @@ def test_answers_that_name_a_model_are_left_out() -> None:
     assert names_its_model("I am Vicuna, a model.", models)
     assert names_its_model("As an AI by OpenAI, I cannot", models)
     assert not names_its_model("A large instruct chat of 7b birds; 3 gems.", models)
-    prompts = {"p": Prompt("p", "?")}
+    prompts = {"p": ArenaPrompt("p", "?")}
     source, n = stored_answers("s", prompts, {"gemma": {"p": "x"}, "b": {"p": "y"}, "c": {"p": "I am Gemma"}})
     assert (n, source.shared("gemma", "b"), source.shared("gemma", "c")) == (1, ("p",), ())
     with pytest.raises(DataError, match="no two of 2 models"):

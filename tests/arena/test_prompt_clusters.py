@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assaymark.arena.answers import Prompt, StoredAnswers
+from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.battles import Arena, Publishing
 from assaymark.arena.export import RUN, SIMILARITY, cluster_prompts, export_votes
 from assaymark.arena.published import PROMPT_CAP
@@ -102,7 +102,7 @@ def test_a_cap_needs_prompts() -> None:
 
 def test_the_arenas_board_counts_near_duplicates_as_one_prompt(tmp_path: Path) -> None:
     """Twenty copies of a prompt among forty: one group, which weighs its share."""
-    copies = {f"p{n}": Prompt(f"p{n}", f"{LONG} ({n})" if n < 20 else f"Prompt {n}?", "all") for n in range(40)}
+    copies = {f"p{n}": ArenaPrompt(f"p{n}", f"{LONG} ({n})" if n < 20 else f"Prompt {n}?", "all") for n in range(40)}
     given = {name: {key: f"text {index} of {key}" for key in copies} for index, name in enumerate(STRENGTHS)}
     source = StoredAnswers("made up", copies, given)
     with Store.open(str(tmp_path / "s.sqlite")) as store:

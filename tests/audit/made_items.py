@@ -2,7 +2,7 @@
 
 import random
 
-from assaymark.audit.items import Item
+from assaymark.audit.items import AuditItem
 from assaymark.records import LoglikelihoodQuery, Request
 
 CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
@@ -13,19 +13,19 @@ def words(draw: random.Random, n: int) -> list[str]:
     return ["".join(draw.choice(CONSONANTS) + draw.choice(VOWELS) for _ in range(2)) for _ in range(n)]
 
 
-def made_item(draw: random.Random, index: int) -> Item:
+def made_item(draw: random.Random, index: int) -> AuditItem:
     """Return one question with a number in it, four options and the correct answer."""
     question = f"{' '.join(words(draw, 4))} {draw.randrange(100, 1000)}?"
     options = tuple(words(draw, 4))
     gold = draw.randrange(4)
     queries = tuple(LoglikelihoodQuery(i, f" {option}") for i, option in enumerate(options))
     request = Request("made", index, "", (question,), queries)
-    return Item(
+    return AuditItem(
         index, {"question": question}, request, f"{question} {options[gold]}", question, options, frozenset({gold})
     )
 
 
-def made_items(seed: int, n: int = 40) -> list[Item]:
+def made_items(seed: int, n: int = 40) -> list[AuditItem]:
     """Return a file of such samples."""
     draw = random.Random(seed)
     return [made_item(draw, index) for index in range(n)]

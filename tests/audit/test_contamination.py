@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assaymark.audit.items import Item
+from assaymark.audit.items import AuditItem
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.option_orders import JOINT, OrderSettings, order_test, sorted_by
 from assaymark.audit.overlap import Corpus, overlap_with
@@ -21,12 +21,12 @@ SETTINGS = OrderSettings(n_shards=8, n_shuffles=6)
 FILES = 50
 
 
-def file_text(items: list[Item]) -> str:
+def file_text(items: list[AuditItem]) -> str:
     """Return the file as it would occur in a corpus: rows in their order."""
     return JOINT.join(item.text for item in items)
 
 
-def listed_text(items: list[Item]) -> str:
+def listed_text(items: list[AuditItem]) -> str:
     """Return the file with its options listed."""
     options = ["\n".join(f"{m}. {o}" for m, o in zip("ABCD", item.options, strict=True)) for item in items]
     return "\n".join(f"{item.question}\n{listed}" for item, listed in zip(items, options, strict=True))
@@ -96,7 +96,7 @@ def test_a_sorted_file_is_detected_and_shuffled_within_equal_rows() -> None:
     """A column in which neighbouring rows are equal is reported, and rows are shuffled within its values only."""
     items = made_items(11)
     by_subject = [
-        Item(i.index, {**i.row, "subject": "ab"[i.index >= 20]}, i.request, i.text, i.question, i.options, i.gold)
+        AuditItem(i.index, {**i.row, "subject": "ab"[i.index >= 20]}, i.request, i.text, i.question, i.options, i.gold)
         for i in items
     ]
     assert sorted_by(by_subject) == ("subject",)
@@ -125,7 +125,7 @@ def test_failed_queries_are_excluded() -> None:
 def test_overlap_finds_samples_in_a_corpus(tmp_path: Path, name: str) -> None:
     """A planted sample is found despite other case and punctuation; the others are not found."""
     texts = [f"{i} and then one two three four five six seven eight nine ten" for i in range(20)]
-    items = [Item(i, {}, made_items(0, 1)[0].request, text) for i, text in enumerate(texts)]
+    items = [AuditItem(i, {}, made_items(0, 1)[0].request, text) for i, text in enumerate(texts)]
     planted = f"before. {items[3].text.upper().replace(' ', ',  ')}! after"
     path = tmp_path / name
     if name.endswith(".gz"):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import assaymark
-from assaymark.audit.items import Item, items_of, without_question
+from assaymark.audit.items import AuditItem, items_of, without_question
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.python_tasks import bind
@@ -20,7 +20,7 @@ LETTERS = {
 }
 
 
-def made(folder: Path, **changes: Any) -> list[Item]:
+def made(folder: Path, **changes: Any) -> list[AuditItem]:
     """Return the items of a small task."""
     return items_of(bound_task(folder, **changes))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.audit.items import Item
+from assaymark.audit.items import AuditItem
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.option_orders import OrderSettings, OrderTest, order_test
 from assaymark.models.local.local_model import LocalModel
@@ -17,11 +17,11 @@ WINDOW, BATCH, STEPS = 40, 16, 160
 N_BASE = 2500  # words of the same language besides the copies
 
 
-def file_of(seed: int, n: int = 40) -> list[Item]:
+def file_of(seed: int, n: int = 40) -> list[AuditItem]:
     """Return rows of five random words."""
     draw = random.Random(seed)
     texts = [" ".join(draw.choices(WORDS, k=5)) for _ in range(n)]
-    return [Item(i, {}, Request("made", i, "", (text,), ()), text) for i, text in enumerate(texts)]
+    return [AuditItem(i, {}, Request("made", i, "", (text,), ()), text) for i, text in enumerate(texts)]
 
 
 def tokenizer() -> Any:
@@ -34,7 +34,7 @@ def tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="<s>")
 
 
-def trained(items: list[Item], copies: int) -> LocalModel:
+def trained(items: list[AuditItem], copies: int) -> LocalModel:
     """Return a two-layer transformer trained for seconds on random words and `copies` of the file."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assaymark.audit.task_check import Checked, check_requests, check_task, check_tokens
+from assaymark.audit.task_check import CheckedTask, check_requests, check_task, check_tokens
 from assaymark.models.fake import FakeModel
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
@@ -28,12 +28,14 @@ def findings(folder: Path, test: list[Row], train: list[Row] | None = None, shot
     return " | ".join(finding.text for finding in check_requests(checked(folder, test, train, shots, **changes)))
 
 
-def checked(folder: Path, test: list[Row], train: list[Row] | None = None, shots: int = 0, **changes: Any) -> Checked:
+def checked(
+    folder: Path, test: list[Row], train: list[Row] | None = None, shots: int = 0, **changes: Any
+) -> CheckedTask:
     """Return a small task, rendered."""
     write_rows(folder, test, train or rows(8))
     path = write_task(folder, task_spec("lamps", **changes))
     bound = bind(Catalog.open([folder]).select([str(path)]).tasks[0], BindOptions(num_fewshot=shots))
-    return Checked(bound, tuple(bound.requests()))
+    return CheckedTask(bound, tuple(bound.requests()))
 
 
 def test_a_sound_task_has_no_findings(tmp_path: Path) -> None:

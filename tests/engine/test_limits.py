@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 from assaymark.engine import attention, self_check  # noqa: E402
 from assaymark.engine.engine import Engine, EngineSettings  # noqa: E402
 from assaymark.engine.generation import GeneratedSequence, GenerationPrompt  # noqa: E402
-from assaymark.engine.limits import Limits, limits_of  # noqa: E402
+from assaymark.engine.limits import LengthLimits, limits_of  # noqa: E402
 from assaymark.engine.memory import bytes_per_token, cache_bytes  # noqa: E402
 from assaymark.engine.spans import SpanFailure  # noqa: E402
 from tests.engine.test_architectures import (  # noqa: E402
@@ -165,19 +165,19 @@ def test_an_error_beyond_the_models_window_is_detected(monkeypatch: pytest.Monke
 def test_a_long_probe_is_made_only_if_affordable() -> None:
     """The longest affordable window is probed; none of a large model on a CPU, nor beyond its positions."""
     config = tiny_model("llama", SHAPE).config
-    limits, cpu = Limits(max_length=8192, windows=(128, 1024)), torch.device("cpu")
+    limits, cpu = LengthLimits(max_length=8192, windows=(128, 1024)), torch.device("cpu")
     assert self_check.long_probe_length(limits, config, 100, cpu) == 1024 + self_check.BEYOND
     assert self_check.long_probe_length(limits, config, 1_000_000, cpu) == 128 + self_check.BEYOND
     assert self_check.long_probe_length(limits, config, 7_000_000_000, cpu) is None
-    assert self_check.long_probe_length(Limits(max_length=128, windows=(128,)), config, 10_000, cpu) is None
-    assert self_check.long_probe_length(Limits(max_length=8192), config, 10_000, cpu) is None
+    assert self_check.long_probe_length(LengthLimits(max_length=128, windows=(128,)), config, 10_000, cpu) is None
+    assert self_check.long_probe_length(LengthLimits(max_length=8192), config, 10_000, cpu) is None
 
 
 def test_limits_are_read_from_the_configuration() -> None:
     """Windows, chunks, selections and rotary limits are found under transformers' names for them."""
     kind, shape, _ = CASES["deepseek v3.2"]
-    assert limits_of(tiny_model(kind, SHAPE | shape)) == Limits(max_length=128, batch=70, windows=(70,))
-    assert limits_of(tiny_model("phi3", SHAPE | longrope(60) | {"sliding_window": 9})) == Limits(
+    assert limits_of(tiny_model(kind, SHAPE | shape)) == LengthLimits(max_length=128, batch=70, windows=(70,))
+    assert limits_of(tiny_model("phi3", SHAPE | longrope(60) | {"sliding_window": 9})) == LengthLimits(
         160, 60, 60, None, (9,)
     )
     llama_4 = limits_of(tiny_model("llama4_text", SHAPE | LLAMA_4 | {"floor_scale": 40}))

@@ -18,7 +18,7 @@ from assaymark.errors import UsageError
 from assaymark.hosting.chat_routes import chat_feature
 from assaymark.hosting.endpoints import read_endpoints
 from assaymark.web.app import create_app
-from assaymark.web.serve import Limits
+from assaymark.web.serve import ServerLimits
 from tests import http_servers
 from tests.http_servers import JsonHandler, LoopbackServer
 from tests.served import running
@@ -60,7 +60,7 @@ class _Endpoint(JsonHandler):
 
 
 @contextmanager
-def serving(*endpoints: str, limits: Limits) -> Iterator[str]:
+def serving(*endpoints: str, limits: ServerLimits) -> Iterator[str]:
     """Serve a site with the chat over these endpoints."""
     app = create_app([chat_feature(read_endpoints(endpoints))])
     with running(app, limits) as found:
@@ -78,7 +78,9 @@ def upstream() -> Iterator[str]:
 def url(upstream: str) -> Iterator[str]:
     """The address of a site whose requests must be complete within a second, with every kind of endpoint."""
     names = [f"{name}={upstream}#{name}" for name in ("echo", "torn", "busy", "secret", "slow")]
-    with serving(f"first={upstream}", *names, "away=http://127.0.0.1:9", limits=Limits(request_seconds=1)) as address:
+    with serving(
+        f"first={upstream}", *names, "away=http://127.0.0.1:9", limits=ServerLimits(request_seconds=1)
+    ) as address:
         yield address
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 import assaymark
 from assaymark.cli.main import main
 from assaymark.judges.judge import JudgeOptions, judge_runs
-from assaymark.judges.pairwise import Pair, pair_of, summarise_pairs
+from assaymark.judges.pairwise import JudgedPair, pair_of, summarise_pairs
 from assaymark.judges.results import benchmark_scores
 from assaymark.judges.verdicts import parse_verdict
 from assaymark.runs.stored import ShownAudit
@@ -132,15 +132,15 @@ def test_no_rate_at_equal_length_without_support() -> None:
     assert found.value is None
     assert found.why_none is not None
     assert "only 0% of the answers are longer than the other" in found.why_none
-    (found,) = benchmark_scores([Pair("t", 0, 0, "consistent", 1.0)], "pair")
+    (found,) = benchmark_scores([JudgedPair("t", 0, 0, "consistent", 1.0)], "pair")
     assert found.why_none == "lengths of answers are stored when the judging is complete"
-    (found, _) = benchmark_scores([Pair("t", 0, 0, "missing", None)], "five")
+    (found, _) = benchmark_scores([JudgedPair("t", 0, 0, "missing", None)], "five")
     assert (found.value, found.why_none) == (None, "no pair has a verdict")
 
 
 def test_a_win_rate_of_one_is_not_certain() -> None:
     """All wins, some of them strong: the interval has width, as that of equal weights has."""
-    pairs = [Pair("t", n, 0, "consistent", 1.0, 1.0 + 2 * (n % 2)) for n in range(20)]
+    pairs = [JudgedPair("t", n, 0, "consistent", 1.0, 1.0 + 2 * (n % 2)) for n in range(20)]
     (summary,) = summarise_pairs(pairs)
     assert summary.win_rate is not None
     assert summary.win_rate.low is not None

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from assaymark.errors import UnknownName
-from assaymark.judges.judge_prompts import Exchange, find_prompt, judge_prompts, mark_for
+from assaymark.judges.judge_prompts import JudgedExchange, find_prompt, judge_prompts, mark_for
 
-ONE = Exchange(("What is a fjord?",), ("A sea inlet.",))
-OTHER = Exchange(("What is a fjord?",), ("A kind of boat.",))
+ONE = JudgedExchange(("What is a fjord?",), ("A sea inlet.",))
+OTHER = JudgedExchange(("What is a fjord?",), ("A kind of boat.",))
 
 
 def test_material_stands_in_blocks_and_the_verdict_is_asked_for_last() -> None:
@@ -28,7 +28,7 @@ def test_material_stands_in_blocks_and_the_verdict_is_asked_for_last() -> None:
 
 def test_later_turns_show_each_whole_conversation() -> None:
     """Earlier questions and answers are the context, and the judge is told which answer counts."""
-    talk = Exchange(("What is a fjord?", "Name one."), ("A sea inlet.", "Sognefjord."))
+    talk = JudgedExchange(("What is a fjord?", "Name one."), ("A sea inlet.", "Sognefjord."))
     prompt = find_prompt("single")
     system, user = prompt.messages((talk,), "m")
     assert prompt.turns in system.text

@@ -13,7 +13,7 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
-from assaymark.judges.pairwise import Pair
+from assaymark.judges.pairwise import JudgedPair
 from assaymark.judges.results import read_results
 from assaymark.judges.single import Grade
 from assaymark.models.cost.prices import Price, parse_price
@@ -201,7 +201,7 @@ def test_judgings_are_listed_with_runs_and_never_taken_for_one(
     assert "Bee again. [[B]]" in capsys.readouterr().out  # the judge's text, beside what it was shown
     with Store.open(str(path)) as store:
         assert store.run("last").plan.audit is None
-        assert all(isinstance(one, Pair) for one in read_results(store, found.row))
+        assert all(isinstance(one, JudgedPair) for one in read_results(store, found.row))
     assert main(["compare", ant, found.row.short_id, "--store", str(path)]) == UsageError.exit_code
 
 

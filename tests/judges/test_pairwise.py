@@ -2,12 +2,12 @@
 
 import pytest
 
-from assaymark.judges.pairwise import Pair, pair_of, summarise_pairs
+from assaymark.judges.pairwise import JudgedPair, pair_of, summarise_pairs
 from assaymark.judges.single import Grade, summarise_grades
 from assaymark.judges.verdicts import Form, parse_verdict
 
 
-def pair(form: Form, one: str, other: str, index: int = 0, turn: int = 0) -> Pair:
+def pair(form: Form, one: str, other: str, index: int = 0, turn: int = 0) -> JudgedPair:
     """Return the pair of two verdicts as text."""
     return pair_of(("t", index, turn), form, (parse_verdict(f"[[{one}]]", form), parse_verdict(f"[[{other}]]", form)))
 

@@ -5,25 +5,25 @@ import math
 import pytest
 
 from assaymark.leaderboard.averages import average_of, mean_number
-from assaymark.leaderboard.rows import Cell, Number, ScoreColumn
+from assaymark.leaderboard.rows import IntervalValue, RowScore, ScoreColumn
 
-ALL_RIGHT = Number(1.0, 0.342, 1.0, 0.0, "wilson")
-HALF = Number(0.5, 0.3, 0.7, 0.1, "wilson")
+ALL_RIGHT = IntervalValue(1.0, 0.342, 1.0, 0.0, "wilson")
+HALF = IntervalValue(0.5, 0.3, 0.7, 0.1, "wilson")
 COLUMNS = [ScoreColumn("a", "A"), ScoreColumn("b", "B")]
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "weighted"])
 def test_an_average_of_one_column_is_its_number(aggregate: str) -> None:
     """A partial average has the column's interval and method, not a normal one without width."""
-    found = average_of(COLUMNS, {"a": Cell(ALL_RIGHT)}, aggregate)  # type: ignore[arg-type]
+    found = average_of(COLUMNS, {"a": RowScore(ALL_RIGHT)}, aggregate)  # type: ignore[arg-type]
     assert found is not None
     assert (found.number, found.n_columns) == (ALL_RIGHT, 1)
 
 
 def test_a_geometric_mean_of_one_column_is_its_number() -> None:
     """Also where the value is 0."""
-    for number in (ALL_RIGHT, HALF, Number(0.0, 0.0, 0.66, 0.0, "wilson")):
-        found = average_of(COLUMNS[:1], {"a": Cell(number)}, "geometric")
+    for number in (ALL_RIGHT, HALF, IntervalValue(0.0, 0.0, 0.66, 0.0, "wilson")):
+        found = average_of(COLUMNS[:1], {"a": RowScore(number)}, "geometric")
         assert found is not None
         assert found.number == number
 
@@ -38,7 +38,7 @@ def test_columns_that_are_all_right_leave_the_mean_uncertain() -> None:
     assert mixed.high == pytest.approx(0.625 + 0.75 * 0.2)
     assert mixed.stderr
     assert "MOVER" in mixed.method
-    assert mean_number([Number(1.0, stderr=0.0), HALF]).low is None
+    assert mean_number([IntervalValue(1.0, stderr=0.0), HALF]).low is None
 
 
 def test_columns_with_errors_have_the_normal_interval() -> None:
@@ -50,10 +50,12 @@ def test_columns_with_errors_have_the_normal_interval() -> None:
 
 def test_a_geometric_mean_of_columns_that_are_all_right_is_uncertain() -> None:
     """The columns' ends are combined as logarithms; an end at 0 reaches 0."""
-    found = average_of(COLUMNS, {"a": Cell(ALL_RIGHT), "b": Cell(ALL_RIGHT)}, "geometric")
+    found = average_of(COLUMNS, {"a": RowScore(ALL_RIGHT), "b": RowScore(ALL_RIGHT)}, "geometric")
     assert found is not None
     assert found.number.low == pytest.approx(0.342 ** (1 / math.sqrt(2)))
     assert found.number.high == 1.0
-    open_end = average_of(COLUMNS, {"a": Cell(ALL_RIGHT), "b": Cell(Number(0.1, 0.0, 0.5, 0.1))}, "geometric")
+    open_end = average_of(
+        COLUMNS, {"a": RowScore(ALL_RIGHT), "b": RowScore(IntervalValue(0.1, 0.0, 0.5, 0.1))}, "geometric"
+    )
     assert open_end is not None
     assert open_end.number.low == 0.0

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from assaymark.leaderboard.chart_data import best_over_time, heat_map, profile, score_by_size
-from assaymark.leaderboard.rows import Average, Cell, Fact, Number, Row, ScoreColumn
+from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, selected_rows
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 
 KEYS = ("a", "b", "c", "d")
@@ -14,14 +14,14 @@ NO_DATES = {7: "some time in 2024", 8: "0001-01-01", 9: "9999-12-31"}
 COLUMNS = tuple(ScoreColumn(key, key.upper()) for key in KEYS)
 
 
-def table(n: int = 40, *, stderr: float | None = 0.01) -> Table:
+def table(n: int = 40, *, stderr: float | None = 0.01) -> BoardTable:
     """Return a table of random models; the fifth has no score in the last column."""
     random = np.random.default_rng(7)
     rows = []
     for place in range(n):
         values = random.uniform(0.1, 0.9, len(KEYS))
         cells = {
-            key: Cell(Number(float(value), value - 0.02, value + 0.02, stderr))
+            key: RowScore(IntervalValue(float(value), value - 0.02, value + 0.02, stderr))
             for key, value in zip(KEYS, values, strict=True)
             if not (place == 4 and key == "d")
         }
@@ -30,9 +30,9 @@ def table(n: int = 40, *, stderr: float | None = 0.01) -> Table:
             "date": NO_DATES.get(place, f"2024-{place % 12 + 1:02}-15"),
             "params": round(float(random.uniform(0.5, 70)), 1),
         }
-        average = Average(Number(mean, mean - 0.01, mean + 0.01, 0.005), len(cells))
-        rows.append(Row(f"r{place}", f"m/{place}", "measured", cells, average, facts))
-    return Table(COLUMNS, tuple(rows), rank_apart=False)
+        average = Average(IntervalValue(mean, mean - 0.01, mean + 0.01, 0.005), len(cells))
+        rows.append(BoardRow(f"r{place}", f"m/{place}", "measured", cells, average, facts))
+    return BoardTable(COLUMNS, tuple(rows), rank_apart=False)
 
 
 def value_of(one: ShownRow) -> float:
@@ -104,10 +104,10 @@ def test_the_interval_of_a_residual_covers_its_expectation() -> None:
     n_held = 0
     for _ in range(300):
         cells = {
-            key: Cell(Number(float(cell.number.value + random.normal(0, 0.01)), stderr=0.01))
+            key: RowScore(IntervalValue(float(cell.number.value + random.normal(0, 0.01)), stderr=0.01))
             for key, cell in made.rows[0].cells.items()
         }
-        row = Row("r0", "m/0", "measured", cells, made.rows[0].average)
+        row = BoardRow("r0", "m/0", "measured", cells, made.rows[0].average)
         pairs = zip(profile(made, row), truth, strict=True)
         n_held += sum((a.low or 0.0) <= b.value <= (a.high or 0.0) for a, b in pairs)
     assert 0.92 < n_held / 1200 < 0.98

@@ -18,7 +18,7 @@ from assaymark.errors import DataError
 from assaymark.interop.lighteval_files import means_of
 from assaymark.interop.read_imported import read_imported
 from assaymark.leaderboard.board_files import read_board
-from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.results.evidence.from_store import choice_queries
@@ -33,7 +33,7 @@ AVERAGE = 56.85
 SUITE = Path(__file__).parents[2] / "src" / "assaymark" / "library" / "suites" / "open-llm-v1.yaml"
 
 
-def row_of(folder: Path, content: Mapping[str, Any]) -> Row:
+def row_of(folder: Path, content: Mapping[str, Any]) -> BoardRow:
     """Return the row that a board of the first leaderboard's suite makes of a results file."""
     (folder / "results").mkdir()
     (folder / "results" / FILE.name).write_text(json.dumps(content))

@@ -9,7 +9,7 @@ from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.request_files import RequestFile, read_requests, write_request
-from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
 
 PUBLISHED = {  # as the old boards' documentation has it
@@ -20,7 +20,7 @@ PUBLISHED = {  # as the old boards' documentation has it
 }  # fmt: skip
 
 
-def rows(board: Path) -> dict[str, Row]:
+def rows(board: Path) -> dict[str, BoardRow]:
     """Return the rows of a board that are no baselines, by model."""
     found = read_board(board)
     return {row.model: row for row in Site([found]).table(found).rows if row.origin != "baseline"}

@@ -10,10 +10,10 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.routes.boards import board_feature
-from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from tests.served import running
@@ -59,14 +59,14 @@ def run(folder: Path, *words: str, tasks: str = "law.csv,books.csv", seed: int =
     )
 
 
-def table_of(folder: Path, board: str = "board.yaml") -> tuple[Table, StoredRuns]:
+def table_of(folder: Path, board: str = "board.yaml") -> tuple[BoardTable, StoredRuns]:
     """Return a board's table over the store."""
     runs = StoredRuns(Store.open_to_read(str(folder / "store.sqlite")))
     site = Site([read_board(folder / board)], runs)
     return site.table(next(iter(site.boards.values()))), runs
 
 
-def models(table: Table) -> list[Row]:
+def models(table: BoardTable) -> list[BoardRow]:
     """Return the rows that are no baselines."""
     return [row for row in table.rows if not row.is_baseline]
 

@@ -11,12 +11,12 @@ from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.board_init import number_headings
 from assaymark.leaderboard.published import read_published
 from assaymark.leaderboard.query import parse_query, search_keys
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 
 FILES = {"open-llm-v1": "open_llm_v1_2024-07-13.csv", "open-llm-v2": "open_llm_v2_2025-03-21.csv"}
 
 
-def published(shared_dir: Path, tmp_path: Path, form: str) -> tuple[Table, list[dict[str, str]]]:
+def published(shared_dir: Path, tmp_path: Path, form: str) -> tuple[BoardTable, list[dict[str, str]]]:
     """Return a published table as a board's, and the records of its file."""
     file = shared_dir / "data" / "arena" / "openllm" / FILES[form]
     if not file.is_file():

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.query import LONGEST, parse_query, search_keys
-from assaymark.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn
+from assaymark.leaderboard.table import BoardTable
 
 KEYS = search_keys({"arc": "ARC", "math-lvl-5": "MATH Lvl 5"})
 
 
-def row(model: str, score: float = 0.5, **facts: object) -> Row:
+def row(model: str, score: float = 0.5, **facts: object) -> BoardRow:
     """Return a row."""
-    number = Number(score)
-    return Row(model, model, "published", {"arc": Cell(number)}, Average(number, 1), facts)  # type: ignore[arg-type]
+    number = IntervalValue(score)
+    return BoardRow(model, model, "published", {"arc": RowScore(number)}, Average(number, 1), facts)  # type: ignore[arg-type]
 
 
 ROWS = (
@@ -32,7 +32,7 @@ ROWS = (
     row("org/llama-merge", 0.70, type="merge", licence="mit", params=13.0, merged=True, date="2024-06-15"),
     row("org/unlimited", 0.10, type="chat", licence="limited-use", params=0.5, moe=True),
 )
-TABLE = Table((ScoreColumn("arc", "ARC"),), ROWS)
+TABLE = BoardTable((ScoreColumn("arc", "ARC"),), ROWS)
 
 
 def found(query: str) -> list[int]:

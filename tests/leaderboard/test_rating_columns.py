@@ -9,13 +9,13 @@ from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.correlations import board_correlations
 from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 
 SCORES = "model,Law,Loss\n" + "".join(f"org/M{n},{10 * n},{90 - 9 * n}\n" for n in range(1, 9))
 RATINGS = "model,rating,low,high\n" + "".join(f"ORG/m{n},{1000 + n * n},{990 + n * n},\n" for n in range(2, 9))
 
 
-def table_of(folder: Path, ratings: str, **files: str) -> Table:
+def table_of(folder: Path, ratings: str, **files: str) -> BoardTable:
     """Return a board's table with these ratings and files beside it."""
     (folder / "scores.csv").write_text(SCORES)
     for name, text in files.items():

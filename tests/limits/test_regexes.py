@@ -78,7 +78,7 @@ def test_most_ordinary_searches_stay_in_this_process() -> None:
 @pytest.mark.parametrize("pattern", CATASTROPHIC)
 def test_a_catastrophic_pattern_is_stopped(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kind of endless backtracking is stopped after its processor time, and later searches work."""
-    monkeypatch.setattr(regexes, "_worker", regexes._Worker())
+    monkeypatch.setattr(regexes, "_worker", regexes._PatternWorker())
     monkeypatch.setattr(regexes, "MAX_SECONDS", 0.2)
     started = time.monotonic()
     with pytest.raises(RegexTooSlow, match=r"took more than 0.2 s on a text of 61 characters"):
@@ -89,7 +89,7 @@ def test_a_catastrophic_pattern_is_stopped(pattern: str, monkeypatch: pytest.Mon
 
 def test_a_pattern_that_is_always_too_slow_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """After ten texts the pattern counts as wrong: one error states it, at once."""
-    monkeypatch.setattr(regexes, "_worker", regexes._Worker())
+    monkeypatch.setattr(regexes, "_worker", regexes._PatternWorker())
     monkeypatch.setattr(regexes, "MAX_SECONDS", 0.05)
     for _ in range(regexes.MOST_TIMEOUTS):
         with pytest.raises(RegexTooSlow):

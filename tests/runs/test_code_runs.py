@@ -16,7 +16,7 @@ from assaymark.runs.plan import PreparedRun, RunOptions, prepare
 from assaymark.scoring.run_code import Unprotected, find_sandbox
 from assaymark.settings import home_folder
 from assaymark.statistics.pass_at_k import pass_at_k
-from assaymark.store import Store, StoredScore
+from assaymark.store import SampleScoreRow, Store
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from tests.conftest import ROOT
@@ -45,7 +45,7 @@ def prepared(name: str, data: Path, **options: Any) -> PreparedRun:
     return prepare(selection, FakeModel(), RunOptions(bind=BindOptions(data_dir=data, **options)))
 
 
-def scores(name: str, data: Path, write: Writer, **options: Any) -> list[StoredScore]:
+def scores(name: str, data: Path, write: Writer, **options: Any) -> list[SampleScoreRow]:
     """Run one task with a model that generates `write(row)`, and return the stored scores."""
     plan = prepared(name, data, **options)
     (bound,) = plan.bound

@@ -14,7 +14,7 @@ import pytest
 
 from assaymark.errors import MalformedSample
 from assaymark.scoring.call_match import ExpectedCall, match_calls
-from assaymark.scoring.tool_calls import ToolCall, UnreadableAnswer, read_calls
+from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_calls
 
 MADE = json.loads((Path(__file__).parent / "bfcl_verdicts.json").read_text(encoding="utf-8"))
 REASONS = {
@@ -28,9 +28,9 @@ REASONS = {
 }
 
 
-def calls_of(answer: list[dict[str, Any]]) -> list[ToolCall]:
+def calls_of(answer: list[dict[str, Any]]) -> list[FunctionCall]:
     """Return BFCL's form of calls as ours."""
-    return [ToolCall(name, arguments) for call in answer for name, arguments in call.items()]
+    return [FunctionCall(name, arguments) for call in answer for name, arguments in call.items()]
 
 
 def expected_of(verdict: dict[str, Any]) -> tuple[list[ExpectedCall], list[dict[str, Any]]]:
@@ -102,14 +102,14 @@ def test_json_schemas_types_are_known_too(
     arguments: dict[str, Any], allowed: dict[str, list[Any]], reason: str | None
 ) -> None:
     """A number may be an integer; a parameter without a single type is compared by value."""
-    fault = match_calls([ToolCall("add", arguments)], [ExpectedCall("add", allowed)], [DECLARED])
+    fault = match_calls([FunctionCall("add", arguments)], [ExpectedCall("add", allowed)], [DECLARED])
     assert (fault.reason if fault else None) == reason
 
 
 def test_no_call_is_right_where_none_is_expected() -> None:
     """Irrelevance: any call is wrong, and so is no call where one is expected."""
     assert match_calls([], [], [DECLARED]) is None
-    unwanted = match_calls([ToolCall("add", {"a": 1})], [], [DECLARED])
+    unwanted = match_calls([FunctionCall("add", {"a": 1})], [], [DECLARED])
     missing = match_calls([], [ExpectedCall("add", {"a": [1]})], [DECLARED])
     assert unwanted is not None
     assert missing is not None
@@ -120,7 +120,7 @@ def test_equal_numbers_of_other_types_are_other_calls() -> None:
     """A call that matched is not taken a second time in place of an equal one of another type."""
     whole = {"name": "add", "parameters": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}}
     expected = [ExpectedCall("add", {"a": [5]})] * 2
-    fault = match_calls([ToolCall("add", {"a": 5.0}), ToolCall("add", {"a": 5})], expected, [whole])
+    fault = match_calls([FunctionCall("add", {"a": 5.0}), FunctionCall("add", {"a": 5})], expected, [whole])
     assert fault is not None
     assert fault.reason == "wrong_type"
 
@@ -128,4 +128,4 @@ def test_equal_numbers_of_other_types_are_other_calls() -> None:
 def test_an_expected_call_of_an_undeclared_function_is_a_fault_of_the_row() -> None:
     """It is not a wrong answer."""
     with pytest.raises(MalformedSample, match="a call of sub is expected, which is not among the tools"):
-        match_calls([ToolCall("add", {"a": 1})], [ExpectedCall("sub", {})], [DECLARED])
+        match_calls([FunctionCall("add", {"a": 1})], [ExpectedCall("sub", {})], [DECLARED])

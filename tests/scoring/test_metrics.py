@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.scoring.call_match import CallRules, score_calls
+from assaymark.scoring.call_match import CallMatchRules, score_calls
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.generation import score_generation
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
@@ -74,7 +74,7 @@ def computed(output_type: str, name: str) -> ScoreValue:
         case "loglikelihood_rolling":
             return score_rolling(-3.0, "three words here", [name])[name]
         case "tool_calls":
-            return score_calls('{"name": "f"}', (), [], [name], CallRules())[0][name]
+            return score_calls('{"name": "f"}', (), [], [name], CallMatchRules())[0][name]
     return score_generation("yes", "yes", {name: {}})[name]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assaymark.records import ScoreStatus
-from assaymark.scoring.call_match import CallRules, ExpectedCall, score_calls
+from assaymark.scoring.call_match import CallMatchRules, ExpectedCall, score_calls
 from assaymark.scoring.call_values import java_text, java_value, javascript_text, javascript_value
 from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
 from assaymark.scoring.tool_calls import UnreadableAnswer, read_calls, text_of_tool_calls
@@ -213,7 +213,7 @@ def test_a_score_has_the_calls_and_the_reason(
     answer: str, expected: list[ExpectedCall], value: float, reason: str | None, status: ScoreStatus
 ) -> None:
     """An answer that cannot be read is wrong where calls are expected; where none is, it has none."""
-    rules = CallRules(shown_name=lambda name: name.replace(".", "_"))
+    rules = CallMatchRules(shown_name=lambda name: name.replace(".", "_"))
     found, given = score_calls(answer, expected, DECLARED, [CALL_MATCH], rules)
     assert (found[CALL_MATCH].value, given) == (value, status)
     assert found[CALL_MATCH].detail.get("reason") == reason
@@ -223,7 +223,7 @@ def test_a_score_has_the_calls_and_the_reason(
 def test_any_call_is_right_for_any_call() -> None:
     """BFCL's relevance asks only whether a function was called."""
     values = [
-        score_calls(text, [], DECLARED, [ANY_CALL], CallRules())[0][ANY_CALL]
+        score_calls(text, [], DECLARED, [ANY_CALL], CallMatchRules())[0][ANY_CALL]
         for text in ('{"name": "z"}', "no", '{"name": ')
     ]
     assert [(each.value, each.detail.get("reason")) for each in values] == [

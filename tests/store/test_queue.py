@@ -11,7 +11,7 @@ from assaymark.errors import LeaseLost, UnknownName, UsageError
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
 from assaymark.store.queue_claims import MOST_ATTEMPTS
-from assaymark.store.queue_rows import NewSubmission, Progress
+from assaymark.store.queue_rows import JobProgress, NewSubmission
 from assaymark.store.queue_schema import jobs
 
 OTHER = Owner("elsewhere", 1, "another machine", None, "t").to_text()
@@ -41,7 +41,7 @@ def test_a_job_is_taken_once_and_finished(store: Store) -> None:
     job = store.queue.claim(OTHER, 60)
     assert job is not None
     assert store.queue.claim(OTHER, 60) is None
-    store.queue.renew(job, 60, Progress(3, 10, "evaluating"))
+    store.queue.renew(job, 60, JobProgress(3, 10, "evaluating"))
     assert [(one.n_done, one.n_total, one.stage) for one in store.queue.jobs_in("running")] == [(3, 10, "evaluating")]
     store.queue.finish(job, "run1")
     (ended,) = store.queue.jobs_of(submission)
@@ -94,7 +94,7 @@ def test_a_lost_worker_stores_nothing_more(store: Store) -> None:
     assert second is not None
     assert (second.id, second.epoch) == (first.id, first.epoch + 1)
     for change in (
-        lambda: store.queue.renew(first, 60, Progress()),
+        lambda: store.queue.renew(first, 60, JobProgress()),
         lambda: store.queue.finish(first, "run"),
         lambda: store.queue.fail(first, "infrastructure", "no"),
     ):

@@ -13,11 +13,11 @@ import pytest
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.web.app import create_app
-from assaymark.web.serve import AtMost, Limits
+from assaymark.web.serve import AtMost, ServerLimits
 from tests.served import running
 
 HEAD_PART = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX"
-QUICK = Limits(request_seconds=1.5, n_per_address=400, n_connections=400)
+QUICK = ServerLimits(request_seconds=1.5, n_per_address=400, n_connections=400)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_sending_a_byte_now_and_then_does_not_extend_the_deadline(address: str) 
 
 def test_an_address_with_too_many_connections_loses_its_oldest() -> None:
     """The ones that wait longest are closed at once; a new one is answered."""
-    with running(create_app([board_feature(Site([]))]), Limits(request_seconds=60, n_per_address=10)) as url:
+    with running(create_app([board_feature(Site([]))]), ServerLimits(request_seconds=60, n_per_address=10)) as url:
         slow = connect(url, 30, HEAD_PART)
         assert wait_closed(slow, 3) >= 20
         assert httpx.get(f"{url}/boards", timeout=5).status_code == 200

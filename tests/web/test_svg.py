@@ -5,12 +5,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from assaymark.web.svg import NAME_WIDTH, PLOT_WIDTH, Span, heatmap, spans
+from assaymark.web.svg import NAME_WIDTH, PLOT_WIDTH, PlottedValue, heatmap, spans
 
 
 def test_differences_have_a_line_at_zero_and_a_band() -> None:
     """The band reaches as far to both sides of zero, the point and its interval lie to scale."""
-    tree = ET.fromstring(spans([Span("Law", 4.0, 2.0, 6.0, 5.0), Span("Music", -1.0, None, None, 2.5)]))
+    tree = ET.fromstring(spans([PlottedValue("Law", 4.0, 2.0, 6.0, 5.0), PlottedValue("Music", -1.0, None, None, 2.5)]))
     (zero,) = [float(one.attrib["x1"]) for one in tree.iter("line") if one.attrib["class"] == "zero"]
     bands = [(float(one.attrib["x"]), float(one.attrib["width"])) for one in tree.iter("rect")]
     assert [x + width / 2 for x, width in bands] == pytest.approx([zero, zero], abs=0.11)
@@ -29,7 +29,7 @@ def test_differences_have_a_line_at_zero_and_a_band() -> None:
 @pytest.mark.parametrize("name", ["a <b>&\"'", "\u202e\x00x", "]]>", "x" * 100])
 def test_names_are_text(name: str) -> None:
     """No markup and no control characters of a name reach the drawing; a long one is cut."""
-    for drawn in (spans([Span(name, 1.0, 0.5, 1.5)]), heatmap([name], [name], [[(0.3, name)]], name)):
+    for drawn in (spans([PlottedValue(name, 1.0, 0.5, 1.5)]), heatmap([name], [name], [[(0.3, name)]], name)):
         tree = ET.fromstring(drawn)
         assert not list(tree.iter("b"))
         texts = [one.text or "" for one in tree.iter("text")]

@@ -471,7 +471,7 @@ def bind_scorer(function: Any, name: str | None = None) -> Scorer:
     declared, needs_declared = getattr(function, _FACTS, getattr(target, _FACTS, (None, False)))
     own_name = name or (declared.name if declared else "") or _name_of(function, target)
     if not inspect.isclass(function) and callable(getattr(function, "measure", None)) and hasattr(function, "score"):
-        return _Measured(function, _deepeval_facts(function, own_name, declared))
+        return _MeasuredCase(function, _deepeval_facts(function, own_name, declared))
     names = {each: what for what, alike in NAMES.items() for each in alike}
     promptfoo = {"output": "output", "context": "promptfoo context"}
     inspects = {"state": "inspect state", "target": "inspect target"}
@@ -523,7 +523,7 @@ def refuse_outside(result: Result, facts: ScorerFacts) -> None:
         raise ValueError(f"scorer '{facts.name}' returned {value:g} and declares {expected}; declare scale='number'")
 
 
-class _Measured:
+class _MeasuredCase:
     """A metric of DeepEval, or of its form: `measure(case)` sets `score` and `reason`."""
 
     def __init__(self, metric: Any, facts: ScorerFacts) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from assaymark import stopping
 from assaymark.errors import AssaymarkError, ModelUnavailable, Retryable
 
-__all__ = ["Call", "CallRules", "Ended", "LoopThread", "run_calls"]
+__all__ = ["Call", "CallEnd", "CallRules", "LoopThread", "run_calls"]
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[T]):
+class CallEnd(Generic[T]):
     """How a call ended. seconds: of its last try."""
 
     about: T
@@ -97,7 +97,7 @@ class LoopThread:
 
 def run_calls(
     calls: Iterable[Call[T]], rules: CallRules, on_silence: Callable[[], None] = lambda: None
-) -> Iterator[Ended[T]]:
+) -> Iterator[CallEnd[T]]:
     """Yield how each call ended, in the order in which they end; `on_silence` is called every second without one.
 
     When a stop is requested (`stopping`), no more calls are made and those in progress are waited for.
@@ -121,12 +121,12 @@ class _Try(Generic[T]):
     call: Call[T]
     n_tries: int
     deadline: float
-    worker: "_Worker | None" = None
+    worker: "_CallThread | None" = None
     future: Any = None
 
 
 @dataclass(slots=True)
-class _Worker:
+class _CallThread:
     """A thread that makes one call after another, until it is sent None."""
 
     results: "queue.SimpleQueue[tuple[int, Any, BaseException | None, float]]"
@@ -157,8 +157,8 @@ class _Running(Generic[T]):
         self._calls, self._rules = calls, rules
         self._results: queue.SimpleQueue[tuple[int, Any, BaseException | None, float]] = queue.SimpleQueue()
         self._tries: dict[int, _Try[T]] = {}
-        self._idle: list[_Worker] = []
-        self._workers: list[_Worker] = []
+        self._idle: list[_CallThread] = []
+        self._workers: list[_CallThread] = []
         self._later: list[tuple[float, int, Call[T], int]] = []  # when, order, call, tries so far: to be tried again
         self._number = 0
         self._left_behind: set[int] = set()  # calls that were given up and are still running
@@ -166,7 +166,7 @@ class _Running(Generic[T]):
         self._lock = threading.Lock()
         self._is_exhausted = False
 
-    def next(self, on_silence: Callable[[], None]) -> Ended[T] | None:
+    def next(self, on_silence: Callable[[], None]) -> CallEnd[T] | None:
         """Return how the next call ended; None at the end."""
         while True:
             self._fill()
@@ -204,7 +204,7 @@ class _Running(Generic[T]):
             made.future = self._own_loop().start(self._run_async(self._number, call.start))
             return
         if not self._idle:
-            worker = _Worker(self._results, self._own_loop)
+            worker = _CallThread(self._results, self._own_loop)
             self._workers.append(worker)
             self._idle.append(worker)
             threading.Thread(target=worker.run, name="application", daemon=True).start()
@@ -225,7 +225,7 @@ class _Running(Generic[T]):
             value, error = None, raised
         self._results.put((number, value, error, time.perf_counter() - began))
 
-    def _wait(self, on_silence: Callable[[], None]) -> Ended[T] | None:
+    def _wait(self, on_silence: Callable[[], None]) -> CallEnd[T] | None:
         """Wait for a result, a deadline, a call to be tried again, or a second."""
         now = time.monotonic()
         next_times = [made.deadline for made in self._tries.values()]
@@ -245,7 +245,7 @@ class _Running(Generic[T]):
             self._idle.append(made.worker)
         return self._ended(made, value, error, seconds)
 
-    def _given_up(self) -> Ended[T] | None:
+    def _given_up(self) -> CallEnd[T] | None:
         """Return a call whose time is over, if there is one."""
         now = time.monotonic()
         late = next((number for number, made in self._tries.items() if made.deadline <= now), None)
@@ -263,7 +263,7 @@ class _Running(Generic[T]):
 
     def _ended(
         self, made: _Try[T], value: Any, error: BaseException | None, seconds: float, *, is_timed_out: bool = False
-    ) -> Ended[T] | None:
+    ) -> CallEnd[T] | None:
         """Return how a call ended; None where it is to be tried again."""
         has_failed = is_timed_out or error is not None
         if has_failed and made.n_tries <= self._rules.retries and (error is None or _may_differ(error)):
@@ -271,7 +271,7 @@ class _Running(Generic[T]):
             self._number += 1
             heapq.heappush(self._later, (time.monotonic() + pause, self._number, made.call, made.n_tries))
             return None
-        return Ended(made.call.about, value, error, seconds, is_timed_out, made.n_tries)
+        return CallEnd(made.call.about, value, error, seconds, is_timed_out, made.n_tries)
 
     def close(self) -> None:
         """End the idle threads; those whose call does not return end when it does."""

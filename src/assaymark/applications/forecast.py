@@ -11,7 +11,7 @@ from assaymark.applications.evaluate import PreparedApplication, prepare_applica
 from assaymark.applications.judging_scores import MOST_TOKENS
 from assaymark.applications.scorer import Answered, JudgedScorer
 from assaymark.judges.judge import open_judge
-from assaymark.judges.material import PromptWriter, ask
+from assaymark.judges.material import JudgePromptWriter, ask
 from assaymark.models.cost.bill import CostForecast, cost_forecast
 from assaymark.models.cost.prices import find_price
 from assaymark.models.lending import lent
@@ -98,7 +98,7 @@ def _pending(ready: PreparedApplication, requests: list[Request], store: str | N
 
 
 def _of_judge(scorer: JudgedScorer, ready: PreparedApplication, requests: list[Request], model: Model) -> JudgeForecast:
-    writer, settings = PromptWriter(model), GenerationSettings(max_tokens=MOST_TOKENS)
+    writer, settings = JudgePromptWriter(model), GenerationSettings(max_tokens=MOST_TOKENS)
     asked: list[Request] = []
     for sample, _ in zip(ready.task.samples(), requests, strict=True):
         row = ready.rows[sample.index]

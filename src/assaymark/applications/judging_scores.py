@@ -17,7 +17,7 @@ from assaymark.applications.scorer import Answered, JudgedScorer, Result
 from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.errors import LeaseLost, RunBusy, UsageError
 from assaymark.judges.judge import open_judge
-from assaymark.judges.material import PromptWriter, ask
+from assaymark.judges.material import JudgePromptWriter, ask
 from assaymark.models.lending import lent
 from assaymark.models.model import Model
 from assaymark.records import (
@@ -343,7 +343,7 @@ class _Judged:
         self.generator.close()
         self.prompt, self.results = None, why
 
-    def request(self, writer: PromptWriter, settings: GenerationSettings) -> Request:
+    def request(self, writer: JudgePromptWriter, settings: GenerationSettings) -> Request:
         """Return the request of the waiting prompt; its turn counts steps, of all repeats."""
         messages = (Message("user", (TextPart(self.prompt or ""),)),)
         sample = replace(self.answer.sample, task=self.task)
@@ -369,7 +369,7 @@ def judge_rows(
 
     Returns: by position of the scorer, id of the run's request and repeat: the results, or why there are none.
     """
-    writer = PromptWriter(model)
+    writer = JudgePromptWriter(model)
     judged = [
         _Judged((position, each.request.id, each.repeat), scorer.steps(each.answered), each,
                 f"{each.request.task}, {scorer.facts.name}")

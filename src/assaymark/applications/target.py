@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assaymark import settings
-from assaymark.applications.calls import Call, CallRules, Ended, run_calls
+from assaymark.applications.calls import Call, CallEnd, CallRules, run_calls
 from assaymark.applications.endpoints import EndpointTarget
 from assaymark.applications.functions import FunctionTarget, function_target, load_named
 from assaymark.applications.processes import CommandTarget
@@ -214,9 +214,9 @@ class TargetModel:
                 note = f"{tally.n_failed:,} failed" if tally.n_failed else ""
                 observe(Progress(tally.n_done, tally.n_all, 0, 0, 0, tally.n_cached, time.monotonic() - started, note))
 
-        asked: list[_Asked] = []
+        asked: list[_AskedRepeat] = []
         for output_or_asked in self._from_cache(requests, cache):
-            if isinstance(output_or_asked, _Asked):
+            if isinstance(output_or_asked, _AskedRepeat):
                 asked.append(output_or_asked)
                 continue
             tally.n_done, tally.n_cached = tally.n_done + 1, tally.n_cached + 1
@@ -229,7 +229,7 @@ class TargetModel:
             yield output
             report()
 
-    def _from_cache(self, requests: Sequence[Request], cache: OutputCache | None) -> "Iterator[Output | _Asked]":
+    def _from_cache(self, requests: Sequence[Request], cache: OutputCache | None) -> "Iterator[Output | _AskedRepeat]":
         """Yield the outputs that are known, and what has to be asked."""
         for at in range(0, len(requests), LOOKED_UP):
             asked = [each for request in requests[at : at + LOOKED_UP] for each in self._asked(request)]
@@ -244,21 +244,21 @@ class TargetModel:
                         stored, request_id=each.request.id, ask_index=each.index, repeat=each.repeat, from_cache=True
                     )
 
-    def _asked(self, request: Request) -> "Iterator[_Asked]":
+    def _asked(self, request: Request) -> "Iterator[_AskedRepeat]":
         identity = self.identity
         for query in request.queries:
             for repeat in range(query.settings.repeats if isinstance(query, GenerateQuery) else 1):
                 key = None
                 if identity.content_hash is not None:
                     key = "application:" + content_hash([identity.content_hash, request.prompt, repeat])
-                yield _Asked(request, query.index, repeat, key, secrets.token_hex(16))
+                yield _AskedRepeat(request, query.index, repeat, key, secrets.token_hex(16))
 
-    def _call(self, asked: "_Asked") -> "Call[_Asked]":
+    def _call(self, asked: "_AskedRepeat") -> "Call[_AskedRepeat]":
         row, rules = self._rows[asked.request.sample_index], self.options.rules
         start = self.bound.start(row, asked.repeat, rules.timeout_s, asked.trace_id)
         return Call(asked, start, self.bound.is_async, self.bound.keeps_limit)
 
-    def _output(self, ended: "Ended[_Asked]") -> Output:
+    def _output(self, ended: "CallEnd[_AskedRepeat]") -> Output:
         asked = ended.about
         facts = CallFacts(latency_s=round(ended.seconds, 6), trace_id=asked.trace_id, n_tries=ended.n_tries)
         plain = Output(asked.request.id, asked.index, asked.repeat, call=facts.to_json())
@@ -327,7 +327,7 @@ class TargetModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedRepeat:
     """One repeat of one query of a request."""
 
     request: Request

@@ -34,7 +34,7 @@ from assaymark.records import (
 )
 from assaymark.scoring.metrics import is_auxiliary, names_of_calls
 from assaymark.scoring.run_code import Sandbox
-from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec, Splits, Task
+from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec, SplitNames, Task
 
 __all__ = ["CALL_METRICS", "ApplicationTask", "check_names"]
 
@@ -94,7 +94,7 @@ class ApplicationTask:
             version="1",
             output_type="generate_until",
             dataset=DatasetSpec(source or name),
-            splits=Splits(test="rows"),
+            splits=SplitNames(test="rows"),
             prompt=PromptSpec(),
             fewshot=FewshotSpec(PromptSpec()),
             spec={"application": {"scorers": facts}},

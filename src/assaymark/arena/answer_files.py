@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assaymark.arena.answers import Prompt, StoredAnswers, stored_answers
+from assaymark.arena.answers import ArenaPrompt, StoredAnswers, stored_answers
 from assaymark.datasets.files import READABLE, read_files
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.registry import meant, nearest
@@ -59,7 +59,7 @@ def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
     files = [file for file in files if file.name.endswith(tuple(READABLE))]
     if not files:
         raise DataError(f"no files in {', '.join(map(str, paths))}; expected one of {', '.join(READABLE)}")
-    prompts: dict[str, Prompt] = {}
+    prompts: dict[str, ArenaPrompt] = {}
     answers: Answers = {}
     for file in files:
         rows = read_files([file])
@@ -69,7 +69,7 @@ def answers_of_files(paths: Sequence[Path]) -> tuple[StoredAnswers, int]:
         for row in rows:
             text = str(row[prompt] or "")
             key = _prompt_id(text)
-            prompts.setdefault(key, Prompt(key, text, str(row[category]) if category and row[category] else None))
+            prompts.setdefault(key, ArenaPrompt(key, text, str(row[category]) if category and row[category] else None))
             name = str(row[model]) if model and row[model] else file.stem
             answers.setdefault(name, {})[key] = str(row[output] or "")
     return stored_answers(paths[0].name if len(paths) == 1 else f"{len(files)} files", prompts, answers)
@@ -109,7 +109,7 @@ def answers_of_runs(
             "a task with --answers RUN, repeated"
         )
     twice = [run.plan.model.name for run in runs]
-    prompts: dict[str, Prompt] = {}
+    prompts: dict[str, ArenaPrompt] = {}
     answers: Answers = {}
     for run in runs:
         of_model = answers.setdefault(_label(run, twice), {})
@@ -118,7 +118,7 @@ def answers_of_runs(
             if record.request.turn == 0 and texts and record.sample is not None:
                 text = _prompt_text(record)
                 key = _prompt_id(text)
-                prompts.setdefault(key, Prompt(key, text, None))
+                prompts.setdefault(key, ArenaPrompt(key, text, None))
                 of_model[key] = texts[0]
     return stored_answers(chosen, prompts, answers)
 

@@ -12,7 +12,15 @@ import numpy as np
 
 from assaymark.errors import DataError
 
-__all__ = ["AnswerSource", "Drawn", "Prompt", "StoredAnswers", "contains_a_name", "names_its_model", "stored_answers"]
+__all__ = [
+    "AnswerSource",
+    "ArenaPrompt",
+    "Drawn",
+    "StoredAnswers",
+    "contains_a_name",
+    "names_its_model",
+    "stored_answers",
+]
 
 _MAKERS = (
     *("openai", "chatgpt", "anthropic", "mistral ai", "meta ai", "deepmind", "google ai", "alibaba cloud"),
@@ -23,7 +31,7 @@ _SHORTEST_NAME = 4  # letters: shorter parts of a model's name are ordinary word
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ArenaPrompt:
     """A prompt of a source."""
 
     id: str
@@ -35,7 +43,7 @@ class Prompt:
 class Drawn:
     """A prompt with the answers of two models, in the order in which the models were named."""
 
-    prompt: Prompt
+    prompt: ArenaPrompt
     first: str
     second: str
 
@@ -58,7 +66,7 @@ class AnswerSource(Protocol):
 class StoredAnswers:
     """Answers in memory; see `stored_answers`."""
 
-    def __init__(self, name: str, prompts: Mapping[str, Prompt], answers: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, name: str, prompts: Mapping[str, ArenaPrompt], answers: Mapping[str, Mapping[str, str]]) -> None:
         self._name = name
         self._prompts = dict(prompts)
         self._answers = {model: dict(of_model) for model, of_model in answers.items()}
@@ -75,7 +83,7 @@ class StoredAnswers:
         return tuple(self._answers)
 
     @property
-    def prompts(self) -> tuple[Prompt, ...]:
+    def prompts(self) -> tuple[ArenaPrompt, ...]:
         """All prompts."""
         return tuple(self._prompts.values())
 
@@ -100,7 +108,7 @@ class StoredAnswers:
 
 
 def stored_answers(
-    name: str, prompts: Mapping[str, Prompt], answers: Mapping[str, Mapping[str, str]]
+    name: str, prompts: Mapping[str, ArenaPrompt], answers: Mapping[str, Mapping[str, str]]
 ) -> tuple[StoredAnswers, int]:
     """Return a source without empty answers and without those that name their model, and the number of the latter.
 

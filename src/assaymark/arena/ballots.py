@@ -9,7 +9,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 from assaymark.store.arena_rows import BattleRow, NewVote, VoteRow
 
-__all__ = ["CHOICES", "MARKS", "Ballots", "Publishing", "Refused", "Shown", "Voter", "check_vote", "shown_battle"]
+__all__ = ["CHOICES", "MARKS", "Ballots", "Publishing", "Refused", "Voter", "VoterView", "check_vote", "shown_battle"]
 
 CHOICES = ("a", "b", "tie", "both_bad")
 MARKS = ("acceptable", "poor")
@@ -37,7 +37,7 @@ class Publishing:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VoterView:
     """What a voter sees of a battle. `models` and `choice` are None while it is open."""
 
     token: str
@@ -67,7 +67,7 @@ class Ballots:
         if (reason := refusal(activity, self.limits, now, is_vote=is_vote)) is not None:
             raise Refused(reason)
 
-    def show(self, voter: Voter, token: str) -> Shown:
+    def show(self, voter: Voter, token: str) -> VoterView:
         """Return a battle of this voter.
 
         Raises: UnknownName if there is none with this token, or it is another voter's.
@@ -83,7 +83,7 @@ class Ballots:
         marks: tuple[str | None, str | None] = (None, None),
         *,
         is_counted: bool = True,
-    ) -> Shown:
+    ) -> VoterView:
         """Store the voter's vote on his battle, and return the battle with the models' names.
 
         Args:
@@ -135,12 +135,12 @@ def check_vote(choice: str, key: str, marks: tuple[str | None, str | None]) -> N
         raise UsageError("the idempotency key has no characters or more than 64; expected 1 to 64")
 
 
-def shown_battle(battle: BattleRow, vote: VoteRow | None) -> Shown:
+def shown_battle(battle: BattleRow, vote: VoteRow | None) -> VoterView:
     """Return what the voter sees of a stored battle."""
-    seen = Shown(battle.token, "open", battle.prompt, battle.answer_a, battle.answer_b)
+    seen = VoterView(battle.token, "open", battle.prompt, battle.answer_a, battle.answer_b)
     if vote is None:
         return seen
-    return Shown(
+    return VoterView(
         *(seen.token, "voted", seen.prompt, seen.answer_a, seen.answer_b),
         models=(battle.model_a, battle.model_b),
         choice=vote.choice,

@@ -1,6 +1,6 @@
 """Battles over stored answers: from a drawn pair to a vote.
 
-A battle is `open` until its voter votes, and `voted` afterwards. What is shown of an open battle (`Shown`) has no
+A battle is `open` until its voter votes, and `voted` afterwards. What is shown of an open battle (`VoterView`) has no
 model, no source and no order of the pair; the names come with the vote. Reloading an open battle shows the same one;
 those that voters skip are counted.
 
@@ -20,7 +20,7 @@ from secrets import token_urlsafe
 import numpy as np
 
 from assaymark.arena.answers import AnswerSource
-from assaymark.arena.ballots import CHOICES, MARKS, Ballots, Publishing, Refused, Shown, Voter, shown_battle
+from assaymark.arena.ballots import CHOICES, MARKS, Ballots, Publishing, Refused, Voter, VoterView, shown_battle
 from assaymark.arena.voters import DAY, VoteLimits
 from assaymark.errors import DataError, UsageError
 from assaymark.randomness import generator_for
@@ -29,14 +29,25 @@ from assaymark.statistics.battles import expected_reductions, penalised_strength
 from assaymark.store import Store
 from assaymark.store.arena_rows import NewBattle, VoteRow
 
-__all__ = ["CHOICES", "MARKS", "Arena", "Pair", "Pairing", "Publishing", "Refused", "Shown", "VotedPairs", "Voter"]
+__all__ = [
+    "CHOICES",
+    "MARKS",
+    "Arena",
+    "BattlePair",
+    "Pairing",
+    "Publishing",
+    "Refused",
+    "VotedPairs",
+    "Voter",
+    "VoterView",
+]
 
 
 UNIFORM_SHARE = 0.1  # of the probability, which all pairs share equally
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class BattlePair:
     """Two models: the one on side A is `first`, unless the coin swapped the sides."""
 
     first: str
@@ -81,11 +92,11 @@ class Pairing:
             self._probabilities = mixed / mixed.sum()
         return self._probabilities
 
-    def draw(self, generator: np.random.Generator) -> Pair:
+    def draw(self, generator: np.random.Generator) -> BattlePair:
         """Return a pair and its sides."""
         chosen = int(generator.choice(self._wins.size, p=self.probabilities().ravel()))
         first, second = divmod(chosen, len(self._models))
-        return Pair(self._models[first], self._models[second], bool(generator.integers(2)))
+        return BattlePair(self._models[first], self._models[second], bool(generator.integers(2)))
 
 
 class VotedPairs:
@@ -103,7 +114,7 @@ class VotedPairs:
         self._lock = threading.Lock()
         self._seen = 0  # votes that are counted
 
-    def draw(self) -> Pair:
+    def draw(self) -> BattlePair:
         """Return a pair and its sides."""
         with self._lock:
             some = list(self._store.arena.votes(after=self._seen))
@@ -134,7 +145,7 @@ class Arena:
         self._pairs = VotedPairs(self.store, self.source.models, self._generator)
         self._ballots = Ballots(self.store, self.limits, self.publishing, self.clock)
 
-    def begin(self, voter: Voter) -> Shown:
+    def begin(self, voter: Voter) -> VoterView:
         """Return the voter's open battle, or a new one.
 
         Raises: Refused over a limit.
@@ -143,13 +154,13 @@ class Arena:
             return shown_battle(waiting, None)
         return self._begun(voter)
 
-    def _begun(self, voter: Voter) -> Shown:
+    def _begun(self, voter: Voter) -> VoterView:
         self._ballots.check(voter, is_vote=False)
         new = self._drawn(voter, self.clock())
         self.store.arena.open_battle(new)
-        return Shown(new.token, "open", new.prompt, new.answer_a, new.answer_b)
+        return VoterView(new.token, "open", new.prompt, new.answer_a, new.answer_b)
 
-    def skip(self, voter: Voter, token: str) -> Shown:
+    def skip(self, voter: Voter, token: str) -> VoterView:
         """Leave a battle without a vote and return a new one; the left ones count to the limit of open battles.
 
         Raises: UnknownName; Refused over a limit; UsageError if the battle has a vote.
@@ -180,7 +191,7 @@ class Arena:
             prompt=drawn.prompt.text, answer_a=answers[0], answer_b=answers[1],
         )  # fmt: skip
 
-    def show(self, voter: Voter, token: str) -> Shown:
+    def show(self, voter: Voter, token: str) -> VoterView:
         """Return a battle of this voter; as `Ballots.show`."""
         return self._ballots.show(voter, token)
 
@@ -191,7 +202,7 @@ class Arena:
         choice: str,
         key: str,
         marks: tuple[str | None, str | None] = (None, None),
-    ) -> Shown:
+    ) -> VoterView:
         """Store the voter's vote on his battle, and return the battle with the names; as `Ballots.vote`."""
         return self._ballots.vote(voter, token, choice, key, marks)
 

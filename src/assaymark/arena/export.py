@@ -25,7 +25,7 @@ from assaymark.drafts import whole_file
 from assaymark.errors import DataError, StoreError
 from assaymark.store import Store
 from assaymark.store.arena_log import RECORD_FIELDS, first_break
-from assaymark.store.arena_rows import Head, VoteRow
+from assaymark.store.arena_rows import LogHead, VoteRow
 
 __all__ = ["SIMILARITY", "cluster_prompts", "export_votes", "head_file", "near_duplicates", "verify_export"]
 
@@ -147,7 +147,7 @@ def head_file(path: Path) -> Path:
     return path.with_suffix(".head.json")
 
 
-def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: bool = False) -> Head:
+def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: bool = False) -> LogHead:
     """Write all votes as JSON lines, and number and hash of the last one beside it; return the latter.
 
     Open battles are not in the log, so nothing of them is written.

@@ -17,7 +17,7 @@ PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _BoardKind:
     """Which votes a board uses, and how."""
 
     style: bool
@@ -34,8 +34,8 @@ class Ratings:
     patience: float = PATIENCE
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _computing: threading.Lock = field(default_factory=threading.Lock)
-    _futures: dict[tuple[int, _Kind], Future[Published]] = field(default_factory=dict)
-    _latest: dict[_Kind, Published] = field(default_factory=dict)
+    _futures: dict[tuple[int, _BoardKind], Future[Published]] = field(default_factory=dict)
+    _latest: dict[_BoardKind, Published] = field(default_factory=dict)
     _groups: tuple[int, Mapping[str, str]] | None = None  # batch and near-duplicates of its prompts
 
     def board(self, *, style: bool = False, category: str | None = None, acceptable: bool = False) -> Published:
@@ -43,7 +43,7 @@ class Ratings:
 
         If it is not computed after `patience` seconds, the board of an earlier batch is returned if there is one.
         """
-        kind = _Kind(style, category, acceptable)
+        kind = _BoardKind(style, category, acceptable)
         future = self._future(self.store.arena.last_batch(), kind)
         earlier = self._latest.get(kind)
         try:
@@ -56,7 +56,7 @@ class Ratings:
         rows = tuple(replace(row, withdrawn_at=withdrawn.get(row.model)) for row in made.models)
         return replace(made, models=rows)
 
-    def _future(self, batch: Batch | None, kind: _Kind) -> Future[Published]:
+    def _future(self, batch: Batch | None, kind: _BoardKind) -> Future[Published]:
         """Return the board of a batch, which a thread computes if nobody has asked for it before."""
         sequence = batch.sequence if batch else 0
         with self._lock:
@@ -67,7 +67,7 @@ class Ratings:
                 threading.Thread(target=self._run, args=(future, batch, kind), daemon=True).start()
         return future
 
-    def _run(self, future: Future[Published], batch: Batch | None, kind: _Kind) -> None:
+    def _run(self, future: Future[Published], batch: Batch | None, kind: _BoardKind) -> None:
         try:
             with self._computing:  # one at a time: a second board of the batch uses the groups of the first
                 made = replace(self._computed(batch, kind), batch=batch)
@@ -79,7 +79,7 @@ class Ratings:
             self._latest[kind] = made
         future.set_result(made)
 
-    def _computed(self, batch: Batch | None, kind: _Kind) -> Published:
+    def _computed(self, batch: Batch | None, kind: _BoardKind) -> Published:
         votes: list[VoteRow] = []
         every: Mapping[str, str] = {}
         if batch is not None:

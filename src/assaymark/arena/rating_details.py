@@ -21,7 +21,7 @@ from assaymark.statistics.rating_errors import RatingErrors, clustered_errors
 from assaymark.statistics.tie_models import Outcomes, TieFit, fit_tie_model, outcomes_of
 
 __all__ = [
-    "Pair",
+    "HeadToHead",
     "RatingFit",
     "RatingMatrices",
     "TieParameter",
@@ -163,7 +163,7 @@ class RatingMatrices:
     degrees_of_freedom: int
     p_of_fit: float | None  # that all pairs are on one scale
 
-    def pairs(self) -> "Iterator[Pair]":
+    def pairs(self) -> "Iterator[HeadToHead]":
         """Yield the pairs with battles, from the side of the higher rating, the largest residual first."""
         pairs = [
             self._pair(row, column)
@@ -173,15 +173,15 @@ class RatingMatrices:
         ]
         yield from sorted(pairs, key=lambda pair: -abs(pair.residual or 0.0))
 
-    def _pair(self, row: int, column: int) -> "Pair":
+    def _pair(self, row: int, column: int) -> "HeadToHead":
         shares = (self.win_fraction, self.observed, self.predicted, self.residuals, self.significance)
         models = (self.models[row], self.models[column])
-        return Pair(*models, self.n_battles[row][column], self.n_decisive[row][column],
+        return HeadToHead(*models, self.n_battles[row][column], self.n_decisive[row][column],
                     *(table[row][column] for table in shares))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class HeadToHead:
     """Two models' battles, from the side of `model`."""
 
     model: str

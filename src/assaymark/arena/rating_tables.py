@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from assaymark.arena.rating_details import Pair, RatingMatrices, TopVotes
+from assaymark.arena.rating_details import HeadToHead, RatingMatrices, TopVotes
 from assaymark.arena.ratings import ApartModel, ArenaRatings, Effect, Rating
 from assaymark.arena.votes import Votes
 from assaymark.results.console import Text
@@ -146,7 +146,7 @@ def _pair_rows(matrix: RatingMatrices) -> list[list[str]]:
     return [_pair_row(pair) for pair in pairs]
 
 
-def _pair_row(pair: Pair) -> list[str]:
+def _pair_row(pair: HeadToHead) -> list[str]:
     z = NOTHING if pair.residual is None else f"{pair.residual:+.1f}"
     p = NOTHING if pair.significance is None else f"{pair.significance:.3f}"
     return [
@@ -227,7 +227,7 @@ def ratings_csv(ratings: ArenaRatings) -> str:
     rows = [asdict(rating) for rating in ratings.ratings]
     names = [field.name for field in fields(Rating)]
     if ratings.matrices is not None:
-        rows, names = [asdict(pair) for pair in ratings.matrices.pairs()], [field.name for field in fields(Pair)]
+        rows, names = [asdict(pair) for pair in ratings.matrices.pairs()], [field.name for field in fields(HeadToHead)]
     elif ratings.settings.over is not None:
         names = [ratings.settings.over, *names]
         rows = [

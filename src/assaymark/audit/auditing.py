@@ -203,14 +203,14 @@ def audit_prompts(
         _refuse_images(prepared)
         plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": variants_hash()})
         with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
-            audits += _prompts_of(audit, opened, prepared, _Systems(chosen, tasks, own), announce)
+            audits += _prompts_of(audit, opened, prepared, _SystemPrompts(chosen, tasks, own), announce)
         announce(stored_line(store, audit.run_id))
         opened.close()
     return audits
 
 
 @dataclass(frozen=True, slots=True)
-class _Systems:
+class _SystemPrompts:
     """The system prompts of an audit, with the tasks and options to bind under each."""
 
     texts: tuple[str, ...]
@@ -228,7 +228,7 @@ class _Systems:
 
 
 def _prompts_of(
-    audit: StoredAudit, model: Model, prepared: PreparedRun, systems: _Systems, announce: Announce
+    audit: StoredAudit, model: Model, prepared: PreparedRun, systems: _SystemPrompts, announce: Announce
 ) -> list[PromptAudit]:
     """Return one model's audits of its tasks; raise DataError for an unsuitable task before any is evaluated."""
     for bound in prepared.bound:

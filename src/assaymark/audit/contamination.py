@@ -17,7 +17,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from assaymark.audit.items import Item, items_of
+from assaymark.audit.items import AuditItem, items_of
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.option_orders import OrderSettings, order_test
 from assaymark.audit.overlap import WORDS, Corpus, overlap_with
@@ -143,7 +143,7 @@ class _Audit:
     likelihoods: Likelihoods
     settings: ContaminationSettings
     control: Likelihoods | None
-    control_items: Sequence[Item]
+    control_items: Sequence[AuditItem]
     notify: Notify
 
 
@@ -219,7 +219,7 @@ def check_tests(settings: ContaminationSettings, model: Model) -> None:
         check_token_moments(model)
 
 
-def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[Item]]) -> _Found:
+def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[AuditItem]]) -> _Found:
     audit.notify(f"{task}: {test}")
     run = {"order": _order, "options": _options, "numbers": _numbers, "overlap": _overlap, "min-k": _min_k}[test]
     try:
@@ -228,7 +228,7 @@ def _one_test(audit: _Audit, task: str, test: str, items: Callable[[], Sequence[
         return (ContaminationTest(task, test, "", None, len(items()), None, notes=(str(error),)),)
 
 
-def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+def _order(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[ContaminationTest]:
     test = order_test(audit.likelihoods, items, audit.settings.order, task)
     notes = [f"{test.rows_per_shard} rows per shard"]
     if test.sorted_by:
@@ -244,12 +244,12 @@ def _order(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminatio
     ]  # fmt: skip
 
 
-def _options(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+def _options(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[ContaminationTest]:
     twins = option_twins(items, task, audit.settings.seed)
     return [_of_twins(task, "options", compare_twins(audit.likelihoods, twins, f"{task}: options"), ())]
 
 
-def _numbers(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+def _numbers(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[ContaminationTest]:
     twins = number_twins(items, task, audit.settings.seed)
     name = f"{task}: numbers"
     test = compare_twins(audit.likelihoods, twins, name)
@@ -271,7 +271,7 @@ def _of_twins(task: str, test: str, result: TwinTest, notes: tuple[str, ...]) ->
     )  # fmt: skip
 
 
-def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+def _overlap(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[ContaminationTest]:
     corpus = audit.settings.corpus
     if corpus is None:
         return []
@@ -286,7 +286,7 @@ def _overlap(audit: _Audit, task: str, items: Sequence[Item]) -> list[Contaminat
     return [ContaminationTest(task, "overlap", name, share, overlap.n, None, notes=tuple(notes), items=items_found)]
 
 
-def _min_k(audit: _Audit, task: str, items: Sequence[Item]) -> list[ContaminationTest]:
+def _min_k(audit: _Audit, task: str, items: Sequence[AuditItem]) -> list[ContaminationTest]:
     try:
         own = membership_scores(audit.likelihoods.model, [item.text for item in items])
     except UsageError as error:  # this kind of model returns sums only: the other tests are still valid

@@ -13,11 +13,11 @@ from assaymark.records import LoglikelihoodQuery, Render, Request, RollingQuery,
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 
-__all__ = ["Item", "items_of", "with_shots", "without_question"]
+__all__ = ["AuditItem", "items_of", "with_shots", "without_question"]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class AuditItem:
     """One sample as audits use it."""
 
     index: int
@@ -27,7 +27,7 @@ class Item:
     question: str | None = None  # None: it cannot be separated from the rest of the prompt
     options: tuple[str, ...] = ()  # in the row's order; empty for a task without choices
     gold: frozenset[int] = frozenset()  # positions of the correct options
-    shots: tuple["Item", ...] = ()  # few-shot examples before it, themselves without shots
+    shots: tuple["AuditItem", ...] = ()  # few-shot examples before it, themselves without shots
 
     @property
     def has_options(self) -> bool:
@@ -36,13 +36,13 @@ class Item:
         return own and all(shot.has_options for shot in self.shots)
 
 
-def items_of(bound: BoundTask, render: Render | None = None) -> list[Item]:
+def items_of(bound: BoundTask, render: Render | None = None) -> list[AuditItem]:
     """Return the samples of a task in the order of its file; `render` applies a chat template."""
     items = [_item(bound, sample, bound.request(sample, render)) for sample in bound.samples()]
     return sorted(items, key=lambda item: item.index)
 
 
-def with_shots(bound: BoundTask, items: Sequence[Item]) -> list[Item]:
+def with_shots(bound: BoundTask, items: Sequence[AuditItem]) -> list[AuditItem]:
     """Return the items with their shots as items.
 
     Raises: PlanError for a Python class with shots, which does not report which rows they are.
@@ -54,19 +54,19 @@ def with_shots(bound: BoundTask, items: Sequence[Item]) -> list[Item]:
     return [replace(item, shots=tuple(shots[position] for position in positions[item.index])) for item in items]
 
 
-def _item(bound: BoundTask, sample: Sample, request: Request) -> Item:
+def _item(bound: BoundTask, sample: Sample, request: Request) -> AuditItem:
     queries = choice_queries(request)
     sample_text = request.segments[-1] if request.segments else request.prompt
     if not queries:
-        return Item(sample.index, sample.row, request, _text_with_answer(request, sample_text))
+        return AuditItem(sample.index, sample.row, request, _text_with_answer(request, sample_text))
     gold = gold_choices(bound, request, sample)
     right = queries[min(gold)] if gold else queries[0]
     context = sample_text if right.segments is None else "".join(right.segments)
     text = context + right.continuation
     if right.segments is not None:  # the choices are contexts: there is no separate question
-        return Item(sample.index, sample.row, request, text, None, (), gold)
+        return AuditItem(sample.index, sample.row, request, text, None, (), gold)
     question, options = question_in(sample.row, sample_text, [query.continuation for query in queries])
-    return Item(sample.index, sample.row, request, text, question, options, gold)
+    return AuditItem(sample.index, sample.row, request, text, question, options, gold)
 
 
 def _text_with_answer(request: Request, sample_text: str) -> str:
@@ -78,7 +78,7 @@ def _text_with_answer(request: Request, sample_text: str) -> str:
     return f"{sample_text} {request.target}"
 
 
-def without_question(bound: BoundTask, item: Item, render: Render | None = None) -> Request | None:
+def without_question(bound: BoundTask, item: AuditItem, render: Render | None = None) -> Request | None:
     """Return the item's request without its question; options, shots and wording stay.
 
     None if the question cannot be separated from the rest of the prompt.

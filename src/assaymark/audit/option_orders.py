@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assaymark.audit.items import Item
+from assaymark.audit.items import AuditItem
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
@@ -52,7 +52,7 @@ class OrderTest:
     sorted_by: tuple[str, ...]  # columns by which the file is sorted; rows were shuffled within equal values only
 
 
-def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderSettings, name: str) -> OrderTest:
+def order_test(likelihoods: Likelihoods, items: Sequence[AuditItem], settings: OrderSettings, name: str) -> OrderTest:
     """Test whether a task's rows are likelier in their own order than in others.
 
     d_i = log p(shard i) - mean over shuffles of log p(shuffled shard i); t = mean(d) / (sd(d) / √r), one-sided.
@@ -88,7 +88,7 @@ def order_test(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderS
 class _Shards:
     """Rows to score in several orders, `size` rows per shard."""
 
-    items: Sequence[Item]
+    items: Sequence[AuditItem]
     keys: Sequence[Any]  # rows are exchanged only with rows of the same key
     size: int
     settings: OrderSettings
@@ -128,7 +128,7 @@ def _shuffle(keys: Sequence[Any], generator: np.random.Generator) -> list[int]:
     return result
 
 
-def _rows_per_shard(likelihoods: Likelihoods, items: Sequence[Item], settings: OrderSettings) -> int:
+def _rows_per_shard(likelihoods: Likelihoods, items: Sequence[AuditItem], settings: OrderSettings) -> int:
     """Return the number of rows per shard: at least two, as many as fit the context and `n_shards` allows."""
     wanted = max(2, len(items) // max(settings.n_shards, 1))
     limit = likelihoods.model.identity.max_length
@@ -144,7 +144,7 @@ def _rows_per_shard(likelihoods: Likelihoods, items: Sequence[Item], settings: O
     return min(wanted, fitting)
 
 
-def sorted_by(items: Sequence[Item]) -> tuple[str, ...]:
+def sorted_by(items: Sequence[AuditItem]) -> tuple[str, ...]:
     """Return the columns in which neighbouring rows are equal far more often than by chance."""
     tables = [_columns(item) for item in items]
     return (
@@ -152,7 +152,7 @@ def sorted_by(items: Sequence[Item]) -> tuple[str, ...]:
     )
 
 
-def _columns(item: Item) -> dict[str, Any]:
+def _columns(item: AuditItem) -> dict[str, Any]:
     """Return the row's scalar values, and which answer is correct."""
     plain: Mapping[str, Any] = {k: v for k, v in item.row.items() if isinstance(v, str | int | bool) or v is None}
     return {**plain, "right answer": tuple(sorted(item.gold))}

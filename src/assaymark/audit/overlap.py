@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assaymark.audit.items import Item
+from assaymark.audit.items import AuditItem
 from assaymark.errors import DataError, UsageError
 from assaymark.prompts.questions import strings_in
 
@@ -65,7 +65,7 @@ class Corpus:
             yield from _texts_of(file)
 
 
-def overlap_with(items: Sequence[Item], corpus: Corpus, n_words: int = WORDS) -> Overlap:
+def overlap_with(items: Sequence[AuditItem], corpus: Corpus, n_words: int = WORDS) -> Overlap:
     """Return which samples have an n-gram in the corpus.
 
     Source: Brown et al. 2020 (GPT-3), appendix C: 13-grams; "mostly" after Touvron et al. 2023 (80% of a text).

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assaymark.audit.items import Item
+from assaymark.audit.items import AuditItem
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
@@ -44,7 +44,7 @@ class TwinTest:
     differences: tuple[tuple[int, float], ...]  # (sample index, nats)
 
 
-def option_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]:
+def option_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[Twins]:
     """Return the samples that have options, listed in the file's order and in other orders."""
     twins = []
     for item in items:
@@ -60,7 +60,7 @@ def option_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]
     return twins
 
 
-def number_twins(items: Sequence[Item], name: str, seed: int = 0) -> list[Twins]:
+def number_twins(items: Sequence[AuditItem], name: str, seed: int = 0) -> list[Twins]:
     """Return the samples that contain numbers, with versions of other numbers; equal numbers stay equal."""
     twins = []
     for item in items:

@@ -15,7 +15,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from assaymark.audit.items import Item, items_of, with_shots
+from assaymark.audit.items import AuditItem, items_of, with_shots
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.option_orders import OptionOrders, option_orders
 from assaymark.errors import DataError
@@ -219,7 +219,7 @@ def _of_systems(columns: Mapping[str, Mapping[int, float]], metric: str, task: s
     return {"systems": _scores(names, table, metric), "system_spread": spread}
 
 
-def eligible_items(bound: BoundTask) -> tuple[list[Item], list[Item]]:
+def eligible_items(bound: BoundTask) -> tuple[list[AuditItem], list[AuditItem]]:
     """Return a task's items, and those that every prompt variant can word; without a query to the model.
 
     Raises: DataError if there are too few; PlanError for shots that are not known.
@@ -238,7 +238,7 @@ class _Evaluator:
     """Evaluates one model on the same items under several prompts; each method returns item index -> credit."""
 
     def __init__(
-        self, likelihoods: Likelihoods, items: Sequence[Item], metric: str, notify: Callable[[str], None]
+        self, likelihoods: Likelihoods, items: Sequence[AuditItem], metric: str, notify: Callable[[str], None]
     ) -> None:
         self.likelihoods, self.items, self.metric, self.notify = likelihoods, items, metric, notify
 
@@ -294,7 +294,7 @@ class _Evaluator:
         return option_orders(picks, golds) if picks else None
 
 
-def _requests(variant: SystemPrompt, items: Sequence[Item]) -> dict[int, Request]:
+def _requests(variant: SystemPrompt, items: Sequence[AuditItem]) -> dict[int, Request]:
     """Return the items' requests under a system prompt, named after it to distinguish them from the audit's others."""
     wanted = {item.index for item in items}
     name = f"{variant.bound.plan.name}: system prompt {variant.name}"
@@ -305,7 +305,7 @@ def _requests(variant: SystemPrompt, items: Sequence[Item]) -> dict[int, Request
     }
 
 
-def _worded(variant: Variant, item: Item, options: Sequence[str], name: str = "", turn: int = 0) -> Request | None:
+def _worded(variant: Variant, item: AuditItem, options: Sequence[str], name: str = "", turn: int = 0) -> Request | None:
     """Return an item's request in a variant's wording, shots included; None if a question has too many options.
 
     `name` and `turn` distinguish several requests of one item in the same variant.
@@ -322,7 +322,7 @@ def _worded(variant: Variant, item: Item, options: Sequence[str], name: str = ""
     return Request(task, item.index, item.request.sample_sha256, segments, queries, turn=turn, n_shots=len(whole))
 
 
-def _solved(variant: Variant, shot: Item) -> str | None:
+def _solved(variant: Variant, shot: AuditItem) -> str | None:
     made = apply_variant(variant, shot.question or "", shot.options)
     return None if made is None else f"{made[0]}{made[1][min(shot.gold)]}{BETWEEN_SHOTS}"
 

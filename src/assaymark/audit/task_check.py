@@ -26,7 +26,7 @@ from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.rescoring import choice_queries, gold_choices
 from assaymark.tasks.row_columns import find_columns, options_of
 
-__all__ = ["Checked", "Finding", "check_requests", "check_tokens"]
+__all__ = ["CheckedTask", "Finding", "check_requests", "check_tokens"]
 
 SKEW_P = 0.001  # golds this unlikely under a uniform distribution are reported
 FEWEST_EXPECTED = 5.0  # samples per position that a chi-square test needs
@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedTask:
     """A task with its samples rendered."""
 
     bound: BoundTask
@@ -64,7 +64,7 @@ class Checked:
         return self.bound.samples()
 
 
-def check_requests(task: Checked) -> Iterator[Finding]:
+def check_requests(task: CheckedTask) -> Iterator[Finding]:
     """Yield the findings about rows and prompts; no tokenizer is needed."""
     yield from _repeated_rows(task)
     yield from _absent_golds(task)
@@ -83,7 +83,7 @@ def _warning(text: str) -> Finding:
     return Finding("warning", text)
 
 
-def _repeated_rows(task: Checked) -> Iterator[Finding]:
+def _repeated_rows(task: CheckedTask) -> Iterator[Finding]:
     counts = Counter(sample.sha256 for sample in task.samples)
     repeated = sum(count - 1 for count in counts.values())
     if repeated:
@@ -98,7 +98,7 @@ def _repeated_rows(task: Checked) -> Iterator[Finding]:
         yield _warning(f"{task.name}: {disputed} question(s) occur more than once with different correct answers")
 
 
-def _absent_golds(task: Checked) -> Iterator[Finding]:
+def _absent_golds(task: CheckedTask) -> Iterator[Finding]:
     absent = [sample.index for sample in task.samples if task.bound.gold_is_absent(sample)]
     if absent:
         yield _warning(
@@ -107,7 +107,7 @@ def _absent_golds(task: Checked) -> Iterator[Finding]:
         )
 
 
-def _gold_positions(task: Checked) -> Iterator[Finding]:
+def _gold_positions(task: CheckedTask) -> Iterator[Finding]:
     """Report gold answers that are in one position significantly more often than by chance.
 
     A sample with k choices contributes 1/k to the expected count of each position, so samples with different numbers
@@ -140,7 +140,7 @@ def _gold_positions(task: Checked) -> Iterator[Finding]:
     )
 
 
-def _same_targets(task: Checked) -> Iterator[Finding]:
+def _same_targets(task: CheckedTask) -> Iterator[Finding]:
     """Report a target that is the correct answer of most samples of a generation task."""
     if task.bound.task.output_type != "generate_until" or len(task.requests) < FEWEST_TARGETS:
         return
@@ -152,7 +152,7 @@ def _same_targets(task: Checked) -> Iterator[Finding]:
         )
 
 
-def _empty_targets(task: Checked) -> Iterator[Finding]:
+def _empty_targets(task: CheckedTask) -> Iterator[Finding]:
     """Report empty references of a task that compares answers with them: there an empty answer is right."""
     if task.bound.task.output_type != "generate_until" or task.bound.task.process_results is not None:
         return
@@ -166,7 +166,7 @@ def _empty_targets(task: Checked) -> Iterator[Finding]:
         )
 
 
-def _shots_of_the_test(task: Checked) -> Iterator[Finding]:
+def _shots_of_the_test(task: CheckedTask) -> Iterator[Finding]:
     """Report shots that are drawn from the split that is evaluated."""
     own, splits = task.bound.task.fewshot, task.bound.task.splits
     drawn_from = own.split or (splits.training or splits.validation or splits.test if own.samples is None else None)
@@ -186,7 +186,7 @@ def _texts(request: Request) -> tuple[str, ...]:
     return tuple(query.continuation.strip() for query in choice_queries(request))
 
 
-def _repeated_options(task: Checked) -> Iterator[Finding]:
+def _repeated_options(task: CheckedTask) -> Iterator[Finding]:
     """Yield a warning about rows of a user's file that offer one text under two letters: which of them is right?"""
     samples = task.samples
     if not samples or not is_rows_file(task.bound.task.source):
@@ -203,7 +203,7 @@ def _repeated_options(task: Checked) -> Iterator[Finding]:
         yield _warning(f"{len(repeated)} row(s) have the same option twice, first sample {repeated[0]}")
 
 
-def _choices(task: Checked) -> Iterator[Finding]:
+def _choices(task: CheckedTask) -> Iterator[Finding]:
     pairs = [(request, choice_queries(request)) for request in task.requests]
     equal = [r.id for r, queries in pairs if len({(a.segments, a.continuation) for a in queries}) < len(queries)]
     empty = [r.id for r, queries in pairs if any(not query.continuation.strip() for query in queries)]
@@ -213,7 +213,7 @@ def _choices(task: Checked) -> Iterator[Finding]:
         yield Finding("error", f"{len(empty)} sample(s) have an empty choice, first {empty[0]}: it cannot be scored")
 
 
-def _unrendered(task: Checked) -> Iterator[Finding]:
+def _unrendered(task: CheckedTask) -> Iterator[Finding]:
     """Report columns that are still named in braces: lists are used literally, and so are templates inside rows."""
     first: dict[str, tuple[str, str]] = {}
     for request, sample in zip(task.requests, task.samples, strict=True):
@@ -233,7 +233,7 @@ def _unrendered(task: Checked) -> Iterator[Finding]:
         )
 
 
-def _leaks(task: Checked) -> Iterator[Finding]:
+def _leaks(task: CheckedTask) -> Iterator[Finding]:
     leaked = sum(request.n_leaked_shots > 0 for request in task.requests)
     if leaked:
         yield _warning(
@@ -256,7 +256,7 @@ def _is_among(question: str, shots: Sequence[str]) -> bool:
     return bool(question) and any(question in shot for shot in shots)
 
 
-def _ends(task: Checked) -> Iterator[Finding]:
+def _ends(task: CheckedTask) -> Iterator[Finding]:
     """Report prompts that end in a space with which the choice's first token should begin."""
     ends = [
         request.id
@@ -310,7 +310,7 @@ class _Oddities:
             self.uneven.add(request.id)
 
 
-def check_tokens(task: Checked, model: Model) -> Iterator[Finding]:
+def check_tokens(task: CheckedTask, model: Model) -> Iterator[Finding]:
     """Yield the findings about the first samples' choices as tokens of a model's tokenizer."""
     odd = _Oddities()
     looked_at = task.requests[:TOKENISED]
@@ -400,7 +400,7 @@ def check_task(
     for task in selection.tasks:
         try:
             bound = bind(task, options)
-            checked = Checked(bound, tuple(bound.requests()))
+            checked = CheckedTask(bound, tuple(bound.requests()))
             _facts(check, checked)
             check.findings += check_requests(checked)
         except AssaymarkError as error:
@@ -411,7 +411,7 @@ def check_task(
     return check
 
 
-def _facts(task_check: TaskCheck, checked: Checked) -> None:
+def _facts(task_check: TaskCheck, checked: CheckedTask) -> None:
     bound = checked.bound
     task_check.facts[checked.name] = (
         f"{bound.n_original:,} samples, {len(checked.requests):,} checked, {bound.task.output_type}, "

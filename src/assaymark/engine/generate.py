@@ -58,7 +58,7 @@ Result = GeneratedSequence | GenerationFailure
 
 
 @dataclass(slots=True, eq=False)
-class _Sequence:
+class _RunningSequence:
     """One continuation in progress."""
 
     index: int
@@ -91,8 +91,8 @@ class SlotGenerator:
         most_now = tries.most_private([0] * len(prompts))
         most_rows = tries.most_private([p.max_new_tokens for p in prompts])
         self._table = SlotTable(n_slots, most_now + ROWS_ADDED, most_rows)
-        self._running: list[_Sequence] = []
-        self._waiting: deque[tuple[ReadPrompt, _Sequence]] = deque()
+        self._running: list[_RunningSequence] = []
+        self._waiting: deque[tuple[ReadPrompt, _RunningSequence]] = deque()
         self._n_generated = self._n_slot_steps = 0
         self._started = time.perf_counter()
         n_sequences = sum(len(p.repeats) for p in prompts)
@@ -137,7 +137,7 @@ class SlotGenerator:
                 prompt = self._prompts[index]
                 seen = set(prompt.tokens.tolist()) if prompt.repetition_penalty != 1.0 else set()
                 for repeat in prompt.repeats:
-                    self._waiting.append((read, _Sequence(index, repeat, prompt, [], set(seen))))
+                    self._waiting.append((read, _RunningSequence(index, repeat, prompt, [], set(seen))))
         if self._prefill.note is not None:
             self._report = replace(self._report, note=self._prefill.note)
 
@@ -155,7 +155,7 @@ class SlotGenerator:
                 self._running.pop()
         return finished
 
-    def _choose_tokens(self, logits: torch.Tensor, sequences: Sequence[_Sequence]) -> list[Result | None]:
+    def _choose_tokens(self, logits: torch.Tensor, sequences: Sequence[_RunningSequence]) -> list[Result | None]:
         """Choose the next token of each sequence; return the results of those that end with it.
 
         Shapes: logits [n, vocab].
@@ -181,7 +181,7 @@ class SlotGenerator:
             ends.append(_finished(sequence, reason) if reason is not None else None)
         return ends
 
-    def _end_of(self, sequence: _Sequence, token: int) -> FinishReason | None:
+    def _end_of(self, sequence: _RunningSequence, token: int) -> FinishReason | None:
         """Return why a sequence ends with its newest token, None if it continues."""
         if token in sequence.prompt.eos_ids:
             return "eos"
@@ -204,7 +204,7 @@ class SlotGenerator:
         self._report = replace(self._report, note=None)
 
 
-def _number(sequence: _Sequence) -> float:
+def _number(sequence: _RunningSequence) -> float:
     """Return the random number of a sequence's next token; 0 if none is needed."""
     prompt = sequence.prompt
     if prompt.sampling is None:
@@ -212,5 +212,5 @@ def _number(sequence: _Sequence) -> float:
     return uniform(prompt.seed, prompt.key, sequence.repeat, len(sequence.tokens))
 
 
-def _finished(sequence: _Sequence, reason: FinishReason) -> GeneratedSequence:
+def _finished(sequence: _RunningSequence, reason: FinishReason) -> GeneratedSequence:
     return GeneratedSequence(sequence.index, sequence.repeat, tuple(sequence.tokens), reason)

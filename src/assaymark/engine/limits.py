@@ -17,7 +17,7 @@ _POSITION_TABLE = re.compile(r"(^|[._])(wpe|embed_positions|position_embed\w*|po
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LengthLimits:
     """Lengths in tokens of input; None if there is no such limit.
 
     max_length: positions. trie: the longest input for the trie path. batch: the longest input in a padded batch.
@@ -33,7 +33,7 @@ class Limits:
     note: str | None = None
 
 
-def limits_of(model: Any, requested_length: int | None = None) -> Limits:
+def limits_of(model: Any, requested_length: int | None = None) -> LengthLimits:
     """Return the limits of a causal LM; `requested_length` is a number of positions that the caller requires.
 
     Rotary positions have no end, so more of them than in the configuration may be used, as in lm-eval; a table of
@@ -53,7 +53,7 @@ def limits_of(model: Any, requested_length: int | None = None) -> Limits:
     rope = _rope_limit(config)
     packed = _packed_limit(config)
     selection = tuple(_selections(config))
-    return Limits(
+    return LengthLimits(
         max_length=positions,
         trie=_least(rope, packed),
         batch=_least(rope, *selection),

@@ -80,7 +80,7 @@ class StepResult:
 
 
 @dataclass(slots=True, eq=False)
-class _Sequence:
+class _OpenSequence:
     """One continuation in progress; `seen` holds tokens of prompt and continuation, only filled for a penalty."""
 
     joined: JoiningPrompt
@@ -102,8 +102,8 @@ class OpenBatch:
         self._group: list[JoiningPrompt] = []  # the prompts being processed
         self._members: tuple[tuple[int, ...], ...] = ()
         self._prefill: Prefill | None = None
-        self._ready: deque[tuple[ReadPrompt, _Sequence]] = deque()
-        self._running: list[_Sequence] = []
+        self._ready: deque[tuple[ReadPrompt, _OpenSequence]] = deque()
+        self._running: list[_OpenSequence] = []
         self._left: set[int] = set()  # keys cancelled while their group is being processed
         self._table = self._new_table(FEWEST_ROWS)
 
@@ -255,7 +255,7 @@ class OpenBatch:
             return
         prompt = joined.prompt
         seen = set(prompt.tokens.tolist()) if prompt.repetition_penalty != 1.0 else set()
-        self._ready += [(read, _Sequence(joined, repeat, [], set(seen))) for repeat in prompt.repeats]
+        self._ready += [(read, _OpenSequence(joined, repeat, [], set(seen))) for repeat in prompt.repeats]
 
     def _fill_slots(self, result: StepResult) -> None:
         """Move processed prompts into free slots; each one's first token comes from processing it."""
@@ -271,7 +271,7 @@ class OpenBatch:
                     self._running.append(sequence)
             n_free = self._table.n_slots - self._table.n
 
-    def _choose(self, logits: torch.Tensor, sequences: Sequence[_Sequence], result: StepResult) -> list[bool]:
+    def _choose(self, logits: torch.Tensor, sequences: Sequence[_OpenSequence], result: StepResult) -> list[bool]:
         """Choose the next token of each sequence; return which of them ended.
 
         Shapes: logits [n, vocab]; result [n].
@@ -354,13 +354,13 @@ class OpenBatch:
         return self._head
 
 
-def _number(sequence: _Sequence) -> float:
+def _number(sequence: _OpenSequence) -> float:
     """Return the random number of a sequence's next token; 0 if none is needed."""
     prompt = sequence.joined.prompt
     return 0.0 if prompt.sampling is None else uniform(prompt.seed, prompt.key, sequence.repeat, len(sequence.tokens))
 
 
-def _end_of(sequence: _Sequence, token: int) -> FinishReason | None:
+def _end_of(sequence: _OpenSequence, token: int) -> FinishReason | None:
     """Return why a sequence ends with its newest token, None if it continues."""
     if token in sequence.joined.prompt.eos_ids:
         return "eos"
@@ -369,7 +369,7 @@ def _end_of(sequence: _Sequence, token: int) -> FinishReason | None:
     return "length" if len(sequence.tokens) >= sequence.joined.prompt.max_new_tokens else None
 
 
-def _new_token(sequence: _Sequence, token: int, logprobs: torch.Tensor | None) -> NewToken:
+def _new_token(sequence: _OpenSequence, token: int, logprobs: torch.Tensor | None) -> NewToken:
     """Return a token with its log-probability and alternatives. Shapes: logprobs [vocab]."""
     plain = NewToken(sequence.joined.key, sequence.repeat, token)
     if logprobs is None or sequence.joined.n_top is None:

@@ -19,7 +19,7 @@ import torch
 
 from assaymark.engine.forward import score_trie
 from assaymark.engine.head import Head
-from assaymark.engine.limits import Limits
+from assaymark.engine.limits import LengthLimits
 from assaymark.engine.memory import largest_of
 from assaymark.engine.plain import score_plain
 from assaymark.engine.spans import IntArray, SpanBatch
@@ -102,7 +102,7 @@ def make_long_probe(vocab_size: int, length: int) -> SpanBatch:
     return SpanBatch.from_lists(sequences, [1] * len(sequences))
 
 
-def long_probe_length(limits: Limits, config: Any, n_parameters: int, device: torch.device) -> int | None:
+def long_probe_length(limits: LengthLimits, config: Any, n_parameters: int, device: torch.device) -> int | None:
     """Return the length of the longest affordable probe that exceeds one of the model's windows, or None.
 
     It is computed ten times, each with two operations per parameter and token, plus attention's.

@@ -16,7 +16,7 @@ import torch
 
 from assaymark.engine.checkpoints.load import config_of, plan_tensors
 from assaymark.engine.checkpoints.record import TrainerCheckpoint
-from assaymark.engine.limits import Limits, limits_of
+from assaymark.engine.limits import LengthLimits, limits_of
 from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS, EngineSettings
 from assaymark.errors import MissingExtra, ModelUnavailable, UsageError
 
@@ -36,7 +36,7 @@ class LoadedModel:
 
     outer: Any
     inner: Any
-    limits: Limits
+    limits: LengthLimits
     vocab_size: int
     n_parameters: int
     is_borrowed: bool = False

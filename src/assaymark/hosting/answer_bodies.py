@@ -24,7 +24,7 @@ from assaymark.errors import MalformedSample
 from assaymark.limits.shown_paths import without_folders
 from assaymark.models.text.stops import REPLACEMENT, final_text
 from assaymark.prompts.tools import declarations_in, tools_for_template
-from assaymark.scoring.tool_calls import ToolCall, UnreadableAnswer, read_calls
+from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_calls
 
 __all__ = [
     "Answer",
@@ -117,7 +117,7 @@ def spoken(text: str, tools: Tools) -> SpokenText:
     return SpokenText(before or None, tuple(_call(tool_call) for tool_call in calls))
 
 
-def _call(tool_call: ToolCall) -> Mapping[str, Any]:
+def _call(tool_call: FunctionCall) -> Mapping[str, Any]:
     arguments = json.dumps(dict(tool_call.arguments), ensure_ascii=False)
     function = {"name": tool_call.name, "arguments": arguments}
     return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}

@@ -20,7 +20,7 @@ from assaymark.errors import AssaymarkError, DataError, UsageError
 from assaymark.hosting.chat import Conversation
 from assaymark.records import GenerationSettings, Message
 
-__all__ = ["Session", "save_as_task", "task_texts"]
+__all__ = ["ChatSession", "save_as_task", "task_texts"]
 
 
 def save_as_task(
@@ -118,7 +118,7 @@ Ctrl-C stops an answer. A question that begins with / is written with two: //"""
 REFRESH_SECONDS = 0.08
 
 
-class Session:
+class ChatSession:
     """A conversation of the user with one or two models."""
 
     def __init__(self, sides: Sequence[Conversation]) -> None:

@@ -62,7 +62,7 @@ def listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-class _Server(uvicorn.Server):
+class _HostServer(uvicorn.Server):
     """A server that ends with a signal and does not raise it again; the first one is announced."""
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
@@ -149,4 +149,4 @@ def serve(
         proxy_headers=False, lifespan="on", timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS, h11_max_incomplete_event_size=64 << 10, limit_concurrency=2048,
     )  # fmt: skip
-    _Server(config, on_stop).run(sockets=[listening])
+    _HostServer(config, on_stop).run(sockets=[listening])

@@ -28,7 +28,7 @@ MAIN_SPLIT = "test"
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class _HelmRun:
     """One run of HELM: one scenario, one model."""
 
     path: Path
@@ -79,9 +79,9 @@ def read_helm(path: Path) -> ForeignRun:
     )
 
 
-def _folder(path: Path) -> _Folder:
+def _folder(path: Path) -> _HelmRun:
     state = json_object(path / "scenario_state.json")
-    return _Folder(
+    return _HelmRun(
         path,
         json_object(path / "run_spec.json"),
         [
@@ -123,7 +123,7 @@ def _measures_text(name: str) -> bool:
     return row is not None and row.measures_text
 
 
-def _task(folder: _Folder) -> TaskSummaryInput:
+def _task(folder: _HelmRun) -> TaskSummaryInput:
     adapter = folder.spec["adapter_spec"]
     shots = [int(state.get("num_train_instances") or 0) for state in folder.states]
     return TaskSummaryInput(
@@ -136,7 +136,7 @@ def _task(folder: _Folder) -> TaskSummaryInput:
     )
 
 
-def _reported(folder: _Folder) -> Iterator[ReportedValue]:
+def _reported(folder: _HelmRun) -> Iterator[ReportedValue]:
     n = len({state["instance"]["id"] for state in folder.states})
     for name, value in _measured(folder.stats, folder.split).items():
         yield ReportedValue(folder.task, name, value, None, n)
@@ -145,7 +145,7 @@ def _reported(folder: _Folder) -> Iterator[ReportedValue]:
 # -------------------------------------------------------------------------------------------- samples
 
 
-def _samples(folder: _Folder) -> Iterator[ForeignSample]:
+def _samples(folder: _HelmRun) -> Iterator[ForeignSample]:
     scores: dict[str, dict[str, list[float]]] = {}
     for entry in folder.per_instance:
         if not entry.get("perturbation"):
@@ -161,7 +161,7 @@ def _samples(folder: _Folder) -> Iterator[ForeignSample]:
 
 
 def _sample(
-    folder: _Folder, index: int, states: Sequence[Mapping[str, Any]], scores: Mapping[str, float]
+    folder: _HelmRun, index: int, states: Sequence[Mapping[str, Any]], scores: Mapping[str, float]
 ) -> ForeignSample:
     first = states[0]
     references = first["instance"].get("references") or ()

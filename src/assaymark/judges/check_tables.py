@@ -12,7 +12,7 @@ from rich.padding import Padding
 
 from assaymark.errors import DataError
 from assaymark.judges.injections import InjectionRate
-from assaymark.judges.pairwise import Pair
+from assaymark.judges.pairwise import JudgedPair
 from assaymark.judges.results import JudgedItem
 from assaymark.judges.single import mean_over_questions
 from assaymark.results.console import Text
@@ -55,7 +55,7 @@ def summarise_panel(judgings: Sequence[Sequence[JudgedItem]]) -> list[PanelSumma
     """
     if len(judgings) < FEWEST_JUDGES:
         raise DataError(f"a panel of {len(judgings)} judge; expected at least {FEWEST_JUDGES} judgings")
-    kinds = {isinstance(judgement, Pair) for judged in judgings for judgement in judged}
+    kinds = {isinstance(judgement, JudgedPair) for judged in judgings for judgement in judged}
     if len(kinds) > 1:
         raise DataError("a panel of grades and comparisons; name judgings of one kind")
     is_paired = kinds == {True}

@@ -18,7 +18,7 @@ from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING, counted
 from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha
-from assaymark.statistics.grade_agreement import GradeAgreement, Measured, grade_agreement
+from assaymark.statistics.grade_agreement import GradeAgreement, MeasuredAgreement, grade_agreement
 
 __all__ = [
     "GivenGrade",
@@ -247,7 +247,7 @@ def _turn_table(report: GradeReport) -> RenderableType:
     return table
 
 
-def _cells(measured: Measured, field: str = "") -> tuple[str, str]:
+def _cells(measured: MeasuredAgreement, field: str = "") -> tuple[str, str]:
     """Return value and interval; a difference with direction has its sign."""
     if measured.value is None:
         return NOTHING, ""

@@ -11,8 +11,8 @@ from functools import cache
 from importlib.resources import files
 
 from assaymark.errors import DataError
-from assaymark.judges.judge_prompts import Exchange, JudgePrompt, mark_for
-from assaymark.judges.material import PromptWriter, ask
+from assaymark.judges.judge_prompts import JudgedExchange, JudgePrompt, mark_for
+from assaymark.judges.material import JudgePromptWriter, ask
 from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Verdict, parse_verdict
 from assaymark.limits.yaml_documents import load_yaml
@@ -108,7 +108,7 @@ def try_injections(
 def _trials(
     model: Model, prompts: Sequence[JudgePrompt], pairs: Sequence[tuple[str, str]], seed: int, max_tokens: int
 ) -> Iterator[_Trial]:
-    render, settings = PromptWriter(model), GenerationSettings(max_tokens=max_tokens)
+    render, settings = JudgePromptWriter(model), GenerationSettings(max_tokens=max_tokens)
     number = 0
     for prompt in prompts:
         alone: list[Injection | None] = [] if prompt.is_paired else [None]
@@ -126,11 +126,11 @@ def _trials(
 
 def _shown(
     asked: str, honest: str, injection: Injection | None, *, paired: bool, honest_first: bool
-) -> tuple[Exchange, ...]:
-    true = Exchange((asked,), (honest,))
+) -> tuple[JudgedExchange, ...]:
+    true = JudgedExchange((asked,), (honest,))
     if injection is None:
         return (true,)
-    false = Exchange((asked,), (injection.text,))
+    false = JudgedExchange((asked,), (injection.text,))
     if not paired:
         return (false,)
     return (true, false) if honest_first else (false, true)

@@ -117,7 +117,7 @@ def judge_runs(
     model = open_judge(judge_model, chosen.model_args, chosen.workers)
     bill = bill_for(model, chosen.price, chosen.prices, chosen.most_cost)
     opened = store if isinstance(store, Store) else _writable(store)
-    work = _Work(opened, runs, chosen, model)
+    work = _Judging(opened, runs, chosen, model)
     opener = RunOpener(opened, work.plan, chosen.wait, announce, observe)
     run_id = judge(opener, work.model, work.settings, work.material, bill=bill, command=command)
     announce(_stored_line(opened, opened.run(run_id), bill))
@@ -141,7 +141,7 @@ def plan_judging(
     """
     chosen = options or JudgeOptions()
     opened = store if isinstance(store, Store) else existing_store(store)
-    work = _Work(opened, runs, chosen, open_judge(judge_model, chosen.model_args))
+    work = _Judging(opened, runs, chosen, open_judge(judge_model, chosen.model_args))
     asked = all_requests(work.settings, work.model, work.material)
     pending = pending_of(opened, work.plan, asked)
     n_requests = sum(len(question.requests) for question in asked)
@@ -155,7 +155,7 @@ def open_judge(judge_model: Any, model_args: str | Mapping[str, Any] | None = No
     return model_of(judge_model, options)
 
 
-class _Work:
+class _Judging:
     """A judging, ready to be carried out: model, settings, answers and plan."""
 
     def __init__(self, store: Store, runs: Sequence[str], options: JudgeOptions, model: Model) -> None:

@@ -18,7 +18,7 @@ from assaymark.randomness import generator_for
 from assaymark.records import Message, TextPart, content_hash
 from assaymark.registry import nearest
 
-__all__ = ["FRAME_VERSION", "Exchange", "JudgePrompt", "find_prompt", "judge_prompts", "mark_for"]
+__all__ = ["FRAME_VERSION", "JudgePrompt", "JudgedExchange", "find_prompt", "judge_prompts", "mark_for"]
 
 FRAME_VERSION = 1  # raise it when the text around the prompts' own sentences changes
 _FIELDS = {"form", "role", "turns", "verdict"}
@@ -32,7 +32,7 @@ _RULE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class JudgedExchange:
     """A conversation up to the answer that is judged: as many answers as questions, the last one being judged."""
 
     questions: tuple[str, ...]
@@ -61,7 +61,9 @@ class JudgePrompt:
         own = [self.form, self.role, self.turns, self.verdict, self.reference]
         return content_hash([FRAME_VERSION, _RULE, *own])
 
-    def messages(self, exchanges: Sequence[Exchange], mark: str, reference: str | None = None) -> tuple[Message, ...]:
+    def messages(
+        self, exchanges: Sequence[JudgedExchange], mark: str, reference: str | None = None
+    ) -> tuple[Message, ...]:
         """Return the system message with the rules, and the user's with the blocks and the request for a verdict.
 
         Args:
@@ -82,7 +84,7 @@ def _message(role: Literal["system", "user"], text: str) -> Message:
     return Message(role, (TextPart(text),))
 
 
-def _blocks(exchanges: Sequence[Exchange]) -> list[tuple[str, str]]:
+def _blocks(exchanges: Sequence[JudgedExchange]) -> list[tuple[str, str]]:
     """Return (title, text) of each block: the question and each answer; for later turns each whole conversation."""
     names = ("A", "B") if len(exchanges) == 2 else ("",)
     first = exchanges[0]
@@ -96,7 +98,7 @@ def _blocks(exchanges: Sequence[Exchange]) -> list[tuple[str, str]]:
     return list(zip(titles, map(_transcript, exchanges), strict=True))
 
 
-def _transcript(exchange: Exchange) -> str:
+def _transcript(exchange: JudgedExchange) -> str:
     pairs = zip(exchange.questions, exchange.answers, strict=True)
     return "\n\n".join(f"User: {question}\n\nAssistant: {answer}" for question, answer in pairs)
 

@@ -13,7 +13,7 @@ from assaymark.datasets.vote_columns import find_columns, one_vote_a_row, outcom
 from assaymark.errors import DataError, UsageError
 from assaymark.judges.agreement import PairVote
 from assaymark.judges.judging import JUDGING
-from assaymark.judges.pairwise import Pair
+from assaymark.judges.pairwise import JudgedPair
 from assaymark.judges.results import read_results
 from assaymark.results.numbers import short_model_name
 from assaymark.runs.stored import existing_store
@@ -141,7 +141,7 @@ def votes_of_judging(store: Store, row: RunRow, *, by_task: bool) -> FoundVotes:
     questions = question_names(store, row, by_task=by_task)
     votes, n_without = [], 0
     for pair in read_results(store, row):
-        if not isinstance(pair, Pair) or pair.value is None:
+        if not isinstance(pair, JudgedPair) or pair.value is None:
             n_without += 1
         else:
             question = questions[pair.task, pair.sample_index]

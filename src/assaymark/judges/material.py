@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assaymark.errors import DataError, UnknownName, UsageError
-from assaymark.judges.judge_prompts import Exchange, JudgePrompt, mark_for
+from assaymark.judges.judge_prompts import JudgedExchange, JudgePrompt, mark_for
 from assaymark.models.model import Model
 from assaymark.records import (
     GenerateQuery,
@@ -28,9 +28,9 @@ from assaymark.store import RunRow, SampleRecord, Store
 __all__ = [
     "SWAPPED",
     "Asked",
-    "Item",
+    "JudgePromptWriter",
+    "JudgedItem",
     "Material",
-    "PromptWriter",
     "ask",
     "read_material",
     "requests_of",
@@ -42,12 +42,12 @@ Key = tuple[str, int, int]  # task, sample index, turn
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class JudgedItem:
     """One question at one turn, with the answer of each judged run."""
 
     sample: Sample
     turn: int
-    exchanges: tuple[Exchange, ...]  # in the order of the runs
+    exchanges: tuple[JudgedExchange, ...]  # in the order of the runs
     reference: str | None
 
     @property
@@ -65,7 +65,7 @@ class Item:
 class Material:
     """All items of the judged runs, by task in the first run's order."""
 
-    items: Mapping[str, Sequence[Item]]
+    items: Mapping[str, Sequence[JudgedItem]]
     n_without_answer: int = 0  # questions that one of the runs could not answer
     n_unmatched: int = 0  # questions that only one of the runs was asked
     left_out: tuple[str, ...] = field(default=())  # tasks that hold no texts
@@ -84,7 +84,7 @@ class Material:
         ]
         return content_hash(parts)
 
-    def all(self) -> Iterator[Item]:
+    def all(self) -> Iterator[JudgedItem]:
         """Yield the items of all tasks."""
         for items in self.items.values():
             yield from items
@@ -123,7 +123,7 @@ def read_material(
             raise UnknownName(f"task in the {where}", name, nearest(name, tasks), f"known: {', '.join(tasks[:10])}")
     chosen = {meant(name, tasks) for name in wanted}
     tasks = [task for task in tasks if not chosen or task in chosen]
-    items: dict[str, list[Item]] = {}
+    items: dict[str, list[JudgedItem]] = {}
     counts = [0, 0]
     left_out: list[str] = []
     for task in tasks:
@@ -156,8 +156,8 @@ def _answers(store: Store, row: RunRow, task: str) -> dict[Key, tuple[SampleReco
 
 def _matched(
     answered: Sequence[Mapping[Key, tuple[SampleRecord, Output | None]]], limit: int | None, reference: str | None
-) -> tuple[list[Item], int, int]:
-    items: list[Item] = []
+) -> tuple[list[JudgedItem], int, int]:
+    items: list[JudgedItem] = []
     n_without = n_unmatched = 0
     kept = sorted({key[1] for key in answered[0]})[:limit]
     last = kept[-1] if kept else -1
@@ -180,19 +180,19 @@ def _matched(
                 for sample_record, output in same
                 if output is not None
             )
-            items.append(Item(record.sample, key[2], exchanges, _reference(record, reference)))
+            items.append(JudgedItem(record.sample, key[2], exchanges, _reference(record, reference)))
     return items, n_without, n_unmatched
 
 
-def _exchange(request: Request, answer: str) -> Exchange:
+def _exchange(request: Request, answer: str) -> JudgedExchange:
     """Return the conversation of a request with its answer, without shots and system message."""
     if not request.messages:
         prompt = request.segments[-1] if request.n_shots else "".join(request.segments)
-        return Exchange((prompt.strip(),), (answer.strip(),))
+        return JudgedExchange((prompt.strip(),), (answer.strip(),))
     said = request.messages[-(2 * request.turn + 1) :]
     questions = tuple(message.text.strip() for message in said if message.role == "user")
     earlier = tuple(message.text.strip() for message in said if message.role == "assistant")
-    return Exchange(questions, (*earlier, answer.strip()))
+    return JudgedExchange(questions, (*earlier, answer.strip()))
 
 
 def _reference(record: SampleRecord, column: str | None) -> str | None:
@@ -215,7 +215,7 @@ SWAPPED = ", swapped"  # of the tasks whose requests show the second run's answe
 class Asked:
     """An item with the requests about it: one, or one for each order of two answers."""
 
-    item: Item
+    item: JudgedItem
     requests: tuple[Request, ...]
     samples: tuple[Sample, ...]  # of the requests
 
@@ -225,7 +225,9 @@ def task_in_order(task: str, order: int) -> str:
     return task + SWAPPED if order else task
 
 
-def requests_of(items: Sequence[Item], prompt: JudgePrompt, model: Model, *, seed: int, max_tokens: int) -> list[Asked]:
+def requests_of(
+    items: Sequence[JudgedItem], prompt: JudgePrompt, model: Model, *, seed: int, max_tokens: int
+) -> list[Asked]:
     """Return the requests about each item, for a model.
 
     Raises: UsageError if the model generates no text, or a prompt with a reference has an item without one.
@@ -238,11 +240,13 @@ def requests_of(items: Sequence[Item], prompt: JudgePrompt, model: Model, *, see
             "its column with --reference, or use a prompt without reference"
         )
     settings = GenerationSettings(max_tokens=max_tokens)
-    render = PromptWriter(model)
+    render = JudgePromptWriter(model)
     return [_asked(item, prompt, render, settings, seed) for item in items]
 
 
-def _asked(item: Item, prompt: JudgePrompt, render: "PromptWriter", settings: GenerationSettings, seed: int) -> Asked:
+def _asked(
+    item: JudgedItem, prompt: JudgePrompt, render: "JudgePromptWriter", settings: GenerationSettings, seed: int
+) -> Asked:
     requests, samples = [], []
     for order in range(2 if prompt.is_paired else 1):
         sample = replace(item.sample, task=task_in_order(item.sample.task, order))
@@ -254,7 +258,9 @@ def _asked(item: Item, prompt: JudgePrompt, render: "PromptWriter", settings: Ge
     return Asked(item, tuple(requests), tuple(samples))
 
 
-def ask(messages: tuple[Message, ...], render: "PromptWriter", settings: GenerationSettings, sample: Sample) -> Request:
+def ask(
+    messages: tuple[Message, ...], render: "JudgePromptWriter", settings: GenerationSettings, sample: Sample
+) -> Request:
     """Return one request of a judge about a sample."""
     text = render(messages)
     segments = () if text is None else (text,)
@@ -262,7 +268,7 @@ def ask(messages: tuple[Message, ...], render: "PromptWriter", settings: Generat
     return Request(sample.task, sample.index, sample.sha256, segments, queries, messages)
 
 
-class PromptWriter:
+class JudgePromptWriter:
     """Writes messages as a model reads them: not at all for a server, else by its template, else as plain text."""
 
     def __init__(self, model: Model) -> None:

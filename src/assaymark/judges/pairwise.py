@@ -12,13 +12,13 @@ from assaymark.judges.single import mean_over_questions
 from assaymark.judges.verdicts import Form, Verdict, swapped
 from assaymark.statistics.estimate import IntervalEstimate, estimate_ratio
 
-__all__ = ["Pair", "PairSummary", "pair_of", "summarise_pairs"]
+__all__ = ["JudgedPair", "PairSummary", "pair_of", "summarise_pairs"]
 
 Kind = Literal["consistent", "first", "second", "undecided", "missing", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class JudgedPair:
     """One pair of answers, judged in both orders.
 
     value: preference for the first run's answer, from 0 to 1; None unless both orders have a verdict.
@@ -66,7 +66,7 @@ def pair_of(
     *,
     is_failed: bool = False,
     lengths: tuple[int, int] | None = None,
-) -> Pair:
+) -> JudgedPair:
     """Combine the verdicts of both orders.
 
     `pair`: a side wins only if both orders name it, else the pair is a tie (MT-bench). `five` and `preference`: the
@@ -81,14 +81,14 @@ def pair_of(
     """
     first, other = verdicts
     if first is None or other is None:
-        return Pair(*key, "failed" if is_failed else "missing", None, lengths=lengths)
+        return JudgedPair(*key, "failed" if is_failed else "missing", None, lengths=lengths)
     turned = swapped(other)
     kind = _kind(first.value, turned.value)
     if form == "pair":
-        return Pair(*key, kind, first.value if kind == "consistent" else 0.5, lengths=lengths)
+        return JudgedPair(*key, kind, first.value if kind == "consistent" else 0.5, lengths=lengths)
     weight = first.weight + turned.weight
     value = (first.value * first.weight + turned.value * turned.weight) / weight
-    return Pair(*key, kind, value, weight, lengths)
+    return JudgedPair(*key, kind, value, weight, lengths)
 
 
 def _kind(preference: float, other: float) -> Kind:
@@ -105,7 +105,7 @@ def _side(value: float) -> int:
     return (value > 0.5) - (value < 0.5)
 
 
-def summarise_pairs(pairs: Sequence[Pair]) -> list[PairSummary]:
+def summarise_pairs(pairs: Sequence[JudgedPair]) -> list[PairSummary]:
     """Return the counts and the win rate of each task.
 
     With equal weights the win rate is the mean of the pairs, otherwise Σ weight · value / Σ weight with the interval of
@@ -116,7 +116,7 @@ def summarise_pairs(pairs: Sequence[Pair]) -> list[PairSummary]:
     ]
 
 
-def _summary(task: str, pairs: Sequence[Pair]) -> PairSummary:
+def _summary(task: str, pairs: Sequence[JudgedPair]) -> PairSummary:
     scored = [pair for pair in pairs if pair.value is not None]
     sides = [_side(pair.value) for pair in scored if pair.value is not None]
     kinds = [pair.kind for pair in pairs]
@@ -136,7 +136,7 @@ def _summary(task: str, pairs: Sequence[Pair]) -> PairSummary:
     )
 
 
-def _win_rate(pairs: Sequence[Pair]) -> IntervalEstimate | None:
+def _win_rate(pairs: Sequence[JudgedPair]) -> IntervalEstimate | None:
     values = [(pair.sample_index, pair.value, pair.weight) for pair in pairs if pair.value is not None]
     if not values:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assaymark.judges.material import task_in_order
-from assaymark.judges.pairwise import Pair, PairSummary, pair_of, summarise_pairs
+from assaymark.judges.pairwise import JudgedPair, PairSummary, pair_of, summarise_pairs
 from assaymark.judges.single import Grade, GradeSummary, summarise_grades
 from assaymark.judges.verdicts import PAIRED, Form, parse_verdict
 from assaymark.records import Estimate, Output, Request, Score, ScoreStatus
@@ -53,7 +53,7 @@ class BenchmarkScore:
         return TITLES[self.metric]
 
 
-def benchmark_scores(pairs: Sequence[Pair], form: Form) -> list[BenchmarkScore]:
+def benchmark_scores(pairs: Sequence[JudgedPair], form: Form) -> list[BenchmarkScore]:
     """Return each task's benchmark score, where its form has one, and its win rate at equal length of the answers.
 
     `five` has Arena-Hard's score: the chance of beating the baseline by a Bradley-Terry model. `preference` has
@@ -77,13 +77,13 @@ def _score(task: str, metric: str, value: IntervalEstimate | None) -> BenchmarkS
     return BenchmarkScore(task, metric, value, "no pair has a verdict" if value is None else None)
 
 
-def _arena_hard(scored: Sequence[Pair]) -> IntervalEstimate | None:
+def _arena_hard(scored: Sequence[JudgedPair]) -> IntervalEstimate | None:
     if not scored:
         return None
     return bradley_terry_rate(_values(scored), [pair.weight for pair in scored], _questions(scored))
 
 
-def _equal_length(task: str, scored: Sequence[Pair]) -> BenchmarkScore:
+def _equal_length(task: str, scored: Sequence[JudgedPair]) -> BenchmarkScore:
     known = [(pair, pair.lengths) for pair in scored if pair.lengths is not None]
     pairs, lengths = [pair for pair, _ in known], [(float(own), float(other)) for _, (own, other) in known]
     if not pairs:
@@ -94,15 +94,15 @@ def _equal_length(task: str, scored: Sequence[Pair]) -> BenchmarkScore:
     return BenchmarkScore(task, EQUAL_LENGTH, value, why_no_equal_length(values, lengths, questions))
 
 
-def _values(pairs: Sequence[Pair]) -> list[float]:
+def _values(pairs: Sequence[JudgedPair]) -> list[float]:
     return [pair.value for pair in pairs if pair.value is not None]
 
 
-def _questions(pairs: Sequence[Pair]) -> list[int]:
+def _questions(pairs: Sequence[JudgedPair]) -> list[int]:
     return [pair.sample_index for pair in pairs]
 
 
-JudgedItem = Grade | Pair
+JudgedItem = Grade | JudgedPair
 JudgingResults = Sequence[GradeSummary] | Sequence[PairSummary]
 GRADE, WIN, VERDICT = "grade", "win", "verdict"  # metrics
 Key = tuple[str, int, int]
@@ -140,7 +140,7 @@ def _status(value: float | None, *, failed: bool) -> ScoreStatus:
 
 def summarise(judged: Sequence[JudgedItem]) -> JudgingResults:
     """Return the summary of each task."""
-    pairs = [pair for pair in judged if isinstance(pair, Pair)]
+    pairs = [pair for pair in judged if isinstance(pair, JudgedPair)]
     return (
         summarise_pairs(pairs) if pairs else summarise_grades([grade for grade in judged if isinstance(grade, Grade)])
     )
@@ -155,7 +155,7 @@ def estimates_of(judged: Sequence[JudgedItem], form: Form) -> list[Estimate]:
         elif task_summary.turn is None:
             estimates.append(_estimate(task_summary.task, GRADE, task_summary.mean, task_summary, chance=None))
     counts = {summary.task: summary for summary in summarise(judged) if isinstance(summary, PairSummary)}
-    scores = benchmark_scores([pair for pair in judged if isinstance(pair, Pair)], form)
+    scores = benchmark_scores([pair for pair in judged if isinstance(pair, JudgedPair)], form)
     return [
         *estimates,
         *(_estimate(score.task, score.metric, score.value, counts[score.task], chance=0.5) for score in scores),

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from assaymark.judges.judge import Forecast
-from assaymark.judges.pairwise import Pair, PairSummary
+from assaymark.judges.pairwise import JudgedPair, PairSummary
 from assaymark.judges.results import (
     ALPACA_EVAL,
     ARENA_HARD,
@@ -85,7 +85,7 @@ def judging_table(row: RunRow, judged: Sequence[JudgedItem], first_error: str | 
     grades = [summary for summary in summaries if isinstance(summary, GradeSummary)]
     body = [_grade_table(grades)]
     if pairs:
-        scores = benchmark_scores([pair for pair in judged if isinstance(pair, Pair)], form_of(row))
+        scores = benchmark_scores([pair for pair in judged if isinstance(pair, JudgedPair)], form_of(row))
         body = [*_pair_parts(pairs, models), Text(), *_score_parts(scores, models)]
     notes = [Text(line, style="dim") for line in [*_counts(row, judged), *_failures(row, judged, first_error)]]
     return Padding(Group(heading, Text(), *body, *notes), (0, 1))
@@ -187,7 +187,7 @@ def _failures(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None
     """Return how many requests failed, in how many pairs where there are pairs, and the first reason with a remedy."""
     if not row.n_failed:
         return []
-    n_pairs = sum(pair.kind == "failed" for pair in judged if isinstance(pair, Pair))
+    n_pairs = sum(pair.kind == "failed" for pair in judged if isinstance(pair, JudgedPair))
     lines = [f"{counted(row.n_failed, 'request')} failed" + (f", in {counted(n_pairs, 'pair')}" if n_pairs else "")]
     if first_error is None:
         return lines
@@ -205,7 +205,7 @@ def _failures(row: RunRow, judged: Sequence[JudgedItem], first_error: str | None
 
 def _why_nothing(judged: Sequence[JudgedItem]) -> str:
     n_failed = sum(
-        judgement.kind == "failed" if isinstance(judgement, Pair) else judgement.is_failed for judgement in judged
+        judgement.kind == "failed" if isinstance(judgement, JudgedPair) else judgement.is_failed for judgement in judged
     )
     if n_failed == len(judged):
         return "no request to this judge was answered, and nothing is concluded; the same command asks again"
@@ -223,12 +223,12 @@ def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = Tru
         **(row.extra.get("judging") or {}),
         "summaries": [asdict(summary) for summary in summarise(judged)],
     }
-    if pairs := [pair for pair in judged if isinstance(pair, Pair)]:
+    if pairs := [pair for pair in judged if isinstance(pair, JudgedPair)]:
         document["scores"] = [
             {"title": score.title, **asdict(score)} for score in benchmark_scores(pairs, form_of(row))
         ]
     if items:
-        document["pairs" if any(isinstance(judgement, Pair) for judgement in judged) else "grades"] = [
+        document["pairs" if any(isinstance(judgement, JudgedPair) for judgement in judged) else "grades"] = [
             asdict(judgement) for judgement in judged
         ]
     return document

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from assaymark.leaderboard.rows import Average, Cell, Number, ScoreColumn
+from assaymark.leaderboard.rows import Average, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import averaged
 from assaymark.statistics.distributions import two_sided_z
 
@@ -16,7 +16,7 @@ MOVER = "MOVER from the columns' intervals"
 Aggregate = Literal["mean", "weighted", "geometric", "none"]
 
 
-def average_of(columns: Sequence[ScoreColumn], cells: Mapping[str, Cell], aggregate: Aggregate) -> Average | None:
+def average_of(columns: Sequence[ScoreColumn], cells: Mapping[str, RowScore], aggregate: Aggregate) -> Average | None:
     """Return the average of the columns that a row has; None where it has none or the board makes no average.
 
     A geometric mean of fewer columns than all would not be the board's rule on fewer, so there is none.
@@ -31,7 +31,7 @@ def average_of(columns: Sequence[ScoreColumn], cells: Mapping[str, Cell], aggreg
     return Average(mean_number([number for _, number in known], weights), len(known))
 
 
-def mean_number(numbers: Sequence[Number], weights: Sequence[float] | None = None) -> Number:
+def mean_number(numbers: Sequence[IntervalValue], weights: Sequence[float] | None = None) -> IntervalValue:
     """Return the mean of independent numbers: normal, with the root of the sum of their squared errors' shares.
 
     Of one number it is that number. Where an error is 0, as of a proportion of 0 or 1, the numbers' own intervals are
@@ -47,16 +47,18 @@ def mean_number(numbers: Sequence[Number], weights: Sequence[float] | None = Non
     errors = [number.stderr for number in numbers]
     known = [error for error in errors if error is not None]
     if len(known) != len(errors):
-        return Number(value)
+        return IntervalValue(value)
     if min(known) == 0.0:
         ends = [(number.value, number.low, number.high) for number in numbers]
         reach = _mover(shares, ends)
-        return Number(value) if reach is None else _within(value, *reach, f"mean of independent columns, {MOVER}")
+        return (
+            IntervalValue(value) if reach is None else _within(value, *reach, f"mean of independent columns, {MOVER}")
+        )
     stderr = math.sqrt(sum((share * error) ** 2 for share, error in zip(shares, known, strict=True)))
     return with_interval(value, stderr, "mean of independent columns, normal")
 
 
-def with_interval(value: float, stderr: float, method: str) -> Number:
+def with_interval(value: float, stderr: float, method: str) -> IntervalValue:
     """Return a mean of shares with the normal interval of its standard error, which ends at 0 and 1.
 
     (A normalised share may be negative, below chance: then the interval ends at the value itself.)
@@ -81,35 +83,35 @@ def _mover(
     return math.sqrt(below), math.sqrt(above)
 
 
-def _within(value: float, below: float, above: float, method: str) -> Number:
+def _within(value: float, below: float, above: float, method: str) -> IntervalValue:
     """Return a mean of shares with an interval that ends at 0 and 1, as `with_interval` does."""
     low, high = max(value - below, min(0.0, value)), min(value + above, max(1.0, value))
-    return Number(value, low, high, (below + above) / (2.0 * two_sided_z(CONFIDENCE)), method)
+    return IntervalValue(value, low, high, (below + above) / (2.0 * two_sided_z(CONFIDENCE)), method)
 
 
-def _geometric(numbers: Sequence[Number], n_columns: int) -> Average | None:
+def _geometric(numbers: Sequence[IntervalValue], n_columns: int) -> Average | None:
     if n_columns == 1:
         return Average(numbers[0], 1)
     values = [number.value for number in numbers]
     if min(values) < 0:
         return None
     if min(values) == 0:
-        return Average(Number(0.0), n_columns)
+        return Average(IntervalValue(0.0), n_columns)
     value = math.exp(sum(math.log(factor) for factor in values) / len(values))
     errors = [number.stderr for number in numbers]
     if 0.0 in errors:
         reach = _mover([1.0 / len(values)] * len(values), [_logarithms(number) for number in numbers])
         if reach is None:
-            return Average(Number(value), n_columns)
+            return Average(IntervalValue(value), n_columns)
         below, above = value * -math.expm1(-reach[0]), value * math.expm1(reach[1])
         return Average(_within(value, below, above, f"geometric mean, {MOVER}"), n_columns)
     if any(error is None for error in errors):
-        return Average(Number(value), n_columns)
+        return Average(IntervalValue(value), n_columns)
     relative = sum((error / factor) ** 2 for error, factor in zip(errors, values, strict=True) if error is not None)
     return Average(with_interval(value, value * math.sqrt(relative) / len(values), "geometric mean"), n_columns)
 
 
-def _logarithms(number: Number) -> tuple[float, float | None, float | None]:
+def _logarithms(number: IntervalValue) -> tuple[float, float | None, float | None]:
     """Return the logarithms of a positive value and its ends; that of an end at 0 is minus infinity."""
     low, high = (
         None if end is None else math.log(end) if end > 0.0 else -math.inf for end in (number.low, number.high)

@@ -26,7 +26,7 @@ __all__ = [
     "SHOWN",
     "Board",
     "CitedScores",
-    "Question",
+    "FaqEntry",
     "RatingSource",
     "TableSource",
     "column_keys",
@@ -80,7 +80,7 @@ TableFormat = Literal["open-llm-v1", "open-llm-v2", "csv"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FaqEntry:
     """One entry of the FAQ; the answer is Markdown."""
 
     question: str
@@ -128,7 +128,7 @@ class Board:
     introduction: str = ""  # Markdown, as are about and policy
     about: str = ""
     policy: str = ""
-    faq: tuple[Question, ...] = ()
+    faq: tuple[FaqEntry, ...] = ()
     logo: Path | None = None
     suite: Suite | None = None  # what is measured: a suite, or one made of the board's own task sets
     task_files: tuple[Path, ...] = ()  # own task sets, as they are given to `assaymark run --tasks`

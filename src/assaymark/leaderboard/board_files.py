@@ -13,7 +13,7 @@ from assaymark.leaderboard.board import (
     SHOWN,
     Board,
     CitedScores,
-    Question,
+    FaqEntry,
     RatingSource,
     TableFormat,
     TableSource,
@@ -58,7 +58,7 @@ def board_of_suite(suite: Suite) -> Board:
         title=suite.title,
         introduction=suite.note,
         suite=suite,
-        faq=tuple(Question(entry["question"], entry["answer"]) for entry in texts["faq"]),
+        faq=tuple(FaqEntry(entry["question"], entry["answer"]) for entry in texts["faq"]),
         policy=texts["policy"],
     )
 
@@ -89,10 +89,10 @@ def read_board(path: str | Path) -> Board:
         raise DataError(f"{place}: {error}") from error
     if not isinstance(spec, Mapping):
         raise DataError(f"{place}: expected keys such as `title:` and `suite:`; found {type(spec).__name__}")
-    return _Reader(place.resolve(), spec).board()
+    return _BoardReader(place.resolve(), spec).board()
 
 
-class _Reader:
+class _BoardReader:
     """One file while it is being read; every fault names it."""
 
     def __init__(self, path: Path, spec: Mapping[Any, Any]) -> None:
@@ -283,7 +283,7 @@ class _Reader:
 
     # ------------------------------------------------------------------------------------- how it looks
 
-    def faq(self) -> tuple[Question, ...]:
+    def faq(self) -> tuple[FaqEntry, ...]:
         value = self.spec.get("faq") or ()
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise self.fault("faq", f"is {value!r:.80}; expected a list of question and answer")
@@ -291,7 +291,7 @@ class _Reader:
         for at, entry in enumerate(value, start=1):
             if not isinstance(entry, Mapping) or set(entry) != {"question", "answer"}:
                 raise self.fault(f"faq[{at}]", f"is {entry!r:.80}; expected question: and answer:")
-            questions.append(Question(self.text(entry, "question"), self.text(entry, "answer")))
+            questions.append(FaqEntry(self.text(entry, "question"), self.text(entry, "answer")))
         return tuple(questions)
 
     def logo(self) -> Path | None:

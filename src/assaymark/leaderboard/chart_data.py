@@ -10,9 +10,9 @@ from datetime import date
 import numpy as np
 import numpy.typing as npt
 
-from assaymark.leaderboard.rows import Number, Row, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import SelectedRows, ShownRow
-from assaymark.leaderboard.table import Table, averaged
+from assaymark.leaderboard.table import BoardTable, averaged
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import two_sided_z
 
@@ -33,7 +33,7 @@ class TimedModel:
 
     date: str  # ISO 8601, a day
     model: str
-    number: Number
+    number: IntervalValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SizedModel:
 
     model: str
     params: float  # billions
-    number: Number
+    number: IntervalValue
     is_on_front: bool  # no model of as few parameters scores as much
 
 
@@ -70,7 +70,7 @@ class SizedModels:
 class HeatCell:
     """One score among those of its column."""
 
-    number: Number
+    number: IntervalValue
     standing: float  # share of the map's rows with a lower score, ties half; in [0, 1]
 
 
@@ -94,7 +94,7 @@ class Residual:
     n_models: int
 
 
-def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
+def best_over_time(table: BoardTable, rows: SelectedRows) -> list[TimedModel]:
     """Return the models that raised the best average, by date; rows without a date or an average are left out."""
     days = _days(table, rows)
     dated = np.flatnonzero((days > 0) & rows.is_ranked)
@@ -103,12 +103,12 @@ def best_over_time(table: Table, rows: SelectedRows) -> list[TimedModel]:
     return [TimedModel(date.fromordinal(day).isoformat(), row.row.model, _average(row)) for day, row in best]
 
 
-def last_day(table: Table, rows: SelectedRows) -> str:
+def last_day(table: BoardTable, rows: SelectedRows) -> str:
     """Return the last date among rows that have one, ISO 8601."""
     return date.fromordinal(int(_days(table, rows).max())).isoformat()
 
 
-def _days(table: Table, rows: SelectedRows) -> npt.NDArray[np.int64]:
+def _days(table: BoardTable, rows: SelectedRows) -> npt.NDArray[np.int64]:
     """Return the rows' dates as ordinals; 0 for a row without a date of a model: ISO 8601, of these two centuries."""
     texts = table.index.texts("date")
     return np.array([*map(_day, texts.distinct), 0], dtype=np.int64)[texts.codes[rows.places]]
@@ -122,7 +122,7 @@ def _day(text: str) -> int:
     return day.toordinal() if day.year in YEARS else 0
 
 
-def score_by_size(table: Table, rows: SelectedRows) -> SizedModels:
+def score_by_size(table: BoardTable, rows: SelectedRows) -> SizedModels:
     """Return the complete rows that state their parameters, smallest first, with the Pareto front marked."""
     params = table.index.numbers("params")[rows.places]
     sized = np.flatnonzero((params > 0) & rows.is_ranked)
@@ -136,7 +136,7 @@ def _above_all_before(values: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(values > best[:-1])
 
 
-def _average(row: ShownRow) -> Number:
+def _average(row: ShownRow) -> IntervalValue:
     if row.average is None:
         raise ValueError("a row without an average has no rank")
     return row.average.number
@@ -164,7 +164,7 @@ def _heat_cell(row: ShownRow, column: ScoreColumn, values: Floats) -> HeatCell |
     return HeatCell(cell.number, standing if column.higher_is_better else 1 - standing)
 
 
-def profile(table: Table, row: Row) -> list[Residual]:
+def profile(table: BoardTable, row: BoardRow) -> list[Residual]:
     """Return a row's residuals, one per column that is a share; none where too little is known.
 
     A column is regressed (least squares, with an intercept) on the mean of the other columns over all complete rows
@@ -184,7 +184,7 @@ def profile(table: Table, row: Row) -> list[Residual]:
     return [_residual(column, values, own, at) for at, column in enumerate(columns)]
 
 
-def _residual(column: ScoreColumn, values: Floats, own: Sequence[Number], at: int) -> Residual:
+def _residual(column: ScoreColumn, values: Floats, own: Sequence[IntervalValue], at: int) -> Residual:
     n_columns = values.shape[1]
     rest = (values.sum(axis=1) - values[:, at]) / (n_columns - 1)
     spread_of_rest = float(((rest - rest.mean()) ** 2).sum())
@@ -207,7 +207,7 @@ def _residual(column: ScoreColumn, values: Floats, own: Sequence[Number], at: in
     )
 
 
-def _error(own: Sequence[Number], at: int, slope: float) -> float | None:
+def _error(own: Sequence[IntervalValue], at: int, slope: float) -> float | None:
     """Return a residual's standard error: of its score, and of the other columns' mean times the slope."""
     errors = [number.stderr for number in own]
     known = [error for error in errors if error is not None]

@@ -9,7 +9,7 @@ import numpy as np
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import ScoreColumn
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.records import JsonValue
 from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING
@@ -38,7 +38,7 @@ class BenchmarkCorrelation:
         return self.spearman.n
 
 
-def board_correlations(table: Table, *, confidence: float = 0.95) -> list[BenchmarkCorrelation]:
+def board_correlations(table: BoardTable, *, confidence: float = 0.95) -> list[BenchmarkCorrelation]:
     """Return the correlation of each benchmark, and of the average, with each rating; the highest Spearman's first.
 
     A model counts once: with several rows, by the mean of each value over them.
@@ -94,7 +94,7 @@ def _correlated(
     return BenchmarkCorrelation(rating.key, rating.title, key, title, spearman, pearson)
 
 
-def _values(table: Table, column: ScoreColumn | None) -> dict[str, float]:
+def _values(table: BoardTable, column: ScoreColumn | None) -> dict[str, float]:
     """Return each model's value, of a complete average if no column is given; higher is better."""
     by_model: dict[str, list[float]] = {}
     for row in table.rows:

@@ -13,42 +13,42 @@ from assaymark.leaderboard.brought import read_brought
 from assaymark.leaderboard.capabilities import capabilities_of_task
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate
 from assaymark.tasks.suites import suite_from
 
-__all__ = ["OWN_RUNS", "Source", "benchmarks", "own_board", "sources_of"]
+__all__ = ["OWN_RUNS", "TableSource", "benchmarks", "own_board", "sources_of"]
 
 OWN_RUNS = "(own runs)"  # no board's file can have this name
 _COPIED = ("licence", "type", "params", "merged", "flagged")  # facts of a model that hold in any table
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TableSource:
     """One table, with where its rows can be read."""
 
     name: str  # of its board; OWN_RUNS for the stored runs
     title: str
-    table: Table
+    table: BoardTable
 
 
-def sources_of(site: Site) -> list[Source]:
+def sources_of(site: Site) -> list[TableSource]:
     """Return the tables of a site: its stored runs first, where there are any, then each published table.
 
     Raises: DataError for a published file that cannot be read.
     """
     boards = list(site.boards.values())
-    published = [Source(board.name, board.title, site.table(board)) for board in boards if board.table is not None]
+    published = [TableSource(board.name, board.title, site.table(board)) for board in boards if board.table is not None]
     # what visitors report is not evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
     runs = [*stored, *read_brought([path for board in boards for path in board.results])]
     board = own_board(runs, boards, [source.table for source in published])
     if board is None:
         return published
-    return [Source(OWN_RUNS, "Runs in the store", site.table(board)), *published]
+    return [TableSource(OWN_RUNS, "Runs in the store", site.table(board)), *published]
 
 
-def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Sequence[Table]) -> Board | None:
+def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Sequence[BoardTable]) -> Board | None:
     """Return a board with every benchmark of the stored runs; None without runs.
 
     What the boards' files and the published tables state about a model (licence, type) is copied.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assaymark.leaderboard.columns import FACTS
-from assaymark.leaderboard.rows import Number, ScoreColumn
+from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow
 from assaymark.records import JsonValue
 from assaymark.results.plain_text import csv_row
@@ -39,7 +39,7 @@ def flat_row(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, J
     return {**flat, "runs": " ".join(row.run_ids), "id": row.id, "notes": "; ".join(row.notes), "url": row.url}
 
 
-def _ends(key: str, number: Number | None) -> dict[str, JsonValue]:
+def _ends(key: str, number: IntervalValue | None) -> dict[str, JsonValue]:
     if number is None:
         return {key: None, f"{key}_low": None, f"{key}_high": None}
     return {key: number.value, f"{key}_low": number.low, f"{key}_high": number.high}
@@ -74,7 +74,7 @@ def shown_json(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue
     }  # fmt: skip
 
 
-def _json(number: Number) -> dict[str, JsonValue]:
+def _json(number: IntervalValue) -> dict[str, JsonValue]:
     return {"value": number.value, "low": number.low, "high": number.high, "method": number.method or None}
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from assaymark.leaderboard.columns import FACTS
 from assaymark.leaderboard.query import NAME, Condition, Term
-from assaymark.leaderboard.rows import Number, Row, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import two_sided_z
 
@@ -127,7 +127,7 @@ class _Texts:
 class TableIndex:
     """Columns as arrays, made when first needed."""
 
-    def __init__(self, columns: "Sequence[ScoreColumn]", rows: "Sequence[Row]", *, rank_apart: bool) -> None:
+    def __init__(self, columns: "Sequence[ScoreColumn]", rows: "Sequence[BoardRow]", *, rank_apart: bool) -> None:
         self._columns = {column.key: column for column in columns}
         self._rows = rows
         self._rank_apart = rank_apart
@@ -196,7 +196,7 @@ class TableIndex:
         return scores
 
     def _scores_of(self, key: str, *, raw: bool) -> Scores:
-        numbers: list[Number | None] = []
+        numbers: list[IntervalValue | None] = []
         for row in self._rows:
             if key == "average":
                 numbers.append(None if row.average is None else row.average.number)

@@ -15,9 +15,9 @@ from assaymark.interop.lighteval_files import need_hashes, write_lighteval_files
 from assaymark.interop.lm_eval_files import sanitised_model, write_lm_eval_files
 from assaymark.leaderboard.published_facts import is_hub_id
 from assaymark.leaderboard.request_files import request_of, write_request
-from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.stored import is_gated
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.store import Store
 
 __all__ = ["Layout", "write_old_layout"]
@@ -28,7 +28,7 @@ REQUESTS, RESULTS, DETAILS = "requests", "results", "details"
 
 
 def write_old_layout(
-    table: Table, store: Store, folder: Path, *, layout: Layout = "v2", show_gated: bool = False
+    table: BoardTable, store: Store, folder: Path, *, layout: Layout = "v2", show_gated: bool = False
 ) -> Iterator[Path]:
     """Write requests, results and details of a board's measured rows; yield the paths.
 
@@ -57,7 +57,7 @@ def write_old_layout(
                     yield from _write_run(store, run_id, folder, _place(row), tasks)
 
 
-def _place(row: Row) -> str:
+def _place(row: BoardRow) -> str:
     """Return where a model's files lie: `org/name` for a Hub id, else one folder name."""
     is_safe = is_hub_id(row.model) and ".." not in row.model
     return row.model if is_safe else sanitised_model(row.model).strip(".") or "model"

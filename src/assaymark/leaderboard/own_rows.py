@@ -16,7 +16,7 @@ from typing import Any, Final
 from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
-from assaymark.leaderboard.rows import Average, Cell, Number, Origin, Row, ScoreColumn
+from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Origin, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
 from assaymark.options.of_plans import limit_shown, short_hash
@@ -160,7 +160,7 @@ class Found:
         return all(estimate.details.get("unit") == "proportion" for estimate in self.estimates)
 
 
-def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[Row]:
+def rows_of_runs(board: Board, runs: Sequence[StoredRun]) -> list[BoardRow]:
     """Return the rows of a board's models, the latest runs first; none for a run that holds nothing of the board."""
     if board.suite is None:
         return []
@@ -198,7 +198,7 @@ def is_of_board(board: Board, run: StoredRun) -> bool:
     return _counts(board, named) and any(estimates_of_member(member, named) for member in board.suite.members)
 
 
-def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Row | None:
+def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> BoardRow | None:
     notes: list[str] = []
     matches = [_latest(member, runs, notes) for member in suite.members]
     if not any(matches):
@@ -224,7 +224,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Ro
         if (note := truncation_of(estimate))
     ]
     origin: Origin = "self-reported" if latest.is_self_reported else "measured"
-    return Row(
+    return BoardRow(
         id=name,
         model=latest.model,
         origin=origin,
@@ -357,11 +357,11 @@ def scored_columns(suite: Suite, members: Sequence[MemberScore | None]) -> tuple
     return counted, None if suite.normalise == "none" else score_suite(raw, members)
 
 
-def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found | None]) -> dict[str, Cell]:
+def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found | None]) -> dict[str, RowScore]:
     counted, raw = scored_columns(suite, [None if match is None else match.score for match in matches])
     keys = {column.title: column.key for column in columns}
     raws = {} if raw is None else {name: number_of(number) for name, number in raw.columns}
-    cells: dict[str, Cell] = {}
+    cells: dict[str, RowScore] = {}
     for title, number in counted.columns:
         of_column = [match for member, match in zip(suite.members, matches, strict=True)
                      if member.column == title and match is not None]  # fmt: skip
@@ -371,7 +371,7 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found
         tasks = list(dict.fromkeys(estimate.details.get(TASK_IN_FILE, estimate.task) for estimate in own))
         has_group = any(estimate.details.get("kind", "task") != "task" for estimate in estimates)
         is_one = len(estimates) == 1 and suite.normalise == "none"
-        cells[keys[title]] = Cell(
+        cells[keys[title]] = RowScore(
             _number_of_estimate(estimates[0]) if is_one else number_of(number),
             raws.get(title),
             n=sum({estimate.task: estimate.n for estimate in estimates}.values()) or None,  # 0: not stated
@@ -384,13 +384,13 @@ def _cells(suite: Suite, columns: Sequence[ScoreColumn], matches: Sequence[Found
     return cells
 
 
-def _number_of_estimate(estimate: Estimate) -> Number:
-    return Number(float(estimate.value or 0.0), estimate.low, estimate.high, estimate.stderr, estimate.method)
+def _number_of_estimate(estimate: Estimate) -> IntervalValue:
+    return IntervalValue(float(estimate.value or 0.0), estimate.low, estimate.high, estimate.stderr, estimate.method)
 
 
-def number_of(estimate: IntervalEstimate) -> Number:
+def number_of(estimate: IntervalEstimate) -> IntervalValue:
     """Return an interval estimate as a board's number."""
-    return Number(estimate.value, estimate.low, estimate.high, estimate.stderr, estimate.method)
+    return IntervalValue(estimate.value, estimate.low, estimate.high, estimate.stderr, estimate.method)
 
 
 def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
@@ -405,14 +405,16 @@ def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:
             yield estimate
 
 
-def _composite_cells(whole: Estimate, cells: Mapping[str, Cell], columns: Sequence[ScoreColumn]) -> dict[str, Cell]:
+def _composite_cells(
+    whole: Estimate, cells: Mapping[str, RowScore], columns: Sequence[ScoreColumn]
+) -> dict[str, RowScore]:
     keys = {column.title: column.key for column in columns}
-    replaced: dict[str, Cell] = {}
+    replaced: dict[str, RowScore] = {}
     for column in whole.details.get("columns", ()):
         key = keys.get(column["name"], "")
         cell = cells.get(key)
         if cell is not None and column.get("value") is not None:
-            number = Number(column["value"], column["low"], column["high"], column["stderr"], column["method"])
+            number = IntervalValue(column["value"], column["low"], column["high"], column["stderr"], column["method"])
             replaced[key] = replace(cell, number=number)
     return replaced
 
@@ -420,7 +422,7 @@ def _composite_cells(whole: Estimate, cells: Mapping[str, Cell], columns: Sequen
 def _average(
     suite: Suite,
     columns: Sequence[ScoreColumn],
-    cells: Mapping[str, Cell],
+    cells: Mapping[str, RowScore],
     matches: Sequence[Found | None],
     whole: Estimate | None,
 ) -> Average | None:
@@ -429,7 +431,7 @@ def _average(
     if len(columns) == 1 and columns[0].key in cells and cells[columns[0].key].is_share:
         return Average(cells[columns[0].key].number, 1)
     if whole is not None:
-        number = Number(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
+        number = IntervalValue(float(whole.value or 0.0), whole.low, whole.high, whole.stderr, whole.method)
         return Average(number, len(columns))
     if all(match is None or match.is_share for match in matches):
         counted, _ = scored_columns(suite, [None if match is None else match.score for match in matches])

@@ -22,8 +22,8 @@ from assaymark.leaderboard.board import Board, TableFormat, TableSource, column_
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.board_init import number_headings
 from assaymark.leaderboard.numbers_in_files import number_in
-from assaymark.leaderboard.rows import Average, Cell, Issue, Number, Row, ScoreColumn
-from assaymark.leaderboard.table import Table, row_id
+from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Issue, RowScore, ScoreColumn
+from assaymark.leaderboard.table import BoardTable, row_id
 from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.intervals import wilson
 
@@ -131,7 +131,7 @@ def _format_of(source: TableSource) -> _Format:
                    scale=100.0 if source.per_cent else 1.0)  # fmt: skip
 
 
-def read_published(board: Board, source: TableSource) -> Table:
+def read_published(board: Board, source: TableSource) -> BoardTable:
     """Return the table of a published file.
 
     Raises: DataError, in one line that names file, line and heading, for what is not as the format promises.
@@ -139,7 +139,7 @@ def read_published(board: Board, source: TableSource) -> Table:
     form = _format_of(source)
     keys = column_keys(column.title for column in form.sources)
     columns = tuple(_column(board, column, source, keys[column.title]) for column in form.sources)
-    rows: list[Row] = []
+    rows: list[BoardRow] = []
     issues: list[Issue] = []
     seen: dict[str, int] = {}
     for line, record in _records(source.file, form):
@@ -150,7 +150,7 @@ def read_published(board: Board, source: TableSource) -> Table:
         issues += [Issue(row.id, row.model, text) for text in what]
     digest = sha256(source.file.read_bytes()).hexdigest()
     dates = [str(row.facts["date"]) for row in rows if row.facts.get("date")]
-    return Table(columns, tuple(rows), rank_apart=False, issues=tuple(issues), version=digest[:16],
+    return BoardTable(columns, tuple(rows), rank_apart=False, issues=tuple(issues), version=digest[:16],
                  updated_at=max(dates, default=""))  # fmt: skip
 
 
@@ -191,9 +191,9 @@ def _records(path: Path, form: _Format) -> Iterator[tuple[int, Mapping[str, str]
 
 def _row(
     path: Path, line: int, record: Mapping[str, str], form: _Format, columns: Sequence[ScoreColumn]
-) -> tuple[Row, list[str]]:
+) -> tuple[BoardRow, list[str]]:
     """Return a row, and in which ways it disagrees with its table's rule."""
-    cells: dict[str, Cell] = {}
+    cells: dict[str, RowScore] = {}
     what: list[str] = []
     for column, source in zip(columns, form.sources, strict=True):
         value = _share(path, line, record, source.value, form.scale)
@@ -216,25 +216,27 @@ def _row(
     facts = form.facts(record)
     model = record[form.model].strip() or "(no name)"
     parts = {"model": model, "of": [record[key] for key in form.key]} if form.key else dict(record)
-    return Row(
+    return BoardRow(
         id=row_id(parts), model=model, origin="published", cells=cells, average=average,
         facts={**facts, "origin": "published"}, notes=tuple(what), url=_url(model, record),
     ), what  # fmt: skip
 
 
-def _cell(value: float, raw: float | None, column: _Source, size: int | None) -> Cell:
+def _cell(value: float, raw: float | None, column: _Source, size: int | None) -> RowScore:
     if size is None:
-        return Cell(Number(value), None if raw is None else Number(raw))
+        return RowScore(IntervalValue(value), None if raw is None else IntervalValue(raw))
     share = value if raw is None else raw
     if not 0.0 <= share <= 1.0:
-        return Cell(Number(value), None if raw is None else Number(raw), n=size)
+        return RowScore(IntervalValue(value), None if raw is None else IntervalValue(raw), n=size)
     ends = wilson(share * size, size, CONFIDENCE)
     stderr = (ends.high - ends.low) / (2.0 * two_sided_z(CONFIDENCE))  # not 0 at 0% and 100%
-    plain = Number(share, ends.low, ends.high, stderr, METHOD)
+    plain = IntervalValue(share, ends.low, ends.high, stderr, METHOD)
     if raw is None:
-        return Cell(plain, n=size)
+        return RowScore(plain, n=size)
     low, high = value - column.slope * (share - ends.low), value + column.slope * (ends.high - share)
-    return Cell(Number(value, max(low, 0.0), high, column.slope * stderr, f"{METHOD}, rescaled"), plain, n=size)
+    return RowScore(
+        IntervalValue(value, max(low, 0.0), high, column.slope * stderr, f"{METHOD}, rescaled"), plain, n=size
+    )
 
 
 def _share(path: Path, line: int, record: Mapping[str, str], heading: str, scale: float) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assaymark.errors import UsageError
-from assaymark.leaderboard.rows import Number, ScoreColumn
+from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.view import parse_view
@@ -54,7 +54,7 @@ def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:
     return table
 
 
-def _shown(number: Number | None, *, is_share: bool, interval: bool = True) -> str:
+def _shown(number: IntervalValue | None, *, is_share: bool, interval: bool = True) -> str:
     if number is None:
         return "–"
     scale = 100.0 if is_share else 1.0

@@ -12,8 +12,8 @@ from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError
 from assaymark.leaderboard.board import RatingSource, column_keys
 from assaymark.leaderboard.numbers_in_files import number_in
-from assaymark.leaderboard.rows import Cell, Number, Row, ScoreColumn
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
+from assaymark.leaderboard.table import BoardTable
 from assaymark.records import content_hash
 
 __all__ = ["CATEGORY", "rating_columns", "rating_files", "with_ratings"]
@@ -28,12 +28,12 @@ LARGEST_FILE = 200 << 20
 class _Rated:
     """What one file says: ratings by model name in lower case, and how they came about."""
 
-    numbers: Mapping[str, Number]
+    numbers: Mapping[str, IntervalValue]
     n_votes: Mapping[str, int]
     note: str
 
 
-def with_ratings(table: Table, sources: Sequence[RatingSource]) -> Table:
+def with_ratings(table: BoardTable, sources: Sequence[RatingSource]) -> BoardTable:
     """Return a table with a column for each file of ratings or votes; models are matched by name, whatever the case.
 
     Raises: DataError for a file that holds neither, in one line that names it.
@@ -52,16 +52,16 @@ def with_ratings(table: Table, sources: Sequence[RatingSource]) -> Table:
         for row, own in zip(table.rows, cells, strict=True):
             number = rated.numbers.get(row.model.lower())
             if number is not None and not row.is_baseline:
-                own[key] = Cell(number, n=rated.n_votes.get(row.model.lower()), is_share=False)
+                own[key] = RowScore(number, n=rated.n_votes.get(row.model.lower()), is_share=False)
                 n_matched.add(row.model.lower())
         note = f"{rated.note}; {len(n_matched):,} of its {len(rated.numbers):,} models are on this board"
         columns.append(ScoreColumn(key, source.title, CATEGORY, weight=0.0, is_share=False, note=note))
-    rows: list[Row] = [replace(row, cells=own) for row, own in zip(table.rows, cells, strict=True)]
+    rows: list[BoardRow] = [replace(row, cells=own) for row, own in zip(table.rows, cells, strict=True)]
     version = content_hash([table.version, rating_files(sources)]).rpartition(":")[2][:16]
     return replace(table, columns=tuple(columns), rows=tuple(rows), version=version)
 
 
-def rating_columns(table: Table) -> tuple[ScoreColumn, ...]:
+def rating_columns(table: BoardTable) -> tuple[ScoreColumn, ...]:
     """Return the columns of a table that are ratings."""
     return tuple(column for column in table.columns if column.category == CATEGORY and not column.is_share)
 
@@ -87,7 +87,7 @@ def _read(source: RatingSource) -> _Rated:
             f"{source.file}: has no columns {source.model} and {source.rating}, and is not a file of votes: {error}"
         ) from error
     numbers = {
-        rating.model.lower(): Number(rating.rating, rating.low, rating.high, method="sandwich")
+        rating.model.lower(): IntervalValue(rating.rating, rating.low, rating.high, method="sandwich")
         for rating in ratings.ratings
     }
     votes = {rating.model.lower(): rating.n_votes for rating in ratings.ratings}
@@ -106,7 +106,7 @@ def _headings(source: RatingSource) -> Sequence[str]:
 
 
 def _ratings(source: RatingSource) -> _Rated:
-    numbers: dict[str, Number] = {}
+    numbers: dict[str, IntervalValue] = {}
     try:
         with source.file.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
@@ -118,7 +118,7 @@ def _ratings(source: RatingSource) -> _Rated:
                         number_in(source.file, reader.line_num, record, end) for end in (source.low, source.high)
                     )
                     both = low is not None and high is not None
-                    numbers.setdefault(name, Number(value, low if both else None, high if both else None))
+                    numbers.setdefault(name, IntervalValue(value, low if both else None, high if both else None))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{source.file}: is not a CSV file in UTF-8: {error}") from error
     return _Rated(numbers, {}, f"column {source.rating} of {source.file.name}")

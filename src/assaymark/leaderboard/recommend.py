@@ -22,9 +22,9 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.averages import CONFIDENCE, mean_number
 from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task, find_capability, measured_task, names
-from assaymark.leaderboard.evidence import Source
+from assaymark.leaderboard.evidence import TableSource
 from assaymark.leaderboard.query import Term, parse_query, search_keys
-from assaymark.leaderboard.rows import Cell, Number, Row, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.records import JsonValue
 from assaymark.registry import meant, nearest
 from assaymark.results.console import Text
@@ -35,8 +35,8 @@ from assaymark.statistics.distributions import normal_cdf, two_sided_z
 __all__ = [
     "Demand",
     "Missing",
+    "ModelRanking",
     "Ranked",
-    "Ranking",
     "Recommendation",
     "Requested",
     "SizeClass",
@@ -94,11 +94,11 @@ class Ranked:
     """One model."""
 
     rank: int
-    row: Row
-    value: Number
+    row: BoardRow
+    value: IntervalValue
     better_than_next: float | None  # probability; None for the last one, and without standard errors
     first_is_better: float | None  # probability that the first one of the list is better than this; None for the first
-    cells: Mapping[str, Cell]  # of the benchmarks used
+    cells: Mapping[str, RowScore]  # of the benchmarks used
     n_set_ups: int  # rows of this model that fulfil the conditions
     reason: str
 
@@ -113,7 +113,7 @@ class SizeClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class ModelRanking:
     """The models of one table."""
 
     source: str
@@ -141,11 +141,11 @@ class Recommendation:
 
     requested: Requested
     demands: tuple[Demand, ...]
-    rankings: tuple[Ranking, ...]
+    rankings: tuple[ModelRanking, ...]
     no_evidence: tuple[Missing, ...] = field(default=())
 
 
-def recommend(sources: Sequence[Source], requested: Requested) -> Recommendation:
+def recommend(sources: Sequence[TableSource], requested: Requested) -> Recommendation:
     """Return which models the evidence of some tables recommends.
 
     Raises: UnknownName for what is neither a capability nor a benchmark of a table, with the nearest names; UsageError
@@ -168,7 +168,7 @@ def recommend(sources: Sequence[Source], requested: Requested) -> Recommendation
     )
 
 
-def probability_better(first: Number, second: Number) -> float | None:
+def probability_better(first: IntervalValue, second: IntervalValue) -> float | None:
     """Return the probability that the first true value is above the second, from their standard errors.
 
     Both are taken as independent and normal. None where a standard error is unknown.
@@ -184,7 +184,7 @@ def probability_better(first: Number, second: Number) -> float | None:
 # ------------------------------------------------------------------------------------------ demands
 
 
-def _demand(name: str, sources: Sequence[Source]) -> Demand:
+def _demand(name: str, sources: Sequence[TableSource]) -> Demand:
     known = find_capability(name)
     if known is not None:
         return Demand(known.key, known.title, known.suggested)
@@ -199,7 +199,7 @@ def _demand(name: str, sources: Sequence[Source]) -> Demand:
     return Demand(column.key, column.title)
 
 
-def _columns_for(demand: Demand, source: Source) -> list[ScoreColumn]:
+def _columns_for(demand: Demand, source: TableSource) -> list[ScoreColumn]:
     """Return the columns of a table that measure a demand."""
     if demand.key in capabilities():
         return [
@@ -218,7 +218,7 @@ def _command(demand: Demand) -> str:
 # ------------------------------------------------------------------------------------------ one table
 
 
-def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) -> Ranking:
+def _ranking(source: TableSource, demands: Sequence[Demand], requested: Requested) -> ModelRanking:
     by_demand = {demand: _columns_for(demand, source) for demand in demands}
     notes = [
         f"{column.title} has a unit of its own and does not count"
@@ -231,7 +231,7 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     everyone = [row for row in source.table.rows if not (row.is_baseline or row.is_upload)]
     used = _used(columns, rows) or _used(columns, everyone)  # conditions that no model fulfils are no lack of evidence
     keys = {use.column for use in used}
-    models: dict[str, list[Row]] = {}
+    models: dict[str, list[BoardRow]] = {}
     for row in rows:
         models.setdefault(row.model, []).append(row)
     complete = {name: [row for row in some if keys <= row.cells.keys()] for name, some in models.items()}
@@ -241,7 +241,7 @@ def _ranking(source: Source, demands: Sequence[Demand], requested: Requested) ->
     ranked = _ranked({name: some for name, some in complete.items() if some}, used) if keys else []
     if any(model.value.stderr is None for model in ranked):
         notes.append(NO_ERRORS)
-    return Ranking(
+    return ModelRanking(
         source=source.name,
         title=source.title,
         used=used,
@@ -258,7 +258,7 @@ def _counts(column: ScoreColumn) -> bool:
     return column.is_share and column.higher_is_better
 
 
-def _fulfilling(source: Source, requested: Requested, excluded: dict[str, int]) -> list[Row]:
+def _fulfilling(source: TableSource, requested: Requested, excluded: dict[str, int]) -> list[BoardRow]:
     """Return the rows that fulfil the conditions.
 
     Counts by reason, in `excluded`, the models of which only one thing is lacking: that it is stated, or that they can
@@ -286,11 +286,11 @@ def _fulfilling(source: Source, requested: Requested, excluded: dict[str, int]) 
     return rows
 
 
-def _where(source: Source, mask: NDArray[np.bool_]) -> list[Row]:
+def _where(source: TableSource, mask: NDArray[np.bool_]) -> list[BoardRow]:
     return [source.table.rows[at] for at in np.flatnonzero(mask).tolist()]
 
 
-def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[Row]) -> tuple[Used, ...]:
+def _used(columns: Mapping[Demand, Sequence[ScoreColumn]], rows: Sequence[BoardRow]) -> tuple[Used, ...]:
     """Return the benchmarks that count: those which the largest number of models share, over the most demands.
 
     Of the sets of benchmarks that rows have, that one is used which covers the most demands, then has the most values.
@@ -329,7 +329,7 @@ def _measures(column: ScoreColumn) -> str:
     return " ".join(str(task_card(measured_task(column)).get("measures", "")).split())
 
 
-def _ranked(models: Mapping[str, Sequence[Row]], used: Sequence[Used]) -> list[Ranked]:
+def _ranked(models: Mapping[str, Sequence[BoardRow]], used: Sequence[Used]) -> list[Ranked]:
     """Return all models, the best first."""
     weights: dict[str, float] = {}
     for use in used:
@@ -352,25 +352,25 @@ def _ranked(models: Mapping[str, Sequence[Row]], used: Sequence[Used]) -> list[R
     ]
 
 
-def _value(row: Row, weights: Weights) -> Number:
+def _value(row: BoardRow, weights: Weights) -> IntervalValue:
     mean = mean_number([_with_error(row.cells[key].number) for key in weights], list(weights.values()))
     if mean.low is None or mean.high is None:
         return mean
     return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
 
 
-def _with_error(number: Number) -> Number:
+def _with_error(number: IntervalValue) -> IntervalValue:
     """Return a number whose error is not 0 where every answer was right, or wrong: that of its interval instead."""
     if number.stderr != 0.0 or number.low is None or number.high is None:
         return number
     return replace(number, stderr=(number.high - number.low) / (2.0 * two_sided_z(CONFIDENCE)))
 
 
-def _weight_of_evidence(row: Row, weights: Weights) -> tuple[int, str, str]:
+def _weight_of_evidence(row: BoardRow, weights: Weights) -> tuple[int, str, str]:
     return sum(row.cells[key].n or 0 for key in weights), str(row.facts.get("date", "")), row.id
 
 
-def _reason(row: Row, used: Sequence[Used]) -> str:
+def _reason(row: BoardRow, used: Sequence[Used]) -> str:
     """Return which of a model's values speak for it, in one line."""
     demands: dict[str, list[str]] = {}
     for use in used:
@@ -427,7 +427,7 @@ def recommendation_json(recommendation: Recommendation) -> JsonValue:
     }
 
 
-def _ranking_json(ranking: Ranking) -> JsonValue:
+def _ranking_json(ranking: ModelRanking) -> JsonValue:
     return {
         "source": ranking.source,
         "title": ranking.title,
@@ -465,7 +465,7 @@ def _model(ranked: Ranked) -> dict[str, JsonValue]:
     }
 
 
-def _number(number: Number) -> dict[str, JsonValue]:
+def _number(number: IntervalValue) -> dict[str, JsonValue]:
     return {"value": number.value, "low": number.low, "high": number.high, "stderr": number.stderr}
 
 
@@ -491,7 +491,7 @@ def recommendation_tables(recommendation: Recommendation) -> Iterator[Any]:
         yield ""
 
 
-def conditions_of(requested: Requested, ranking: Ranking) -> str:
+def conditions_of(requested: Requested, ranking: ModelRanking) -> str:
     """Return in words how many models of a table fulfil which conditions."""
     words = [counted(ranking.n_ranked, "model")]
     if requested.max_params is not None:
@@ -503,7 +503,7 @@ def conditions_of(requested: Requested, ranking: Ranking) -> str:
     return ", ".join(words)
 
 
-def remarks(ranking: Ranking) -> Iterator[str]:
+def remarks(ranking: ModelRanking) -> Iterator[str]:
     """Yield what a reader should know of a table's ranking."""
     for demand in ranking.no_evidence:
         yield f"no evidence for {demand.title.lower()} in this table"
@@ -532,7 +532,7 @@ def _models_table(models: tuple[Ranked, ...]) -> Any:
     return table
 
 
-def _sizes_table(ranking: Ranking) -> Any:
+def _sizes_table(ranking: ModelRanking) -> Any:
     table = plain_table()
     table.add_column("parameters", no_wrap=True)
     table.add_column("models", justify="right")
@@ -553,7 +553,7 @@ def _params(model: Ranked) -> str:
     return NOTHING if params is None else f"{params:.3g} B"
 
 
-def _value_text(number: Number) -> str:
+def _value_text(number: IntervalValue) -> str:
     error = "" if number.low is None or number.high is None else f" ± {50 * (number.high - number.low):.1f}"
     return f"{100 * number.value:.1f}{error}"
 

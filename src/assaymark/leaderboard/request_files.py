@@ -16,7 +16,7 @@ from assaymark.drafts import whole_file
 from assaymark.errors import DataError
 from assaymark.leaderboard.columns import MODEL_TYPES, WEIGHT_TYPES, model_type, precision_name
 from assaymark.leaderboard.queue import RunMark
-from assaymark.leaderboard.rows import Fact, Row
+from assaymark.leaderboard.rows import BoardRow, Fact
 from assaymark.leaderboard.stored import StoredRun
 
 __all__ = ["RequestFile", "read_requests", "request_of", "with_requests", "write_request"]
@@ -101,7 +101,7 @@ def _with_requests(runs: Sequence[StoredRun], requests: Mapping[str, Sequence[Re
             yield replace(run, mark=RunMark(fitting[0].model, submission="", facts=fitting[0].facts()))
 
 
-def request_of(row: Row) -> RequestFile:
+def request_of(row: BoardRow) -> RequestFile:
     """Return the request that a row would have had."""
     facts = row.facts
     text = {key: str(facts.get(key) or "") for key in ("sha", "base", "precision", "weight", "architecture", "licence")}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Average", "Cell", "Claim", "Fact", "Issue", "Number", "Origin", "Row", "ScoreColumn"]
+__all__ = ["Average", "BoardRow", "ClaimedScore", "Fact", "IntervalValue", "Issue", "Origin", "RowScore", "ScoreColumn"]
 
 Origin = Literal["measured", "self-reported", "published", "baseline"]
 Fact = str | float | bool | None
@@ -33,7 +33,7 @@ class ScoreColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class IntervalValue:
     """A value with its interval."""
 
     value: float
@@ -44,7 +44,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimedScore:
     """What somebody else states for a score, in the same unit."""
 
     value: float
@@ -53,37 +53,37 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RowScore:
     """One score of a row."""
 
-    number: Number  # as it counts on the board
-    raw: Number | None = None  # before normalisation, where that differs
+    number: IntervalValue  # as it counts on the board
+    raw: IntervalValue | None = None  # before normalisation, where that differs
     n: int | None = None  # samples; None: not stated
     n_failed: int = 0
     is_share: bool = True
     higher_is_better: bool = True
     run_id: str | None = None  # the stored run it comes from
     task: str | None = None  # its task or group there
-    claim: Claim | None = None  # what others state for it
+    claim: ClaimedScore | None = None  # what others state for it
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
     """A row's average; `n_columns` below `Table.n_averaged` makes it a partial one, which has no rank."""
 
-    number: Number
+    number: IntervalValue
     n_columns: int
     stated: float | None = None  # what the published table says
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BoardRow:
     """One model, evaluated in one setup."""
 
     id: str
     model: str
     origin: Origin
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, RowScore]
     average: Average | None
     facts: Mapping[str, Fact] = field(default_factory=dict)  # by the keys of `columns.FACTS`
     run_ids: tuple[str, ...] = ()

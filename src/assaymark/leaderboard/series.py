@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.evidence import own_board
 from assaymark.leaderboard.own_rows import rows_of_runs
-from assaymark.leaderboard.rows import Number, ScoreColumn
+from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.registry import nearest
@@ -40,7 +40,7 @@ class SeriesLine:
     """One benchmark over the steps."""
 
     column: ScoreColumn
-    points: tuple[tuple[int, Number], ...]  # step and value, by step
+    points: tuple[tuple[int, IntervalValue], ...]  # step and value, by step
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _lines(by_step: Mapping[int, Sequence[StoredRun]]) -> list[SeriesLine]:
     steps = {run.run_id: step for step, some in by_step.items() for run in some}
     lines = []
     for column in board.score_columns:
-        points: dict[int, Number] = {}
+        points: dict[int, IntervalValue] = {}
         for row in rows:  # the latest runs first
             cell = row.cells.get(column.key)
             if cell is not None and cell.run_id in steps:

@@ -10,12 +10,12 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.columns import FACTS_BY_KEY, MODEL_TYPES, FactColumn
 from assaymark.leaderboard.index import Ranks, Scores, tier_starts
 from assaymark.leaderboard.query import EVERYTHING, NAME, Condition, parse_query, search_keys
-from assaymark.leaderboard.rows import Average, Cell, Number, Row, ScoreColumn
-from assaymark.leaderboard.table import Table, averaged
+from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, RowScore, ScoreColumn
+from assaymark.leaderboard.table import BoardTable, averaged
 from assaymark.leaderboard.view import View
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["Facet", "SelectedRows", "Shown", "ShownRow", "all_rows", "selected_rows", "show_table"]
+__all__ = ["Facet", "SelectedRows", "ShownRow", "TablePage", "all_rows", "selected_rows", "show_table"]
 
 Mask = NDArray[np.bool_]
 CONFIDENCE = 0.95
@@ -25,12 +25,12 @@ CONFIDENCE = 0.95
 class ShownRow:
     """One row as a page shows it."""
 
-    row: Row
+    row: BoardRow
     rank: int | None  # among the rows it is ranked with; None for baselines and partial rows
     best: int | None  # ends of its set of ranks
     worst: int | None
     average: Average | None  # as the view asks for it
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, RowScore]
     pinned: bool = False
     new_tier: bool = False  # significantly below the first row of the tier above
 
@@ -46,7 +46,7 @@ class Facet:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TablePage:
     """What a page of a table shows."""
 
     view: View
@@ -64,13 +64,13 @@ class Shown:
     problems: tuple[str, ...]
 
 
-def show_table(table: Table, view: View, default_facts: Sequence[str]) -> Shown:
+def show_table(table: BoardTable, view: View, default_facts: Sequence[str]) -> TablePage:
     """Return the page of a table that a view asks for."""
     return _Selection(table, view, default_facts).page()
 
 
 def all_rows(
-    table: Table, view: View, default_facts: Sequence[str], ids: Collection[str] | None = None
+    table: BoardTable, view: View, default_facts: Sequence[str], ids: Collection[str] | None = None
 ) -> list[ShownRow]:
     """Return every row that a view's filters leave, in its order; with `ids` only those of them, ranked among all."""
     selection = _Selection(table, view, default_facts)
@@ -80,7 +80,7 @@ def all_rows(
     return [selection.shown_row(at) for at in order.tolist()]
 
 
-def selected_rows(table: Table, view: View, default_facts: Sequence[str]) -> "SelectedRows":
+def selected_rows(table: BoardTable, view: View, default_facts: Sequence[str]) -> "SelectedRows":
     """Return the rows that a view's filters leave as arrays, for what reads a few columns of all of them."""
     return SelectedRows(_Selection(table, view, default_facts))
 
@@ -107,7 +107,7 @@ class SelectedRows:
 class _Selection:
     """A table under a view."""
 
-    def __init__(self, table: Table, view: View, default_facts: Sequence[str]) -> None:
+    def __init__(self, table: BoardTable, view: View, default_facts: Sequence[str]) -> None:
         self.table, self.index, self.view = table, table.index, view
         self.problems = list(view.problems)
         cols = (
@@ -255,10 +255,12 @@ class _Selection:
         if not np.isfinite(value):
             return None
         has = np.isfinite(low)
-        number = Number(value, low if has else None, high if has else None, error if has else None, "mean of columns")
+        number = IntervalValue(
+            value, low if has else None, high if has else None, error if has else None, "mean of columns"
+        )
         return Average(number, self.table.n_averaged)
 
-    def page(self) -> Shown:
+    def page(self) -> TablePage:
         """Return the page."""
         view, order = self.view, self.order()
         n_pages = max(1, -(-len(order) // view.per))
@@ -272,7 +274,7 @@ class _Selection:
             if at not in pins
         ]
         models = ~self.index.is_baseline
-        return Shown(
+        return TablePage(
             replace(view, page=min(view.page, n_pages)),
             self.visible,
             self.facts,

@@ -31,9 +31,9 @@ from assaymark.leaderboard.published import read_published
 from assaymark.leaderboard.queue import Marks
 from assaymark.leaderboard.rating_columns import rating_files, with_ratings
 from assaymark.leaderboard.request_files import read_requests, with_requests
-from assaymark.leaderboard.rows import Average, Cell, Claim, Number, Row, ScoreColumn
+from assaymark.leaderboard.rows import Average, BoardRow, ClaimedScore, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, content_hash
 from assaymark.registry import nearest
 from assaymark.results.numbers import counted
@@ -48,9 +48,9 @@ __all__ = ["Site", "baseline_rows", "boards_of_store", "with_claims"]
 CONSTANT: Final = "best_constant"  # in an estimate's details: what always picking one choice scores
 
 
-def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[Row]:
+def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[BoardRow]:
     """Return the rows that a board has beside its models'; columns that are not known stay empty."""
-    rows: list[Row | None] = []
+    rows: list[BoardRow | None] = []
     if board.suite is not None:
         runs = [with_present_names(run) for run in runs if not run.is_upload]
         rows.append(_computed(board.suite, columns, runs, "Random", _chance, "random guessing: one over the number of "
@@ -58,7 +58,7 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
                               "always the most frequent correct choice, counted on the samples"))  # fmt: skip
     rows += [_cited(scores.name, scores.scores, scores.source, columns) for scores in board.baselines]
-    by_id: dict[str, Row] = {}
+    by_id: dict[str, BoardRow] = {}
     for row in rows:
         if row is not None:
             again = sum(known.partition("~")[0] == row.id for known in by_id) + 1
@@ -76,20 +76,20 @@ def _computed(
     name: str,
     of: Callable[[Member, Sequence[Estimate]], float | None],
     citation: str,
-) -> Row | None:
+) -> BoardRow | None:
     members = [_member(member, runs, of) for member in suite.members]
     if not any(members):
         return None
     counted, raw = scored_columns(suite, members)
     raws = {} if raw is None else {title: number_of(number) for title, number in raw.columns}
     keys = {column.title: column.key for column in columns}
-    cells = {keys[title]: Cell(Number(number.value), raws.get(title)) for title, number in counted.columns}
+    cells = {keys[title]: RowScore(IntervalValue(number.value), raws.get(title)) for title, number in counted.columns}
     whole = counted.value
     if whole is not None:
-        average: Average | None = Average(Number(whole.value), len(columns))
+        average: Average | None = Average(IntervalValue(whole.value), len(columns))
     else:
         average = average_of(columns, cells, "geometric" if suite.aggregate == "geometric" else "weighted")
-    return Row(
+    return BoardRow(
         id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells, average=average,
         facts={"origin": "baseline"}, citation=citation,
     )  # fmt: skip
@@ -128,19 +128,21 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _cited(name: str, scores: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> Row:
+def _cited(name: str, scores: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> BoardRow:
     cells = {}
     for column in columns:
         if column.title in scores:
             value = float(scores[column.title]) / (100.0 if column.is_share else 1.0)
-            cells[column.key] = Cell(Number(value))
-    return Row(
+            cells[column.key] = RowScore(IntervalValue(value))
+    return BoardRow(
         id=f"baseline-{slug(name)}", model=name, origin="baseline", cells=cells,
         average=average_of(columns, cells, "weighted"), facts={"origin": "baseline"}, citation=source,
     )  # fmt: skip
 
 
-def with_claims(rows: Sequence[Row], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]) -> list[Row]:
+def with_claims(
+    rows: Sequence[BoardRow], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]
+) -> list[BoardRow]:
     """Return the rows with the claims of their models; a claim of a benchmark that was not measured is left out."""
     by_model: dict[str, list[CitedScores]] = {}
     for scores in claims:
@@ -154,8 +156,8 @@ def with_claims(rows: Sequence[Row], claims: Sequence[CitedScores], columns: Seq
 
 
 def _claimed(
-    cells: Mapping[str, Cell], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]
-) -> dict[str, Cell]:
+    cells: Mapping[str, RowScore], claims: Sequence[CitedScores], columns: Sequence[ScoreColumn]
+) -> dict[str, RowScore]:
     claimed = dict(cells)
     for column in columns:
         cell = claimed.get(column.key)
@@ -164,7 +166,7 @@ def _claimed(
             value = float(first_claim.scores[column.title]) / (100.0 if column.is_share else 1.0)
             low, high = cell.number.low, cell.number.high
             is_outside = low is not None and high is not None and not low <= value <= high
-            claimed[column.key] = replace(cell, claim=Claim(value, first_claim.source, is_outside))
+            claimed[column.key] = replace(cell, claim=ClaimedScore(value, first_claim.source, is_outside))
     return claimed
 
 
@@ -173,7 +175,7 @@ class _Made:
     """A table, and the state of the store that it was made of."""
 
     state: str
-    table: Table
+    table: BoardTable
 
 
 class Site:
@@ -222,7 +224,7 @@ class Site:
         """Return what the queue and moderators say of runs and models; nothing without a store."""
         return Marks() if self.runs is None else self.runs.marks()
 
-    def table(self, board: Board) -> Table:
+    def table(self, board: Board) -> BoardTable:
         """Return a board's table as the store is now.
 
         Raises: DataError for a published file that is not as its format promises.
@@ -249,7 +251,7 @@ def _state(board: Board, runs: Sequence[StoredRun]) -> str:
     return content_hash([files, *([run.run_id, run.state] for run in runs)])
 
 
-def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
+def _make_table(board: Board, runs: Sequence[StoredRun]) -> BoardTable:
     if board.table is not None:
         table = read_published(board, board.table)
         rows = with_claims(table.rows, board.claims, table.columns)
@@ -259,7 +261,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     columns = tuple(_with_unit(column, rows) for column in board.score_columns)
     rows = [_in_unit(row, columns) for row in rows]
     used = {run_id for row in rows for run_id in row.run_ids}
-    return Table(
+    return BoardTable(
         columns,
         (*with_claims(rows, board.claims, columns), *baseline_rows(board, columns, runs)),
         rank_apart=not board.rank_together,
@@ -269,7 +271,7 @@ def _make_table(board: Board, runs: Sequence[StoredRun]) -> Table:
     )
 
 
-def _with_merges(table: Table) -> Table:
+def _with_merges(table: BoardTable) -> BoardTable:
     """Return a table in which a model is a merge by its card's tags or by its type, for every filter alike."""
     if not any(row.facts.get("type") == "merge" for row in table.rows):
         return table
@@ -280,7 +282,7 @@ def _with_merges(table: Table) -> Table:
     return replace(table, rows=tuple(rows))
 
 
-def _discussed(table: Table, marks: Marks) -> Table:
+def _discussed(table: BoardTable, marks: Marks) -> BoardTable:
     """Return a table whose rows say which models moderators flagged, and how many open reports each model has."""
     if not any(row.model in marks.flagged or row.model in marks.n_reports for row in table.rows):
         return table
@@ -296,7 +298,7 @@ def _discussed(table: Table, marks: Marks) -> Table:
     return replace(table, rows=tuple(rows), version=content_hash(discussed).rpartition(":")[2][:16])
 
 
-def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:
+def _with_unit(column: ScoreColumn, rows: Sequence[BoardRow]) -> ScoreColumn:
     """Return a column with the unit and the direction that its metrics declare.
 
     Where the board's file names no metric with a declaration, the cells that were measured here decide, else those of
@@ -322,7 +324,7 @@ def _with_unit(column: ScoreColumn, rows: Sequence[Row]) -> ScoreColumn:
     )
 
 
-def _in_unit(row: Row, columns: Sequence[ScoreColumn]) -> Row:
+def _in_unit(row: BoardRow, columns: Sequence[ScoreColumn]) -> BoardRow:
     """Return a self-reported row without the scores that are in another unit than their column."""
     if row.origin != "self-reported":
         return row

@@ -22,8 +22,8 @@ from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
 from assaymark.leaderboard.prompt_spreads import PromptSpreads, model_key
 from assaymark.leaderboard.queue import UPLOADED, Marks, RunMark, read_marks
-from assaymark.leaderboard.rows import Row
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.rows import BoardRow
+from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
@@ -39,9 +39,9 @@ __all__ = [
     "Relative",
     "Relatives",
     "SampleLine",
-    "SamplePage",
     "StoredRun",
     "StoredRuns",
+    "TaskSamples",
     "TextsWithheld",
     "is_gated",
     "model_label",
@@ -133,7 +133,7 @@ class SampleLine:
 
 
 @dataclass(frozen=True, slots=True)
-class SamplePage:
+class TaskSamples:
     """Some of a task's samples."""
 
     lines: tuple[SampleLine, ...]
@@ -366,7 +366,7 @@ class StoredRuns:
         category: str = "",
         offset: int = 0,
         limit: int = 50,
-    ) -> SamplePage:
+    ) -> TaskSamples:
         """Return some of a task's samples, and how many there are; withheld ones without text, and not by text.
 
         Raises: UnknownName for a task that the run does not have.
@@ -374,7 +374,7 @@ class StoredRuns:
         counts = self._counts_of(run, task)
         is_withheld = self.is_withheld(task)
         if is_withheld and text:
-            return SamplePage((), 0, counts.n_total, counts.n_wrong, counts.categories)
+            return TaskSamples((), 0, counts.n_total, counts.n_wrong, counts.categories)
         numbered = [line for line in self._numbered(run.run_id, task, text)
                     if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
         first = numbered[offset : offset + limit]
@@ -391,7 +391,7 @@ class StoredRuns:
         if is_withheld:
             lines = tuple(replace(line, snippet=WITHHELD) for line in lines)
         n_matching = page.total + len(numbered)
-        return SamplePage(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
+        return TaskSamples(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
 
     def _counts_of(self, run: RunRow, task: str) -> _Counts:
         key = (run.run_id, task, f"{run.updated_at} {run.status} {run.n_outputs} {run.n_scores}")
@@ -560,7 +560,7 @@ class Relatives:
         return Relative(first.run_id, second.run_id, difference)
 
 
-def rank_in_type(table: Table, row: Row) -> RankInType | None:
+def rank_in_type(table: BoardTable, row: BoardRow) -> RankInType | None:
     """Return a row's rank within its type; None for a row without a type, or without a rank.
 
     Rows of other prompt setups are left out where the board ranks them apart.

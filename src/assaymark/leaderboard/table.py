@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assaymark.leaderboard.index import TableIndex
-from assaymark.leaderboard.rows import Issue, Row, ScoreColumn
+from assaymark.leaderboard.rows import BoardRow, Issue, ScoreColumn
 from assaymark.records import JsonValue
 
-__all__ = ["Table", "averaged", "row_id"]
+__all__ = ["BoardTable", "averaged", "row_id"]
 
 
 @dataclass(frozen=True)
-class Table:
+class BoardTable:
     """Rows of one board, ready to be searched and ranked."""
 
     columns: tuple[ScoreColumn, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
     rank_apart: bool = True  # rows of different prompt sets have ranks of their own
     issues: tuple[Issue, ...] = ()
     version: str = ""  # changes when anything in it does
@@ -34,7 +34,7 @@ class Table:
         return len(averaged(self.columns))
 
     @cached_property
-    def by_id(self) -> Mapping[str, Row]:
+    def by_id(self) -> Mapping[str, BoardRow]:
         """The rows by their id."""
         return {row.id: row for row in self.rows}
 
@@ -44,12 +44,12 @@ class Table:
         return {row.id: place for place, row in enumerate(self.rows)}
 
     @cached_property
-    def by_model(self) -> Mapping[str, Sequence[Row]]:
+    def by_model(self) -> Mapping[str, Sequence[BoardRow]]:
         """The rows of each model; baselines are none."""
         return _grouped((row.model, row) for row in self.rows if not row.is_baseline)
 
     @cached_property
-    def made_from(self) -> Mapping[str, Sequence[Row]]:
+    def made_from(self) -> Mapping[str, Sequence[BoardRow]]:
         """The rows of models made from another one, by the name of that."""
         return _grouped((str(base), row) for row in self.rows if (base := row.facts.get("base")) and base != row.model)
 
@@ -57,13 +57,13 @@ class Table:
         """Return a score column by its key; None where there is none."""
         return next((column for column in self.columns if column.key == key), None)
 
-    def rows_of(self, model: str) -> Sequence[Row]:
+    def rows_of(self, model: str) -> Sequence[BoardRow]:
         """Return all rows of one model."""
         return self.by_model.get(model, ())
 
 
-def _grouped(pairs: Iterable[tuple[str, Row]]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
+def _grouped(pairs: Iterable[tuple[str, BoardRow]]) -> dict[str, list[BoardRow]]:
+    groups: dict[str, list[BoardRow]] = {}
     for key, row in pairs:
         groups.setdefault(key, []).append(row)
     return groups

@@ -27,7 +27,7 @@ from typing import IO, Any, cast
 
 from assaymark.errors import DataError
 
-__all__ = ["MAX_SECONDS", "Cost", "RegexTooSlow", "compiled", "cost_of", "findall", "sub"]
+__all__ = ["MAX_SECONDS", "PathCount", "RegexTooSlow", "compiled", "cost_of", "findall", "sub"]
 
 
 _parser: Any = re._parser  # type: ignore[attr-defined] # noqa: SLF001 - the public name, sre_parse, is deprecated
@@ -36,19 +36,19 @@ LARGE = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class PathCount:
     """The number of paths through a pattern: at most `ways` * n ** `power`. If unbounded, the power is infinite."""
 
     ways: float = 1.0
     power: float = 0.0
 
-    def times(self, other: "Cost") -> "Cost":
+    def times(self, other: "PathCount") -> "PathCount":
         """Return the cost of one part after another."""
-        return Cost(min(self.ways * other.ways, LARGE), self.power + other.power)
+        return PathCount(min(self.ways * other.ways, LARGE), self.power + other.power)
 
-    def plus(self, other: "Cost") -> "Cost":
+    def plus(self, other: "PathCount") -> "PathCount":
         """Return the cost of one part or another."""
-        return Cost(min(self.ways + other.ways, LARGE), max(self.power, other.power))
+        return PathCount(min(self.ways + other.ways, LARGE), max(self.power, other.power))
 
     def steps(self, n_characters: int) -> float:
         """Return the worst-case number of steps of searching a text."""
@@ -57,23 +57,23 @@ class Cost:
         return float("inf") if exponent > 8 else self.ways * n**exponent
 
 
-ONE, UNBOUNDED = Cost(), Cost(LARGE, float("inf"))
+ONE, UNBOUNDED = PathCount(), PathCount(LARGE, float("inf"))
 
 
 @lru_cache(maxsize=4096)
-def cost_of(pattern: str, flags: int = 0) -> Cost:
+def cost_of(pattern: str, flags: int = 0) -> PathCount:
     """Return the cost of a pattern that compiles."""
     return _of_all(_parser.parse(pattern, flags))
 
 
-def _of_all(parts: Iterable[Any]) -> Cost:
+def _of_all(parts: Iterable[Any]) -> PathCount:
     cost = ONE
     for operator, argument in parts:
         cost = cost.times(_of(str(operator), argument))
     return cost
 
 
-def _of(name: str, argument: Any) -> Cost:
+def _of(name: str, argument: Any) -> PathCount:
     """Return the cost of one part of a parsed pattern."""
     if name in FREE:
         return ONE
@@ -91,20 +91,20 @@ def _of(name: str, argument: Any) -> Cost:
         return _of_all(argument[1])
     if name == "ATOMIC_GROUP":
         return _of_all(argument)
-    return Cost(1.0, 1.0) if name in ("GROUPREF", "GROUPREF_IGNORE") else UNBOUNDED
+    return PathCount(1.0, 1.0) if name in ("GROUPREF", "GROUPREF_IGNORE") else UNBOUNDED
 
 
-def _of_repeat(least: int, most: int, body: Any) -> Cost:
+def _of_repeat(least: int, most: int, body: Any) -> PathCount:
     inner = _of_all(body)
     if most == least == 1 or (most <= 1 and inner == ONE):
-        return Cost(float(most - least + 1), 0.0)
+        return PathCount(float(most - least + 1), 0.0)
     if most == _parser.MAXREPEAT:
-        return Cost(1.0, 1.0) if inner == ONE else UNBOUNDED
+        return PathCount(1.0, 1.0) if inner == ONE else UNBOUNDED
     if inner == ONE:
-        return Cost(float(most - least + 1), 0.0)
+        return PathCount(float(most - least + 1), 0.0)
     if most > 4:
         return UNBOUNDED
-    cost = Cost(float(most - least + 1), 0.0)
+    cost = PathCount(float(most - least + 1), 0.0)
     for _ in range(most):
         cost = cost.times(inner)
     return cost
@@ -120,7 +120,7 @@ class RegexTooSlow(DataError):
     """A pattern took too long on a text."""
 
 
-class _Worker:
+class _PatternWorker:
     """The process that runs slow patterns. One for each process of ours; used by one thread at a time."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class _Worker:
         process.wait()
 
 
-_worker = _Worker()
+_worker = _PatternWorker()
 
 
 def compiled(pattern: Any, flags: int = 0) -> re.Pattern[str]:

@@ -28,7 +28,7 @@ __all__ = [
     "MAX_PARTS",
     "MAX_ROUNDS",
     "MAX_SECONDS",
-    "Budget",
+    "RenderBudget",
     "Sizes",
     "TemplateTooLarge",
     "bounded",
@@ -54,7 +54,7 @@ class TemplateTooLarge(Exception):
     """A rendering exceeded a limit; the message names it."""
 
 
-class Budget(threading.local):
+class RenderBudget(threading.local):
     """The remaining budget; its clock is the thread's processor time, so a busy machine fails no valid template."""
 
     rounds = MAX_ROUNDS
@@ -233,14 +233,14 @@ def _refuse_count(name: str, arguments: tuple[Any, ...]) -> None:
         raise TemplateTooLarge(f"{name}({_largest(arguments):,}) is over its limit of {LARGEST_COUNT[name]:,}")
 
 
-def counted(budget: Budget, result: Any) -> Any:
+def counted(budget: RenderBudget, result: Any) -> Any:
     """Return the result of a call after counting its size, if it has one."""
     if isinstance(result, SIZED):
         budget.make(len(result))
     return result
 
 
-def bounded_filter(name: str, function: Callable[..., Any], budget: Budget) -> Callable[..., Any]:
+def bounded_filter(name: str, function: Callable[..., Any], budget: RenderBudget) -> Callable[..., Any]:
     """Return a Jinja filter that counts against the budget and is measured before it is applied."""
     n_passed = int(getattr(function, "jinja_pass_arg", None) is not None)
     size_of = FILTERS.get(name)
@@ -267,7 +267,7 @@ STEP = "assaymark_step"  # called by loops; no template has this name
 CUT = "assaymark_cut"  # computes slices
 WEIGHED = "assaymark_weighed"  # measures values before they are compared
 CONTAINERS = (list, tuple, dict, set, frozenset)
-_budget = Budget()
+_budget = RenderBudget()
 
 
 def _step() -> str:

@@ -13,7 +13,7 @@ from assaymark.runs.stored import existing_store, run_in
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from assaymark.results.comparison.gates import GateResult
+    from assaymark.results.comparison.gates import PairGateResult
     from assaymark.results.comparison.records import Comparison
     from assaymark.results.comparison.row_pairs import PartDifference, RowPair
     from assaymark.results.evidence.win_rates import WinRates
@@ -86,8 +86,8 @@ def win_rates(runs: Sequence[Run]) -> "list[WinRates]":
     return of_runs(boards)
 
 
-def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[GateResult]":
-    """Return the result of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.GateResult`).
+def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[PairGateResult]":
+    """Return the result of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.PairGateResult`).
 
     Raises: UsageError for an expression that cannot be parsed; UnknownName for a task that was not compared.
     """
@@ -105,7 +105,7 @@ def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = 
 
 
 def write_junit(
-    path: Path, comparison: "Comparison", results: "Sequence[GateResult]", rates: "Sequence[WinRates]" = ()
+    path: Path, comparison: "Comparison", results: "Sequence[PairGateResult]", rates: "Sequence[WinRates]" = ()
 ) -> None:
     """Write the results of gates as JUnit XML, for CI systems, with the verdict and win rates as its output.
 

@@ -28,7 +28,7 @@ from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, Selection, Task, refuse_mi
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTasks:
     """The options that tasks are bound with."""
 
     bind: BindOptions
@@ -37,7 +37,7 @@ class Wanted:
 
 
 def bind_tasks(
-    selection: Selection, unanswerable: Mapping[str, str], wanted: Wanted
+    selection: Selection, unanswerable: Mapping[str, str], wanted: WantedTasks
 ) -> tuple[Selection, tuple[BoundTask, ...]]:
     """Return the selection, without the missing members of a partial suite, and its bound tasks.
 
@@ -76,7 +76,7 @@ def bind_tasks(
     return _noted(_without(replace(selection, suites=suites), refused), bound), tuple(bound)
 
 
-def _bound(task: Task, selection: Selection, wanted: Wanted) -> BoundTask:
+def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
     """Bind one task with its own shots and sample positions, where they were given."""
     shots = dict(selection.shots).get(task.name)
     options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
@@ -116,7 +116,7 @@ def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
     return replace(selection, groups=groups, notes=(*selection.notes, *notes))
 
 
-def _refuse_other_shots(selection: Selection, wanted: Wanted) -> None:
+def _refuse_other_shots(selection: Selection, wanted: WantedTasks) -> None:
     shots = wanted.bind.num_fewshot
     if shots is None or not selection.shots:
         return
@@ -210,7 +210,9 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
     _refuse_plain_text(selection, model, options)
     _refuse_strange_samples(selection, options)
     selection = _with_room_for_prompts(selection, model, options)
-    selection, bound = bind_tasks(selection, unanswerable, Wanted(options.bind, dict(options.samples), options.partial))
+    selection, bound = bind_tasks(
+        selection, unanswerable, WantedTasks(options.bind, dict(options.samples), options.partial)
+    )
     plan = RunPlan(
         model=model.identity,
         tasks=tuple(task.plan for task in bound),

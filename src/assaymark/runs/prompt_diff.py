@@ -11,7 +11,7 @@ from assaymark.models.model import Model
 from assaymark.records import JsonValue, LoglikelihoodQuery, Request
 from assaymark.results.comparison.prompt_differences import (
     AROUND,
-    Piece,
+    DifferencePiece,
     PromptDifference,
     TaskDifferences,
     prompt_differences,
@@ -185,7 +185,7 @@ def _sample_view(diff: PromptDiff, difference: PromptDifference) -> "Text":
     return text
 
 
-def _append_piece(text: "Text", piece: Piece) -> None:
+def _append_piece(text: "Text", piece: DifferencePiece) -> None:
     """Append a piece: equal text shortened, removed text as [-…-], added text as {+…+}."""
     if piece.is_same:
         same = piece.first

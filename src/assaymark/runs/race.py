@@ -146,7 +146,7 @@ class _Side(Protocol):
         """Return the scores at these places, after answering what is not stored; None for one that failed."""
 
 
-class _Stored:
+class _StoredRun:
     """A run that is stored in full: nothing is asked."""
 
     def __init__(self, run: Run, metrics: Mapping[str, tuple[str, str]]) -> None:
@@ -282,7 +282,7 @@ def race_models(
         stored = _stored_run(store, second)
         if stored is not None:
             _refuse_other_questions(stored, prepared)
-            sides.append(_Stored(stored, metrics))
+            sides.append(_StoredRun(stored, metrics))
         else:
             other, of_other = prepare_run(second, tasks, {**shared, "model_args": second_args})
             if of_other.plan.key == prepared.plan.key:

@@ -143,7 +143,7 @@ def compare_with_copy(run: Run, again: Run) -> Reproduction:
     """Compare a run with its repetition, sample by sample."""
     noise = RELATIVE_NOISE.get(run.row.plan.model.dtype, RELATIVE_NOISE["float32"])
     first, second = dict(_records(run)), dict(_records(again))
-    tally = _Tally(noise)
+    tally = _DifferenceTally(noise)
     for request_id in first.keys() & second.keys():
         tally.add(first[request_id], second[request_id])
     return Reproduction(
@@ -161,7 +161,7 @@ def compare_with_copy(run: Run, again: Run) -> Reproduction:
     )
 
 
-class _Tally:
+class _DifferenceTally:
     """Counts the differences between pairs of samples."""
 
     def __init__(self, relative_noise: float) -> None:

@@ -24,10 +24,10 @@ from assaymark.errors import MalformedSample
 from assaymark.records import ScoreStatus
 from assaymark.scoring.call_values import JAVA_KINDS, JAVASCRIPT_KINDS, java_value, javascript_value
 from assaymark.scoring.metrics import ANY_CALL
-from assaymark.scoring.tool_calls import Language, Syntax, ToolCall, UnreadableAnswer, read_calls
+from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, UnreadableAnswer, read_calls
 from assaymark.scoring.values import ScoreValue
 
-__all__ = ["OMISSIBLE", "CallRules", "ExpectedCall", "Fault", "Reason", "match_calls", "score_calls"]
+__all__ = ["OMISSIBLE", "CallFault", "CallMatchRules", "ExpectedCall", "Reason", "match_calls", "score_calls"]
 
 
 Reason = Literal[
@@ -60,7 +60,7 @@ class ExpectedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CallFault:
     """Why calls are wrong."""
 
     reason: Reason
@@ -78,12 +78,12 @@ class _Kind:
 
 
 def match_calls(
-    answered: Sequence[ToolCall],
+    answered: Sequence[FunctionCall],
     expected: Sequence[ExpectedCall],
     functions: Sequence[Mapping[str, Any]],
     language: Language = "python",
     shown_name: Callable[[str], str] = str,
-) -> Fault | None:
+) -> CallFault | None:
     """Return why the calls are wrong; None where they are right.
 
     Args:
@@ -96,11 +96,11 @@ def match_calls(
     Raises: MalformedSample for an expected call of a function that is not declared.
     """
     if not expected:
-        return Fault("unwanted_call", f"{answered[0].name} was called; no call was expected") if answered else None
+        return CallFault("unwanted_call", f"{answered[0].name} was called; no call was expected") if answered else None
     if not answered:
-        return Fault("no_call", f"the answer has no call; expected {_n_calls(len(expected))}")
+        return CallFault("no_call", f"the answer has no call; expected {_n_calls(len(expected))}")
     if len(answered) != len(expected):
-        return Fault("wrong_count", f"{_n_calls(len(answered))}; expected {len(expected)}")
+        return CallFault("wrong_count", f"{_n_calls(len(answered))}; expected {len(expected)}")
     left = list(answered)
     for wanted in expected:
         declared = next((each for each in functions if each.get("name") == wanted.name), None)
@@ -114,7 +114,7 @@ def match_calls(
     return None
 
 
-def _nearest(faults: Sequence[Fault]) -> Fault:
+def _nearest(faults: Sequence[CallFault]) -> CallFault:
     """Return the fault of the first call of the right function; where there is none, of the first call."""
     return next((fault for fault in faults if fault.reason != "wrong_function"), faults[0])
 
@@ -132,26 +132,26 @@ class _CallChecker:
         self._required: Sequence[str] = parameters.get("required") or ()
         self._wanted, self._language, self._name = wanted, language, name
 
-    def fault_of(self, call: ToolCall) -> Fault | None:
+    def fault_of(self, call: FunctionCall) -> CallFault | None:
         """Return why a call is not the expected one; None where it is."""
         if call.name != self._name:
-            return Fault("wrong_function", f"{call.name} was called; expected {self._name}")
+            return CallFault("wrong_function", f"{call.name} was called; expected {self._name}")
         for name in self._required:
             if name not in call.arguments:
-                return Fault("missing_parameter", f"{self._name}: the required parameter '{name}' is missing")
+                return CallFault("missing_parameter", f"{self._name}: the required parameter '{name}' is missing")
         for name, value in call.arguments.items():
             fault = self._fault_of_argument(name, value)
             if fault is not None:
                 return fault
         for name, allowed in self._wanted.allowed.items():
             if name not in call.arguments and OMISSIBLE not in allowed:
-                return Fault("missing_parameter", f"{self._name}: '{name}' is missing; expected {_listed(allowed)}")
+                return CallFault("missing_parameter", f"{self._name}: '{name}' is missing; expected {_listed(allowed)}")
         return None
 
-    def _fault_of_argument(self, name: str, value: Any) -> Fault | None:
+    def _fault_of_argument(self, name: str, value: Any) -> CallFault | None:
         if name not in self._properties or name not in self._wanted.allowed:
             what = "has no parameter" if name not in self._properties else "was to be called without"
-            return Fault("unexpected_parameter", f"{self._name} {what} '{name}'")
+            return CallFault("unexpected_parameter", f"{self._name} {what} '{name}'")
         where, allowed = f"{self._name}, '{name}'", self._wanted.allowed[name]
         kind = _kind_of(self._properties[name], self._language)
         if self._language != "python":
@@ -166,8 +166,8 @@ class _CallChecker:
         return _fault_of_value(where, value, allowed, kind)
 
 
-def _wrong_type(where: str, value: Any, expected: str) -> Fault:
-    return Fault("wrong_type", f"{where}: {_shown(value)} is a {type(value).__name__}; expected {expected}")
+def _wrong_type(where: str, value: Any, expected: str) -> CallFault:
+    return CallFault("wrong_type", f"{where}: {_shown(value)} is a {type(value).__name__}; expected {expected}")
 
 
 # ------------------------------------------------------------------------------------------------- types
@@ -229,7 +229,7 @@ def _type_of(values: Sequence[Any]) -> type | None:
 # ------------------------------------------------------------------------------------------------ values
 
 
-def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind) -> Fault | None:
+def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind) -> CallFault | None:
     """Return why a value of the right type is none of the acceptable ones."""
     declared = kind.value or type(value)
     stated = _type_of(allowed)
@@ -250,7 +250,7 @@ def _fault_of_value(where: str, value: Any, allowed: Sequence[Any], kind: _Kind)
         ]
     else:
         is_right = value in allowed
-    return None if is_right else Fault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    return None if is_right else CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
 
 
 def _are_dicts(value: Any, kind: _Kind) -> bool:
@@ -263,9 +263,9 @@ def _plain(value: Any) -> Any:
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
-def _fault_of_dict(where: str, value: Mapping[str, Any], allowed: Sequence[Any]) -> Fault | None:
+def _fault_of_dict(where: str, value: Mapping[str, Any], allowed: Sequence[Any]) -> CallFault | None:
     """Compare an object with acceptable ones, whose values are lists of acceptable values."""
-    fault = Fault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    fault = CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
     for other in allowed:
         if not isinstance(other, Mapping):
             continue
@@ -276,21 +276,21 @@ def _fault_of_dict(where: str, value: Mapping[str, Any], allowed: Sequence[Any])
     return fault
 
 
-def _fault_of_keys(where: str, value: Mapping[str, Any], other: Mapping[str, Any]) -> Fault | None:
+def _fault_of_keys(where: str, value: Mapping[str, Any], other: Mapping[str, Any]) -> CallFault | None:
     for key, each in value.items():
         if key not in other:
-            return Fault("wrong_value", f"{where}: the key '{key}' is not expected")
+            return CallFault("wrong_value", f"{where}: the key '{key}' is not expected")
         if _plain(each) not in [_plain(acceptable) for acceptable in other[key]]:
-            return Fault("wrong_value", f"{where}, key '{key}': {_shown(each)}; expected {_listed(other[key])}")
+            return CallFault("wrong_value", f"{where}, key '{key}': {_shown(each)}; expected {_listed(other[key])}")
     for key, values in other.items():
         if key not in value and OMISSIBLE not in values:
-            return Fault("wrong_value", f"{where}: the key '{key}' is missing; expected {_listed(values)}")
+            return CallFault("wrong_value", f"{where}: the key '{key}' is missing; expected {_listed(values)}")
     return None
 
 
-def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) -> Fault | None:
+def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) -> CallFault | None:
     """Compare a list of objects with acceptable lists, in order."""
-    fault = Fault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
+    fault = CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
     for other in allowed:
         if len(value) != len(other):
             continue
@@ -319,7 +319,7 @@ def _shown(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRules:
+class CallMatchRules:
     """How a task's answers are read and compared.
 
     shown_name: the name under which the model saw a function.
@@ -335,7 +335,7 @@ def score_calls(
     expected: Sequence[ExpectedCall],
     functions: Sequence[Mapping[str, Any]],
     metrics: Sequence[str],
-    rules: CallRules,
+    rules: CallMatchRules,
 ) -> tuple[dict[str, ScoreValue], ScoreStatus]:
     """Return the scores of one answer, and whether it could be read.
 
@@ -348,16 +348,16 @@ def score_calls(
         metrics: CALL_MATCH or ANY_CALL, or both.
         rules: how answers are read and compared.
     """
-    calls: tuple[ToolCall, ...] = ()
-    unreadable: Fault | None = None
+    calls: tuple[FunctionCall, ...] = ()
+    unreadable: CallFault | None = None
     try:
         calls = read_calls(answer, rules.syntax, rules.language)
     except UnreadableAnswer as error:
-        unreadable = Fault("not_parsed", str(error))
+        unreadable = CallFault("not_parsed", str(error))
     scores: dict[str, ScoreValue] = {}
     for metric in metrics:
         if metric == ANY_CALL:
-            fault = unreadable or (None if calls else Fault("no_call", "the answer has no call; expected any"))
+            fault = unreadable or (None if calls else CallFault("no_call", "the answer has no call; expected any"))
         elif unreadable is not None and expected:
             fault = unreadable
         else:
@@ -367,7 +367,7 @@ def score_calls(
     return scores, ScoreStatus.UNPARSED if unreadable is not None and is_wrong else ScoreStatus.SCORED
 
 
-def _scored(calls: Sequence[ToolCall], fault: Fault | None) -> ScoreValue:
+def _scored(calls: Sequence[FunctionCall], fault: CallFault | None) -> ScoreValue:
     detail: dict[str, Any] = {"calls": [call.content for call in calls]}
     if fault is not None:
         detail |= {"reason": fault.reason, "message": fault.message}

@@ -19,7 +19,7 @@ from assaymark.limits.nesting import is_deeper, parse_json
 from assaymark.records import canonical_json
 from assaymark.scoring.call_syntax import UnreadableCall, java_calls, python_calls
 
-__all__ = ["Language", "Syntax", "ToolCall", "UnreadableAnswer", "read_calls", "text_of_tool_calls"]
+__all__ = ["FunctionCall", "Language", "Syntax", "UnreadableAnswer", "read_calls", "text_of_tool_calls"]
 
 Syntax = Literal["any", "calls"]  # what a template asks for, or only function calls as BFCL's prompt asks for
 Language = Literal["python", "java", "javascript"]
@@ -32,7 +32,7 @@ _MISTRAL, _LLAMA = "[TOOL_CALLS]", "<|python_tag|>"
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class FunctionCall:
     """One call: the function's name and its arguments by name."""
 
     name: str
@@ -69,7 +69,7 @@ def text_of_tool_calls(calls: str) -> str:
     return json.dumps(plain_calls, ensure_ascii=False)  # arguments stay in their order
 
 
-def read_calls(text: str, syntax: Syntax = "any", language: Language = "python") -> tuple[ToolCall, ...]:
+def read_calls(text: str, syntax: Syntax = "any", language: Language = "python") -> tuple[FunctionCall, ...]:
     """Return the calls in an answer; none where it has no call in it.
 
     Args:
@@ -109,7 +109,7 @@ def _json(text: str) -> Any:
         raise UnreadableAnswer(f"the call {_shown(text)} is not JSON: {error}") from None
 
 
-def _json_calls(text: str) -> tuple[ToolCall, ...]:
+def _json_calls(text: str) -> tuple[FunctionCall, ...]:
     """Return the calls of a JSON list, or of objects one after the other, separated by semicolons or white space."""
     values = []
     try:
@@ -134,7 +134,7 @@ def _values(text: str) -> Iterator[Any]:
             at += 1
 
 
-def _of_json(value: Any) -> Iterator[ToolCall]:
+def _of_json(value: Any) -> Iterator[FunctionCall]:
     """Yield the calls of a parsed value. Raises: UnreadableAnswer for one that is none."""
     if isinstance(value, list):
         for each in value:
@@ -152,20 +152,20 @@ def _of_json(value: Any) -> Iterator[ToolCall]:
         arguments = _json(arguments)
     if not isinstance(arguments, Mapping):
         raise UnreadableAnswer(f"the arguments of {name} are {_shown(canonical_json(arguments))}; expected an object")
-    yield ToolCall(name, arguments)
+    yield FunctionCall(name, arguments)
 
 
-def _mistral(text: str) -> tuple[ToolCall, ...]:
+def _mistral(text: str) -> tuple[FunctionCall, ...]:
     """Return the calls after Mistral's mark: a list, or a name and its arguments for each call."""
     parts = [part.strip() for part in text.split(_MISTRAL)]
-    calls: list[ToolCall] = []
+    calls: list[FunctionCall] = []
     for part in parts:
         named = _named_calls(part)
         calls += _json_calls(part) if named is None else named
     return tuple(calls)
 
 
-def _named_calls(text: str) -> tuple[ToolCall, ...] | None:
+def _named_calls(text: str) -> tuple[FunctionCall, ...] | None:
     """Return the calls of a text such as `add{"a": 1}`; None where it does not consist of such calls."""
     decoder, at = json.JSONDecoder(), 0
     calls = []
@@ -179,7 +179,7 @@ def _named_calls(text: str) -> tuple[ToolCall, ...] | None:
             arguments, at = decoder.raw_decode(text, match.end())
         except (ValueError, RecursionError):
             return None
-        calls.append(ToolCall(match[1], arguments))
+        calls.append(FunctionCall(match[1], arguments))
         while at < len(text) and text[at].isspace():
             at += 1
     return tuple(calls) or None
@@ -188,7 +188,7 @@ def _named_calls(text: str) -> tuple[ToolCall, ...] | None:
 # -------------------------------------------------------------------------------------- function calls
 
 
-def _in_call_syntax(text: str, language: Language) -> tuple[ToolCall, ...]:
+def _in_call_syntax(text: str, language: Language) -> tuple[FunctionCall, ...]:
     """Return the calls of `[f(a=1), g(b="x")]`; none for another text.
 
     The brackets may be missing, as in BFCL. Its own reading cannot tell prose from a call that is spoilt; an answer
@@ -198,7 +198,7 @@ def _in_call_syntax(text: str, language: Language) -> tuple[ToolCall, ...]:
     bare = bare.removeprefix(language).strip() if bare.startswith(language) and "\n" in bare else bare
     read = python_calls if language == "python" else java_calls
     try:
-        return tuple(ToolCall(name, arguments) for name, arguments in read(bare))
+        return tuple(FunctionCall(name, arguments) for name, arguments in read(bare))
     except UnreadableCall as error:
         if re.match(r"\[?\s*[\w.]+\(", bare):
             raise UnreadableAnswer(f"{_shown(bare)} cannot be read as calls: {error}") from None

@@ -14,7 +14,7 @@ from assaymark.statistics.agreement import ranks_in_draws, weighted_correlation
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.intervals import as_floats, check_confidence
 
-__all__ = ["GradeAgreement", "Measured", "grade_agreement"]
+__all__ = ["GradeAgreement", "MeasuredAgreement", "grade_agreement"]
 
 FEWEST = 5  # questions for an interval
 DRAWS = 1000
@@ -25,7 +25,7 @@ _CELLS_AT_ONCE = 4_000_000  # bounds memory
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredAgreement:
     """A number with its interval; None where it is undefined, or there are too few questions."""
 
     value: float | None
@@ -43,12 +43,12 @@ class GradeAgreement:
 
     n: int  # pairs of grades
     n_questions: int
-    pearson: Measured
-    spearman: Measured
-    kendall: Measured
-    mean_absolute_difference: Measured
-    mean_difference: Measured | None
-    kappa: Measured | None
+    pearson: MeasuredAgreement
+    spearman: MeasuredAgreement
+    kendall: MeasuredAgreement
+    mean_absolute_difference: MeasuredAgreement
+    mean_difference: MeasuredAgreement | None
+    kappa: MeasuredAgreement | None
 
 
 def grade_agreement(
@@ -96,10 +96,10 @@ def grade_agreement(
     return GradeAgreement(len(x), len(names), pearson, spearman, kendall, absolute, signed, weighted)
 
 
-def _measured(value: float, low: float, high: float) -> Measured:
+def _measured(value: float, low: float, high: float) -> MeasuredAgreement:
     if np.isnan(value):
-        return Measured(None, None, None)
-    return Measured(float(value), *(None if np.isnan(end) else float(end) for end in (low, high)))
+        return MeasuredAgreement(None, None, None)
+    return MeasuredAgreement(float(value), *(None if np.isnan(end) else float(end) for end in (low, high)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SampleFacts,
         SamplePage,
         SampleRecord,
-        StoredScore,
+        SampleScoreRow,
     )
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
     "SampleFacts",
     "SamplePage",
     "SampleRecord",
+    "SampleScoreRow",
     "Store",
-    "StoredScore",
 ]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, case, func, insert, select, update
 
 from assaymark.errors import StoreError, UnknownName, UsageError
-from assaymark.store.arena_rows import Activity, Batch, BattleRow, Head, ModelRow, NewBattle, NewVote, VoteRow
+from assaymark.store.arena_rows import Activity, Batch, BattleRow, LogHead, ModelRow, NewBattle, NewVote, VoteRow
 from assaymark.store.arena_schema import (
     ARENA_TABLES,
     arena_models,
@@ -315,11 +315,11 @@ class ArenaLog:
         with self._database.reading() as connection:
             return _vote(connection, VOTE_OF_TOKEN, token=token)
 
-    def head(self) -> Head:
+    def head(self) -> LogHead:
         """Return the end of the log; an empty log ends with 32 zero bytes."""
         with self._database.reading() as connection:
             row = connection.execute(HEAD).one()
-        return Head(row.sequence, row.hash.hex())
+        return LogHead(row.sequence, row.hash.hex())
 
     def votes(self, *, until: int | None = None, after: int = 0) -> Iterator[VoteRow]:
         """Yield the votes in order, those after one sequence number and up to another."""

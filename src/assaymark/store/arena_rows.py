@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Activity", "Batch", "BattleRow", "Head", "ModelRow", "NewBattle", "NewVote", "VoteRow"]
+__all__ = ["Activity", "Batch", "BattleRow", "LogHead", "ModelRow", "NewBattle", "NewVote", "VoteRow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class VoteRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogHead:
     """The end of the log: the number of votes and the hash of the last one, in hex."""
 
     sequence: int

@@ -22,7 +22,7 @@ from assaymark.records import content_hash
 from assaymark.store import queue_claims
 from assaymark.store.connection import Database
 from assaymark.store.leases import clock_of, now
-from assaymark.store.queue_rows import STATES, JobRow, NewSubmission, Progress, QueueCounts, SubmissionRow
+from assaymark.store.queue_rows import STATES, JobProgress, JobRow, NewSubmission, QueueCounts, SubmissionRow
 from assaymark.store.queue_schema import flags, jobs, models_seen, moderation, queue_votes, submissions
 
 __all__ = ["MOST_ADVANCE", "Queue"]
@@ -111,7 +111,7 @@ class Queue:
         """Take the next job for `seconds`; None if there is none to take now. See `queue_claims`."""
         return queue_claims.claim(self._database, owner, seconds)
 
-    def renew(self, job: JobRow, seconds: float, progress: Progress) -> None:
+    def renew(self, job: JobRow, seconds: float, progress: JobProgress) -> None:
         """Keep a job, and store how far it is. Raises: LeaseLost if it was taken over or cancelled."""
         queue_claims.renew(self._database, job, seconds, progress)
 

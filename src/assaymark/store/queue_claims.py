@@ -14,7 +14,7 @@ from assaymark.errors import LeaseLost
 from assaymark.store.connection import Database
 from assaymark.store.leases import clock_of
 from assaymark.store.liveness import Owner
-from assaymark.store.queue_rows import JobRow, Progress
+from assaymark.store.queue_rows import JobProgress, JobRow
 from assaymark.store.queue_schema import jobs, submissions
 
 __all__ = ["MOST_ATTEMPTS", "claim", "fail", "finish", "release", "renew"]
@@ -109,7 +109,7 @@ def _give_up(connection: Connection) -> None:
         _free_key(connection, submission)
 
 
-def renew(database: Database, job: JobRow, seconds: float, progress: Progress) -> None:
+def renew(database: Database, job: JobRow, seconds: float, progress: JobProgress) -> None:
     """Keep a job for `seconds` from now, and store how far it is.
 
     Raises: LeaseLost if it was taken over, cancelled or withdrawn.

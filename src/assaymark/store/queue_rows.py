@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from assaymark.records import JsonValue
 
-__all__ = ["FlagReply", "FlagRow", "JobRow", "LogEntry", "NewSubmission", "Progress", "QueueCounts", "SubmissionRow"]
+__all__ = ["FlagReply", "FlagRow", "JobProgress", "JobRow", "LogEntry", "NewSubmission", "QueueCounts", "SubmissionRow"]
 
 STATES = ("pending", "running", "finished", "failed", "cancelled")
 
@@ -73,7 +73,7 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """How far a running job is."""
 
     n_done: int = 0

@@ -26,11 +26,11 @@ from assaymark.store.rows import (
     RunRow,
     SamplePage,
     SampleRecord,
-    StoredScore,
+    SampleScoreRow,
 )
 from assaymark.store.run_facts import sees_hidden
 from assaymark.store.runs import run_number
-from assaymark.store.sample_list import Page, Wanted
+from assaymark.store.sample_list import Page, SampleFilter
 from assaymark.store.schema import outputs, requests, row_checksum, run_tasks, runs, scores, scorings
 from assaymark.store.write import Writer, split_request_id
 
@@ -187,7 +187,7 @@ class StoredResults:
 
     # ------------------------------------------------------------------------------ scores, samples
 
-    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[StoredScore]:
+    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[SampleScoreRow]:
         """Yield the current scores: the latest scoring of each task, filter and metric.
 
         They are ordered by task (as in the plan), filter, metric, sample index and turn. Without `details`, the field
@@ -269,7 +269,7 @@ class StoredResults:
         """
         self._writer.flush()
         return sample_list.sample_list(
-            self._database, run_id, Wanted(task, wrong_only, category, text), Page(offset, limit)
+            self._database, run_id, SampleFilter(task, wrong_only, category, text), Page(offset, limit)
         )
 
     def search_samples(
@@ -292,7 +292,7 @@ class StoredResults:
         """
         self._writer.flush()
         return search.search_samples(
-            self._database, run_id, query, Wanted(task, wrong_only, category), Page(offset, limit)
+            self._database, run_id, query, SampleFilter(task, wrong_only, category), Page(offset, limit)
         )
 
     def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:

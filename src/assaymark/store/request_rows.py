@@ -13,8 +13,8 @@ from assaymark.store.connection import Database
 from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_hash, text_digest, to_json, unpack_hash
 from assaymark.store.request_texts import (
-    Digests,
     SplitRequest,
+    TextDigests,
     chunks,
     hash_of,
     join_request,
@@ -76,7 +76,7 @@ def add_requests(
     Raises: LeaseLost or RunBusy if another writer has the run.
     """
     rows = {(sample.task, sample.index): sample for sample in samples}
-    digests = Digests()
+    digests = TextDigests()
     at_once = WITH_IMAGES_AT_ONCE if any(request.images for request in run_requests) else WRITTEN_AT_ONCE
     for some in chunks(list({request.id: request for request in run_requests}.values()), at_once):
         hashed = [_HashedRequest(split, hash_of(split, digests)) for split in map(split_request, some)]
@@ -99,7 +99,7 @@ def add_requests(
 
 def unanswered(database: Database, run_id: str, run_requests: Sequence[Request]) -> list[Request]:
     """Return the requests without those queries that have an output."""
-    digests = Digests()
+    digests = TextDigests()
     left: dict[int, Request] = {}
     partly: dict[int, tuple[int, Request]] = {}  # row id -> position, request
     with database.reading() as connection:
@@ -208,7 +208,7 @@ def _insert(
     new: Sequence[_HashedRequest],
     changed: Mapping[_HashedRequest, int],
     rows: Mapping[tuple[str, int], Sample],
-    digests: Digests,
+    digests: TextDigests,
 ) -> None:
     """Write request rows and the texts they need; a changed one keeps its row id."""
     everything = [*new, *changed]
@@ -240,7 +240,7 @@ def _insert(
     insert_rows(connection, _insert_requests, values)
 
 
-def _row(item: _HashedRequest, ids: Mapping[bytes, int], digests: Digests) -> dict[str, Any]:
+def _row(item: _HashedRequest, ids: Mapping[bytes, int], digests: TextDigests) -> dict[str, Any]:
     """Return the columns of a request's row that depend on the request alone."""
     request = item.split.request
     return {

@@ -107,7 +107,7 @@ class SplitRequest:
     n_outputs: int  # of all queries, with their repeats
 
 
-class Digests:
+class TextDigests:
     """SHA-256 digests of texts, each computed once: samples that share shots share the string objects too."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ def content_hash(key: tuple[str, int, int], sample_sha256: str, form: str, piece
     return digest.digest()
 
 
-def hash_of(split: SplitRequest, digests: Digests) -> bytes:
+def hash_of(split: SplitRequest, digests: TextDigests) -> bytes:
     """Return the content hash of a split request."""
     request = split.request
     key = (request.task, request.sample_index, request.turn)

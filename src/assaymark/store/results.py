@@ -21,7 +21,7 @@ from assaymark.store.leases import Leases
 from assaymark.store.packing import pack_json, unpack_hash, unpack_json, unpack_optional
 from assaymark.store.request_rows import restore, task_numbers, text_ids
 from assaymark.store.request_texts import chunks, load_texts
-from assaymark.store.rows import GeneratedRow, SampleRecord, StoredScore
+from assaymark.store.rows import GeneratedRow, SampleRecord, SampleScoreRow
 from assaymark.store.runs import change_row, run_number
 from assaymark.store.schema import estimates, outputs, requests, run_tasks, runs, scores, scorings
 
@@ -59,7 +59,7 @@ _scores_of = (
 )
 
 
-def scores_of(database: Database, run_id: str, task: str | None, *, details: bool) -> Iterator[StoredScore]:
+def scores_of(database: Database, run_id: str, task: str | None, *, details: bool) -> Iterator[SampleScoreRow]:
     """Yield the current scores by task, filter, metric, sample index and turn."""
     with database.reading() as connection:
         tasks = task_numbers(connection, run_number(connection, run_id))
@@ -70,7 +70,7 @@ def scores_of(database: Database, run_id: str, task: str | None, *, details: boo
     for name, by_scoring in by_task.items():
         for scoring, rows in by_scoring:
             for row in rows:
-                yield StoredScore(
+                yield SampleScoreRow(
                     name,
                     row[1],
                     row[2],

@@ -89,7 +89,7 @@ class StoredProgress(NamedTuple):
     n_expected: int  # outputs of these requests when they are complete
 
 
-class StoredScore(NamedTuple):
+class SampleScoreRow(NamedTuple):
     """One score with its sample, filter and metric, as a light tuple for hundreds of thousands."""
 
     task: str

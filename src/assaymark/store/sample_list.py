@@ -20,7 +20,16 @@ from assaymark.store.runs import run_number
 from assaymark.store.sample_facts import FACT_COLUMNS, FactTask, derive, fact_tasks
 from assaymark.store.schema import fact_sets, sample_facts
 
-__all__ = ["LONGEST_QUERY", "Page", "Wanted", "categories", "current_tasks", "list_samples", "sample_list", "searched"]
+__all__ = [
+    "LONGEST_QUERY",
+    "Page",
+    "SampleFilter",
+    "categories",
+    "current_tasks",
+    "list_samples",
+    "sample_list",
+    "searched",
+]
 
 LONGEST_QUERY = 1000  # characters
 LONGEST_PAGE = 10_000  # samples
@@ -32,7 +41,7 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SampleFilter:
     """The filters of a list of samples."""
 
     task: str | None = None  # None: every task
@@ -68,7 +77,7 @@ def searched(text: str) -> str:
     return " ".join(shown_text(text).split())
 
 
-def sample_list(database: Database, run_id: str, wanted: Wanted, page: Page) -> SamplePage:
+def sample_list(database: Database, run_id: str, wanted: SampleFilter, page: Page) -> SamplePage:
     """Return a page of the list of a run's samples, by task, sample index and turn.
 
     Raises: UnknownName for a task that the run does not have; UsageError for a text that is too long.
@@ -78,7 +87,7 @@ def sample_list(database: Database, run_id: str, wanted: Wanted, page: Page) -> 
 
 
 def list_samples(
-    connection: Connection, run: int, wanted: Wanted, page: Page, matches: Select[Any] | None = None
+    connection: Connection, run: int, wanted: SampleFilter, page: Page, matches: Select[Any] | None = None
 ) -> SamplePage:
     """Return a page of the list of samples, limited to those in `matches` if given."""
     text = searched(wanted.text) if wanted.text is not None else None
@@ -117,7 +126,11 @@ def current_tasks(connection: Connection, tasks: Sequence[FactTask]) -> list[Fac
 
 
 def _conditions(
-    connection: Connection, tasks: Sequence[FactTask], wanted: Wanted, text: str | None, matches: Select[Any] | None
+    connection: Connection,
+    tasks: Sequence[FactTask],
+    wanted: SampleFilter,
+    text: str | None,
+    matches: Select[Any] | None,
 ) -> Iterator[ColumnElement[bool]]:
     yield _facts.run_task.in_([task.id for task in tasks])
     if wanted.wrong_only:
@@ -146,7 +159,11 @@ def _sample(task: FactTask, row: Sequence[Any]) -> SampleFacts:
 
 
 def _derived(
-    connection: Connection, tasks: Sequence[FactTask], wanted: Wanted, text: str | None, matches: Select[Any] | None
+    connection: Connection,
+    tasks: Sequence[FactTask],
+    wanted: SampleFilter,
+    text: str | None,
+    matches: Select[Any] | None,
 ) -> Iterator[SampleFacts]:
     """Yield the same samples from facts derived while reading."""
     among: Collection[tuple[int, int, int]] | None = None

@@ -37,7 +37,7 @@ from assaymark.store.packing import shown_text, unpack_optional
 from assaymark.store.request_texts import chunks, load_texts
 from assaymark.store.rows import SamplePage
 from assaymark.store.runs import run_number
-from assaymark.store.sample_list import Page, Wanted, list_samples, searched
+from assaymark.store.sample_list import Page, SampleFilter, list_samples, searched
 from assaymark.store.schema import (
     SEARCH_TABLE,
     SEARCH_TABLE_SQL,
@@ -87,7 +87,7 @@ def phrases_of(query: str) -> list[str]:
 # ------------------------------------------------------------------------------------------ searching
 
 
-def search_samples(database: Database, run_id: str, query: str, wanted: Wanted, page: Page) -> SamplePage:
+def search_samples(database: Database, run_id: str, query: str, wanted: SampleFilter, page: Page) -> SamplePage:
     """Return a page of the list of samples in which all words and quoted phrases of a query occur.
 
     Without a current index, and for a query of punctuation alone, list the samples whose snippet contains it.

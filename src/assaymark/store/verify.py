@@ -76,7 +76,7 @@ def verify(database: Database, run_id: str | None = None) -> list[Problem]:
         logs += _log_problems("trace_dataset_rows", DatasetLog(database).problems)
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
-        search = _Search(connection, number)
+        search = _Verification(connection, number)
         if number is None and database.is_sqlite:
             search.guarded("file", search.check_file)
         search.check_everything()
@@ -107,7 +107,7 @@ def _lenient_text(connection: Connection) -> Iterator[None]:
         driver.text_factory = usual
 
 
-class _Search:
+class _Verification:
     """One verification of a store or run."""
 
     def __init__(self, connection: Connection, number: int | None) -> None:

@@ -26,7 +26,7 @@ from assaymark.tasks.own_rows import (
     task_from_dataset,
     task_from_rows,
 )
-from assaymark.tasks.selecting import Expander, Source
+from assaymark.tasks.selecting import Expander, TaskSource
 from assaymark.tasks.suites import ChosenSuite, Suite, is_suite
 from assaymark.tasks.task import CatalogEntry, Origin, Selection
 from assaymark.tasks.task_index import IndexedFile, describe_file, index_folder, task_files
@@ -119,7 +119,7 @@ class Catalog:
         self._files.update(own)
         self._by_origin.setdefault(folder.origin, {}).update(own)
 
-    def _find(self, name: str) -> Source | None:
+    def _find(self, name: str) -> TaskSource | None:
         """Return where a task or group is defined; a prefix `<origin>:` selects whose."""
         entry = self._files.get(name)
         if entry is None and ":" in name:
@@ -131,7 +131,7 @@ class Catalog:
             return None
         file, folder = entry
         trusted = self._trusted(folder.origin, folder.root)
-        return Source(file, folder.root / file.path, folder.origin, trusted)
+        return TaskSource(file, folder.root / file.path, folder.origin, trusted)
 
     def _trusted(self, origin: Origin, root: Path) -> tuple[Path, ...]:
         """Return the folders whose code a task may import: installed task files, and its own folder or our scoring."""
@@ -367,7 +367,7 @@ class Catalog:
         if file is not None and file.kind == "group" and alone:
             self._beside = _Folder(path.parent, origin, index_folder(path.parent))
         if file is not None:
-            expander.add_source(Source(file, path, origin, trusted))
+            expander.add_source(TaskSource(file, path, origin, trusted))
             expander.notes += repeated_keys(path)
         elif alone and is_suite(read_task_file(path)):
             self._add_suite(read_suite(path), expander)

@@ -28,7 +28,7 @@ from assaymark.tasks.task import (
     Origin,
     OutputType,
     PromptSpec,
-    Splits,
+    SplitNames,
     Task,
 )
 from assaymark.tasks.tool_use import refuse_unfit_keys
@@ -151,7 +151,7 @@ def _replaced(item: Any, key: str, registry: Registry[Any], is_own: Any) -> Any:
 CODE_METRIC = "assaymark.tasks.code_metrics.pass_at_k"
 
 
-class _Reader:
+class _TaskReader:
     """One file's mapping with its path, for error messages."""
 
     def __init__(self, spec: Mapping[str, Any], source: Path) -> None:
@@ -182,7 +182,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
     Raises: DataError naming file, key, value and what was expected.
     """
     spec = with_registered(spec)
-    reader = _Reader(spec, source)
+    reader = _TaskReader(spec, source)
     if not isinstance(spec.get("task"), str):
         raise reader.fail("task", spec.get("task"), "the task's name")
     if "class" in spec:
@@ -220,12 +220,12 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
     )
 
 
-def _metadata(reader: _Reader) -> Mapping[str, Any]:
+def _metadata(reader: _TaskReader) -> Mapping[str, Any]:
     metadata = reader.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
 
 
-def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
+def _checked(reader: _TaskReader) -> tuple[OutputType, SplitNames]:
     """Return the output type and the splits, after checking that these and a data set are named."""
     output_type = reader.get("output_type", "generate_until")
     if output_type not in get_args(OutputType):
@@ -240,13 +240,13 @@ def _checked(reader: _Reader) -> tuple[OutputType, Splits]:
     refuse_unfit_image_keys(reader.spec, reader.source)
     if reader.get("custom_dataset") is None and not reader.get("dataset_path"):
         raise reader.fail("dataset_path", reader.get("dataset_path"), "a Hub name, or json, csv or parquet")
-    splits = Splits(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
+    splits = SplitNames(reader.get("training_split"), reader.get("validation_split"), reader.get("test_split"))
     if splits.evaluated is None:
         raise reader.fail("test_split", None, "test_split or validation_split: the rows to evaluate")
     return cast("OutputType", output_type), splits
 
 
-def _check_turns(reader: _Reader, output_type: str) -> None:
+def _check_turns(reader: _TaskReader, output_type: str) -> None:
     """Raise DataError for keys that a conversation cannot have besides its turns."""
     if output_type != "generate_until":
         raise reader.fail("output_type", output_type, "generate_until, as doc_to_turns is for generated answers")
@@ -255,7 +255,7 @@ def _check_turns(reader: _Reader, output_type: str) -> None:
             raise reader.fail(key, reader.get(key), f"{plain} with doc_to_turns, which is the whole conversation")
 
 
-def _check_messages(reader: _Reader, output_type: str) -> None:
+def _check_messages(reader: _TaskReader, output_type: str) -> None:
     """Raise DataError for keys that a chat in a row cannot have besides its messages."""
     if output_type != "generate_until":
         raise reader.fail("output_type", output_type, "generate_until, as doc_to_messages is for generated answers")
@@ -267,7 +267,7 @@ def _check_messages(reader: _Reader, output_type: str) -> None:
             raise reader.fail(key, reader.get(key), f"{plain} with doc_to_messages, which are the whole chat")
 
 
-def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Task:
+def _python_task(reader: _TaskReader, origin: Origin, trusted: Sequence[Path]) -> Task:
     """Return a task that is a Python class; its requests are only known when the class is loaded."""
     spec = reader.spec
     if not isinstance(spec["class"], FunctionRef):
@@ -277,7 +277,7 @@ def _python_task(reader: _Reader, origin: Origin, trusted: Sequence[Path]) -> Ta
         version="Python",
         output_type="generate_until",
         dataset=DatasetSpec(str(spec.get("dataset_path") or spec["task"])),
-        splits=Splits(),
+        splits=SplitNames(),
         prompt=PromptSpec(),
         fewshot=FewshotSpec(PromptSpec()),
         spec=dict(spec),
@@ -298,7 +298,7 @@ def _tags(tag: str | list[str] | None) -> tuple[str, ...]:
     return (tag,) if isinstance(tag, str) else tuple(tag)
 
 
-def _dataset(reader: _Reader) -> DatasetSpec:
+def _dataset(reader: _TaskReader) -> DatasetSpec:
     kwargs = dict(reader.get("dataset_kwargs") or {})
     revision = kwargs.pop("revision", None)
     renamed = reader.get("rename_columns") or {}
@@ -315,7 +315,7 @@ def _dataset(reader: _Reader) -> DatasetSpec:
     )
 
 
-def _prompt(reader: _Reader) -> PromptSpec:
+def _prompt(reader: _TaskReader) -> PromptSpec:
     return PromptSpec(
         text=reader.get("doc_to_text"),
         turns=reader.get("doc_to_turns"),
@@ -331,7 +331,7 @@ def _prompt(reader: _Reader) -> PromptSpec:
     )
 
 
-def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
+def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
     config = reader.get("fewshot_config") or {}
     reader.check(config, FEWSHOT_KEYS, "fewshot_config.")
     sampler = config.get("sampler", "default")
@@ -358,7 +358,7 @@ def _fewshot(reader: _Reader, prompt: PromptSpec) -> FewshotSpec:
     )
 
 
-def _generation_by(reader: _Reader) -> Mapping[str, Any] | None:
+def _generation_by(reader: _TaskReader) -> Mapping[str, Any] | None:
     by = reader.get("generation_by")
     if by is None:
         return None
@@ -369,14 +369,14 @@ def _generation_by(reader: _Reader) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", by)
 
 
-def _repeats(reader: _Reader) -> int:
+def _repeats(reader: _TaskReader) -> int:
     repeats: int = reader.get("repeats", 1)
     if repeats < 1:
         raise reader.fail("repeats", repeats, "a whole number from 1")
     return repeats
 
 
-def _num_fewshot(reader: _Reader) -> int | None:
+def _num_fewshot(reader: _TaskReader) -> int | None:
     shots: int | None = reader.get("num_fewshot")
     if shots is not None and shots < 0:
         raise reader.fail("num_fewshot", shots, "a whole number from 0")
@@ -387,7 +387,7 @@ def _or(value: Any, otherwise: Any) -> Any:
     return otherwise if value is None else value
 
 
-def _metrics(reader: _Reader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
+def _metrics(reader: _TaskReader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
     listed = reader.get("metric_list")
     if listed is None:
         names = defaults_for(output_type) if reader.get("doc_to_tools") is None else (CALL_MATCH,)
@@ -427,7 +427,7 @@ def _scores_named(
     return [(f"pass@{k}", {**kwargs, "k": [k]}) for k in (sizes if isinstance(sizes, list) else [sizes])]
 
 
-def _filters(reader: _Reader) -> tuple[FilterSpec, ...]:
+def _filters(reader: _TaskReader) -> tuple[FilterSpec, ...]:
     listed = reader.get("filter_list")
     if listed is None:
         return (FilterSpec("none", (FilterStep("take_first"),)),)
@@ -446,7 +446,7 @@ def _filters(reader: _Reader) -> tuple[FilterSpec, ...]:
     return tuple(filters)
 
 
-def _check_regexes(reader: _Reader, where: str, options: Mapping[str, Any]) -> None:
+def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, Any]) -> None:
     """Raise DataError, with the key in the file, for a regular expression that does not compile."""
     ignored = options.get("regexes_to_ignore") or ()
     named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []

@@ -24,7 +24,7 @@ _TASK_KEYS = frozenset({"dataset_path", "doc_to_text", "doc_to_target", "output_
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TaskSource:
     """The file that defines a name, and the folders whose code it may run."""
 
     file: IndexedFile
@@ -37,7 +37,7 @@ class Expander:
     """Collects tasks and groups, each once."""
 
     def __init__(
-        self, find: Callable[[str], Source | None], tags: Mapping[str, set[str]], own: OwnData | None = None
+        self, find: Callable[[str], TaskSource | None], tags: Mapping[str, set[str]], own: OwnData | None = None
     ) -> None:
         self._find = find
         self._tags = tags
@@ -90,7 +90,7 @@ class Expander:
         return [part for member in sorted(self._tags[name]) for part in self.add(member, overrides, chain)]
 
     def add_source(
-        self, source: Source, overrides: Mapping[str, Any] | None = None, chain: tuple[str, ...] = ()
+        self, source: TaskSource, overrides: Mapping[str, Any] | None = None, chain: tuple[str, ...] = ()
     ) -> str:
         """Add the task or group that a file defines."""
         if source.file.broken:
@@ -120,7 +120,12 @@ class Expander:
         return task.name
 
     def _add_group(
-        self, name: str, spec: Mapping[str, Any], source: Source, overrides: Mapping[str, Any], chain: tuple[str, ...]
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        source: TaskSource,
+        overrides: Mapping[str, Any],
+        chain: tuple[str, ...],
     ) -> str:
         if name in chain:
             raise DataError(f"{source.path}: group '{name}' contains itself: {' -> '.join((*chain, name))}")
@@ -135,7 +140,7 @@ class Expander:
         return name
 
     def _add_member(
-        self, member: Any, group: str, source: Source, overrides: Mapping[str, Any], chain: tuple[str, ...]
+        self, member: Any, group: str, source: TaskSource, overrides: Mapping[str, Any], chain: tuple[str, ...]
     ) -> list[str]:
         if isinstance(member, Mapping) and "group" in member:
             own = {key: value for key, value in member.items() if key != "group"}
@@ -167,7 +172,7 @@ def _has_other_data(first: Task, second: Task) -> bool:
     return len(folders) > 1 and all(isinstance(kwargs, Mapping) and "data_files" in kwargs for kwargs in own)
 
 
-def _read_group(name: str, spec: Mapping[str, Any], source: Source) -> Group:
+def _read_group(name: str, spec: Mapping[str, Any], source: TaskSource) -> Group:
     metadata = spec.get("metadata")
     listed = spec.get("aggregate_metric_list") or []
     items: Sequence[Any] = [listed] if isinstance(listed, Mapping) else listed

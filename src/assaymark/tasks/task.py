@@ -117,7 +117,7 @@ class FewshotSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
+class SplitNames:
     """The data set's splits by purpose."""
 
     training: str | None = None
@@ -138,7 +138,7 @@ class Task:
     version: str
     output_type: OutputType
     dataset: DatasetSpec
-    splits: Splits
+    splits: SplitNames
     prompt: PromptSpec
     fewshot: FewshotSpec
     spec: Mapping[str, Any]  # the file after includes; functions as FunctionRef

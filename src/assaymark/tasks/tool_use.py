@@ -13,7 +13,7 @@ from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.templates import Row
 from assaymark.prompts.tools import ToolsOf, declarations_in, resolve_tools, shown_name
-from assaymark.scoring.call_match import OMISSIBLE, CallRules, ExpectedCall
+from assaymark.scoring.call_match import OMISSIBLE, CallMatchRules, ExpectedCall
 from assaymark.scoring.call_syntax import python_call_text, source_call_text
 from assaymark.scoring.call_values import java_text, javascript_text
 from assaymark.scoring.metrics import ANY_CALL, CALL_MATCH
@@ -39,7 +39,7 @@ class ToolUse:
     tools: ToolsOf  # what the model is told
     functions: ToolsOf  # by whose types calls are compared
     expected: Callable[[Row], tuple[ExpectedCall, ...]]
-    rules: CallRules
+    rules: CallMatchRules
     in_prompt: bool  # whether the model is told by a system prompt, not by its template
 
     def answer(self, row: Row) -> str:
@@ -72,7 +72,7 @@ def tool_use_of(
     options = next((metric.kwargs for metric in metrics if metric.name in (CALL_MATCH, ANY_CALL)), {})
     functions = options.get("functions")
     in_prompt = prompt.tools_in == "prompt"
-    rules = CallRules(
+    rules = CallMatchRules(
         "calls" if in_prompt else "any",
         cast("Language", options.get("language", "python")),
         str if in_prompt else shown_name,

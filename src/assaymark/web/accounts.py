@@ -19,7 +19,7 @@ from fastapi import HTTPException, Request, Response
 from assaymark.errors import UsageError
 from assaymark.web.secret import Signer
 
-__all__ = ["COOKIE", "Account", "Accounts", "Role", "Tokens"]
+__all__ = ["COOKIE", "Account", "AccountTokens", "Accounts", "Role"]
 
 Role = Literal["submitter", "moderator"]
 ROLES = ("submitter", "moderator")
@@ -44,7 +44,7 @@ class Account:
         return self.role == "moderator"
 
 
-class Tokens:
+class AccountTokens:
     """Makes and reads tokens."""
 
     def __init__(self, secret: bytes, clock: Callable[[], float] = time.time) -> None:
@@ -79,7 +79,7 @@ class Accounts:
 
     def __init__(
         self,
-        tokens: Tokens,
+        tokens: AccountTokens,
         is_revoked: Callable[[str], bool],
         *,
         user_header: str = "",

@@ -49,7 +49,7 @@ THEMES = ("auto", "light", "dark")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)*", re.ASCII)
 
 
-class Interval(Protocol):
+class RenderedInterval(Protocol):
     """A value with the ends of its interval, if it has one."""
 
     @property
@@ -195,14 +195,14 @@ def _asset(name: str) -> str:
     return f"/static/{name}?v={sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
 
 
-def shown_score(number: Interval | None, share: bool = True) -> str:
+def shown_score(number: RenderedInterval | None, share: bool = True) -> str:
     """Return a value as tables show it: shares as per cent without the sign, with one decimal."""
     if number is None:
         return NOTHING
     return f"{100 * number.value:.1f}" if share else four_digits(number.value)
 
 
-def shown_ends(number: Interval | None, share: bool = True) -> str:
+def shown_ends(number: RenderedInterval | None, share: bool = True) -> str:
     """Return the ends of an interval as tables show them; empty where there is none."""
     if number is None or number.low is None or number.high is None:
         return ""

@@ -28,14 +28,24 @@ from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
 from assaymark.web.security import LOOPBACK, Message, Receive, Send, plain_response
 
-__all__ = ["AtMost", "Limits", "Where", "configured", "hosts_for", "listen", "protocol", "serve", "serve_features"]
+__all__ = [
+    "AtMost",
+    "ServerLimits",
+    "Where",
+    "configured",
+    "hosts_for",
+    "listen",
+    "protocol",
+    "serve",
+    "serve_features",
+]
 
 
 LARGEST_DISCARDED = 16 << 20  # bytes read from a refused client so that it gets to the answer
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """How long and how many; times in seconds."""
 
     request_seconds: float = 10  # from the first wait for a request until it is complete
@@ -70,7 +80,7 @@ class AtMost:
 class _Connection(H11Protocol):
     """A connection with deadlines; the longest waiting one is closed where there are too many."""
 
-    limits: ClassVar[Limits] = Limits()
+    limits: ClassVar[ServerLimits] = ServerLimits()
     _numbers: ClassVar["count[int]"] = count()
 
     def __init__(self, *words: Any, **named: Any) -> None:
@@ -184,7 +194,7 @@ class _Connection(H11Protocol):
         self.loop.call_later(self.limits.linger_seconds, self.transport.abort)
 
 
-def protocol(limits: Limits) -> type[H11Protocol]:
+def protocol(limits: ServerLimits) -> type[H11Protocol]:
     """Return uvicorn's protocol with these limits."""
     return type("Connection", (_Connection,), {"limits": limits})
 
@@ -241,7 +251,7 @@ def serve_features(
         serve(app, opened, ready)
 
 
-class _Server(uvicorn.Server):
+class _WebServer(uvicorn.Server):
     """A server that ends when a signal says so; uvicorn's own raises the signal again afterwards."""
 
     @contextmanager
@@ -307,7 +317,7 @@ def serve(
     app: Any,
     listening: socket.socket,
     ready: Callable[[str], None],
-    limits: Limits = Limits(),
+    limits: ServerLimits = ServerLimits(),
 ) -> None:
     """Serve until a signal stops the process.
 
@@ -320,10 +330,10 @@ def serve(
     host, port = listening.getsockname()[:2]
     host_text = f"[{host}]" if ":" in host else host
     ready(f"http://{host_text}:{port}/")
-    _Server(configured(app, limits)).run(sockets=[listening])
+    _WebServer(configured(app, limits)).run(sockets=[listening])
 
 
-def configured(app: Any, limits: Limits) -> uvicorn.Config:
+def configured(app: Any, limits: ServerLimits) -> uvicorn.Config:
     """Return how uvicorn serves the application: HTTP/1.1 only, no word about itself, within the limits."""
     return uvicorn.Config(
         AtMost(app, limits.n_requests),

@@ -17,7 +17,7 @@ from assaymark.results.plain_text import printable
 __all__ = [
     "Axis",
     "Bar",
-    "Span",
+    "PlottedValue",
     "bars",
     "date_axis",
     "drawing",
@@ -123,7 +123,7 @@ LETTER = 5  # pixels that each letter of a slanted title takes above and beside 
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PlottedValue:
     """A value with its interval. spread: of a difference, drawn as a band on both sides of zero."""
 
     name: str
@@ -142,7 +142,7 @@ class Bar:
     text: str
 
 
-def spans(rows: Sequence[Span]) -> Markup:
+def spans(rows: Sequence[PlottedValue]) -> Markup:
     """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero."""
     bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]

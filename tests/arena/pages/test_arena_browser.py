@@ -13,7 +13,7 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.arena import arena_feature
 from assaymark.arena.routes.studies import studies_feature
 from assaymark.arena.studies.results import export_study
-from assaymark.arena.studies.sessions import Session, invitations, store_study
+from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
 from assaymark.arena.studies.study_file import read_study, write_example
 from assaymark.store import Store
 from assaymark.web.app import create_app
@@ -122,7 +122,7 @@ def test_a_study_from_invitation_to_export(browser: Any, tmp_path: Path, monkeyp
     with Store.open(place) as store:
         store_study(store, study, server_secret(), 0.0)
         paths = invitations(store, study.study, server_secret())
-        with running(create_app([studies_feature(Session(store))])) as url:
+        with running(create_app([studies_feature(StudySessions(store))])) as url:
             for width, path in zip((1280, 320, 700), paths.values(), strict=True):
                 context = browser.new_context(viewport={"width": width, "height": 700})
                 page = context.new_page()

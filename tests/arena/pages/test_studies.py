@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from assaymark.arena.routes.studies import studies_feature
-from assaymark.arena.studies.sessions import Session, invitations, store_study
+from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
 from assaymark.arena.studies.study_file import read_study, write_example
 from assaymark.store import Store
 from assaymark.web.app import create_app
@@ -23,7 +23,7 @@ def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str
     study = read_study(write_example(tmp_path))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         store_study(store, study, server_secret(), 0.0)
-        with running(create_app([studies_feature(Session(store))])) as url:
+        with running(create_app([studies_feature(StudySessions(store))])) as url:
             yield url, list(invitations(store, study.study, server_secret()).values()), store
 
 

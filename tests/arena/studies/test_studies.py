@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from assaymark.arena.studies.design import design_study
 from assaymark.arena.studies.results import export_study, results_of
-from assaymark.arena.studies.sessions import Session, invitations, store_study
-from assaymark.arena.studies.study_file import Check, Question, StudyFile, read_study, write_example
+from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
+from assaymark.arena.studies.study_file import Check, StudyFile, StudyQuestion, read_study, write_example
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
 from assaymark.store import Store
@@ -32,8 +32,8 @@ def study(tmp_path: Path) -> StudyFile:
     raters = tuple(f"rater {n}" for n in range(12))
     return StudyFile(
         "test", "Title", (tmp_path / "a.jsonl",), raters, "Yes?", quotas={"writing": 12, "coding": 12},
-        questions=(Question("why", "Why?", ("style", "content")),),
-        demographics=(Question("age", "Age", ("young", "old")),), checks=(Check("2 + 2", "4", "fish"),),
+        questions=(StudyQuestion("why", "Why?", ("style", "content")),),
+        demographics=(StudyQuestion("age", "Age", ("young", "old")),), checks=(Check("2 + 2", "4", "fish"),),
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_a_wrong_file_is_named(tmp_path: Path, line: str, said: str) -> None:
     assert "study.yaml" in str(caught.value)
 
 
-def answer_all(session: Session, token: str, *, better: str | None = None) -> int:
+def answer_all(session: StudySessions, token: str, *, better: str | None = None) -> int:
     """Answer all comparisons of an invitation, in favour of the earlier of MODELS, or always with `better`."""
     session.consent(token, agreed=True, demographics={"age": "old"})
     n = 0
@@ -120,7 +120,7 @@ def test_from_invitation_to_results(study: StudyFile, store: Store, tmp_path: Pa
     assert store_study(store, study, SECRET, 0.0)[1]
     assert not store_study(store, study, SECRET, 9.0)[1]
     tokens = [path.rpartition("/")[2] for path in invitations(store, "test", SECRET).values()]
-    session = Session(store)
+    session = StudySessions(store)
     assert [answer_all(session, token) for token in tokens] == [5] * 12
     assert {session.step(token).kind for token in tokens} == {"thanks"}
     found = results_of("test", store.url.removeprefix("sqlite:///"))
@@ -143,7 +143,7 @@ def test_from_invitation_to_results(study: StudyFile, store: Store, tmp_path: Pa
 def test_who_fails_a_check_is_left_out(study: StudyFile, store: Store) -> None:
     """A rater who always clicks the wrong side of the check is named, and counts in no result."""
     store_study(store, study, SECRET, 0.0)
-    session = Session(store)
+    session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
     checked = next(one for one in store.studies.assignments("test") if one.rater == "rater 0" and one.expected)
     answer_all(session, token, better="b" if checked.expected == "a" else "a")
@@ -154,7 +154,7 @@ def test_who_fails_a_check_is_left_out(study: StudyFile, store: Store) -> None:
 def test_a_rater_sees_no_model_and_no_category(study: StudyFile, store: Store) -> None:
     """Nor which item is a check."""
     store_study(store, study, SECRET, 0.0)
-    session = Session(store)
+    session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
     session.consent(token, agreed=True, demographics={})
     while (step := session.step(token)).kind == "item":
@@ -166,7 +166,7 @@ def test_a_rater_sees_no_model_and_no_category(study: StudyFile, store: Store) -
 def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
     """Nothing before consent; no skipping; a repeated answer changes nothing; every question needs a known choice."""
     store_study(store, study, SECRET, 0.0)
-    session = Session(store)
+    session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
     good = {"better": "a", "why": "style"}
     with pytest.raises(UsageError, match="consent"):
@@ -192,7 +192,7 @@ def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
 def test_erasing_removes_everything_of_a_rater(study: StudyFile, store: Store) -> None:
     """Choices, demographics, name and invitation; the others stay, and the store verifies."""
     store_study(store, study, SECRET, 0.0)
-    session = Session(store)
+    session = StudySessions(store)
     paths = invitations(store, "test", SECRET)
     for name in ("rater 0", "rater 1"):
         answer_all(session, paths[name].rpartition("/")[2])

@@ -28,9 +28,9 @@ from assaymark.leaderboard.submission.checks import Policy
 from assaymark.leaderboard.submission.sources import FolderModels
 from assaymark.leaderboard.view import View
 from assaymark.store import Store
-from assaymark.store.queue_rows import Progress
+from assaymark.store.queue_rows import JobProgress
 from assaymark.tasks.suites import suite_from
-from assaymark.web.accounts import Tokens
+from assaymark.web.accounts import AccountTokens
 from assaymark.web.app import create_app
 from assaymark.web.secret import server_secret
 from tests.cli.test_hostile_text import CORPUS
@@ -51,7 +51,7 @@ class Queue:
 
     url: str
     store: Store
-    tokens: Tokens
+    tokens: AccountTokens
     site: Site
 
     def token(self, name: str = "ada", role: str = "submitter", days: float = 1.0) -> str:
@@ -86,7 +86,7 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
             moderators=["boss"],
         )
         with running(create_app([board_feature(site), part], proxies=[PROXY])) as url:
-            yield Queue(url, store, Tokens(server_secret()), site)
+            yield Queue(url, store, AccountTokens(server_secret()), site)
 
 
 def form_token(page: str) -> str:
@@ -220,8 +220,8 @@ def test_forged_ended_and_revoked_tokens_are_refused(queue: Queue) -> None:
     """A changed name or role, another server's signature, an ended token, and one that was revoked."""
     good = queue.token()
     body, _, signature = good.removeprefix("evs_").partition(".")
-    other = Tokens(b"another secret" * 4).make("ada", "moderator", 1)
-    ended = Tokens(server_secret(), clock=lambda: time.time() - 10 * 86400).make("ada", "submitter", 1)
+    other = AccountTokens(b"another secret" * 4).make("ada", "moderator", 1)
+    ended = AccountTokens(server_secret(), clock=lambda: time.time() - 10 * 86400).make("ada", "submitter", 1)
     changed = f"evs_{queue.token('ada', 'moderator').removeprefix('evs_').partition('.')[0]}.{signature}"
     for token in (other, ended, changed, f"evs_{body}.", f"evs_{body}", f"evs_.{signature}", "evs_", "x", "é" * 9):
         with queue.client() as client:
@@ -360,7 +360,7 @@ def test_progress_is_streamed_until_the_state_changes(queue: Queue) -> None:
             if seen[-1]["state"] == "pending":
                 job = queue.store.queue.claim("", 60)
                 assert job is not None
-                queue.store.queue.renew(job, 60, Progress(1, 4, "evaluating"))
+                queue.store.queue.renew(job, 60, JobProgress(1, 4, "evaluating"))
             elif seen[-1]["done"] == 0.25:
                 assert job is not None
                 queue.store.queue.finish(job, "run")

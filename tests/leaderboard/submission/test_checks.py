@@ -11,7 +11,7 @@ import pytest
 
 import assaymark
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
-from assaymark.leaderboard.submission.checks import Checked, Policy, check_submission
+from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
 from assaymark.leaderboard.submission.choices import is_model_name, read_choices
 from assaymark.leaderboard.submission.sources import FolderModels, ModelMissing
 
@@ -28,10 +28,10 @@ def models(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def check(models: Path) -> Callable[..., Checked]:
+def check(models: Path) -> Callable[..., CheckOutcome]:
     """Return a function that runs all checks."""
 
-    def checked(policy: Policy | None = None, **given: str) -> Checked:
+    def checked(policy: Policy | None = None, **given: str) -> CheckOutcome:
         chosen, problems = read_choices(lambda name: given.get(name, ""), BOARDS)
         return check_submission(chosen, problems, [FolderModels([models])], policy or Policy(), "ada")
 
@@ -44,12 +44,12 @@ def change(file: Path, **values: Any) -> None:
     file.write_text(json.dumps({**content, **values}))
 
 
-def fields(found: Checked) -> set[str]:
+def fields(found: CheckOutcome) -> set[str]:
     """Return the fields that have problems."""
     return {one.field for one in found.problems}
 
 
-def test_a_good_model_passes_with_its_facts(check: Callable[..., Checked]) -> None:
+def test_a_good_model_passes_with_its_facts(check: Callable[..., CheckOutcome]) -> None:
     """Revision and content are pinned; licence, size and architecture are read from the files."""
     found = check(model="demo/small", kind="pretrained")
     assert found.problems == ()
@@ -69,13 +69,13 @@ def test_a_good_model_passes_with_its_facts(check: Callable[..., Checked]) -> No
      "~root", "demo\\small", "http://host/x",
      "", "-x/y", ".hidden", "small'--", "x" * 300, "demo/small ", "dеmo/small"],
 )  # fmt: skip
-def test_no_name_carries_a_path_or_an_argument(check: Callable[..., Checked], name: str) -> None:
+def test_no_name_carries_a_path_or_an_argument(check: Callable[..., CheckOutcome], name: str) -> None:
     """Whatever is not a plain name is refused before anything is looked up."""
     assert "model" in fields(check(model=name))
     assert not is_model_name(name)
 
 
-def test_every_problem_is_reported_at_once(check: Callable[..., Checked]) -> None:
+def test_every_problem_is_reported_at_once(check: Callable[..., CheckOutcome]) -> None:
     """One answer has all problems, each with a remedy."""
     found = check(model="a,b", precision="int1", preset="lama-3", weights="delta", kind="?", board="none", base="/x")
     assert fields(found) == {"model", "precision", "preset", "weights", "kind", "board", "base"}
@@ -83,14 +83,14 @@ def test_every_problem_is_reported_at_once(check: Callable[..., Checked]) -> Non
     assert "nearest: llama-3" in next(one.remedy for one in found.problems if one.field == "preset")
 
 
-def test_links_do_not_lead_out_of_the_folder(models: Path, check: Callable[..., Checked], tmp_path: Path) -> None:
+def test_links_do_not_lead_out_of_the_folder(models: Path, check: Callable[..., CheckOutcome], tmp_path: Path) -> None:
     """A link in an allowed folder to another one gives no model."""
     shutil.copytree(MODELS / "small", tmp_path / "private")
     (models / "demo" / "link").symlink_to(tmp_path / "private")
     assert fields(check(model="demo/link")) == {"model"}
 
 
-def test_pickles_code_and_large_models_are_refused(models: Path, check: Callable[..., Checked]) -> None:
+def test_pickles_code_and_large_models_are_refused(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """Weights only as pickle; an architecture that needs its author's code; more than the host takes."""
     folder = models / "demo" / "small"
     change(folder / "config.json", model_type="mine", auto_map={"AutoModel": "mine.Mine"})
@@ -102,7 +102,7 @@ def test_pickles_code_and_large_models_are_refused(models: Path, check: Callable
     assert "GB of weights" in whats
 
 
-def test_a_template_is_needed_only_where_it_is_used(models: Path, check: Callable[..., Checked]) -> None:
+def test_a_template_is_needed_only_where_it_is_used(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """A model without a chat template may be evaluated with named presets, not with its own template."""
     folder = models / "demo" / "small"
     (folder / "chat_template.jinja").unlink()
@@ -111,7 +111,7 @@ def test_a_template_is_needed_only_where_it_is_used(models: Path, check: Callabl
     assert check(model="demo/large", preset="chat-template").problems == ()
 
 
-def test_an_adapter_needs_its_base(models: Path, check: Callable[..., Checked]) -> None:
+def test_an_adapter_needs_its_base(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """An adapter is checked with its base, which must be the one it was trained on."""
     folder = models / "demo" / "tuned"
     folder.mkdir()
@@ -126,7 +126,7 @@ def test_an_adapter_needs_its_base(models: Path, check: Callable[..., Checked]) 
     assert (found.new.base or "").startswith("demo/small")
 
 
-def test_a_copy_has_the_same_content(models: Path, check: Callable[..., Checked]) -> None:
+def test_a_copy_has_the_same_content(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """Weights under another name, and in another file name, are the same content."""
     shutil.copytree(models / "demo" / "small", models / "eve" / "own")
     one, other = check(model="demo/small").new, check(model="eve/own").new
@@ -139,7 +139,7 @@ def test_a_copy_has_the_same_content(models: Path, check: Callable[..., Checked]
     assert broken.content_hash != one.content_hash, "a broken copy does not keep the model itself from being submitted"
 
 
-def test_truncated_weights_are_found_before_loading(models: Path, check: Callable[..., Checked]) -> None:
+def test_truncated_weights_are_found_before_loading(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """A download that was cut off is a problem of the check, and not of an evaluation hours later."""
     weights = models / "demo" / "small" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -166,7 +166,7 @@ def test_a_changed_folder_is_another_revision(models: Path) -> None:
     ],
 )
 def test_sizes_that_do_not_fit_the_weights_are_refused(
-    models: Path, check: Callable[..., Checked], key: str, value: Any, said: str
+    models: Path, check: Callable[..., CheckOutcome], key: str, value: Any, said: str
 ) -> None:
     """The submitter learns it at once, and no folder of the host."""
     change(models / "demo" / "small" / "config.json", **{key: value})
@@ -176,7 +176,7 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(
     assert str(models) not in found.problems[0].what
 
 
-def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[..., Checked]) -> None:
+def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """A damaged header is named; a named pipe is not waited for; a file over the limit is not read."""
     weights = models / "demo" / "small" / "model.safetensors"
     weights.write_bytes(b"\xff" * 16)
@@ -191,7 +191,7 @@ def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[...
 
 
 @pytest.mark.parametrize("shard", ["../small/model.safetensors", "/etc/passwd", "absent.safetensors", 7, ["x"], None])
-def test_an_index_names_only_files_beside_it(models: Path, check: Callable[..., Checked], shard: Any) -> None:
+def test_an_index_names_only_files_beside_it(models: Path, check: Callable[..., CheckOutcome], shard: Any) -> None:
     """A good one passes; one that leads out of the folder is refused, and a changed one is another revision."""
     folder = models / "demo" / "large"
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
@@ -231,7 +231,7 @@ def test_a_fetched_model_is_a_copy_of_what_was_checked(models: Path, tmp_path: P
     assert not copy.exists()
 
 
-def test_files_beside_the_weights_are_counted(check: Callable[..., Checked], models: Path) -> None:
+def test_files_beside_the_weights_are_counted(check: Callable[..., CheckOutcome], models: Path) -> None:
     """A tokenizer of gigabytes is refused with its size."""
     with (models / "demo" / "small" / "vocab.txt").open("wb") as file:
         file.truncate((1 << 30) + 1)  # takes no space on the disk

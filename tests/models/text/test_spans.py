@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assaymark.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, span_batch
+from assaymark.models.text.spans import Pending, PreparedQuery, TokenSpan, chunks_of, fingerprint_of, span_batch
 from assaymark.records import LoglikelihoodQuery, ModelIdentity, QueryKind, Request
 
 
-def span(name: str) -> Span:
+def span(name: str) -> TokenSpan:
     """Return a span identified by one letter."""
-    return Span(name.encode(), np.asarray([1, 2], np.int32), np.asarray([3], np.int32))
+    return TokenSpan(name.encode(), np.asarray([1, 2], np.int32), np.asarray([3], np.int32))
 
 
 def prepared(index: int, names: str) -> PreparedQuery:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assaymark.models.text.tokens import Encoder, Pair, rolling_windows
+from assaymark.models.text.tokens import ContinuationPair, Encoder, rolling_windows
 from tests.models.text.tokenizers_for_tests import MADE, REAL, load
 
 pytest.importorskip("transformers")
@@ -49,7 +49,7 @@ def expected_pair(model: Any, context: str, continuation: str) -> tuple[list[int
     return taken[0][1], taken[0][2]
 
 
-def check(name: str, pairs: list[Pair], add_bos_token: bool | None = None) -> None:
+def check(name: str, pairs: list[ContinuationPair], add_bos_token: bool | None = None) -> None:
     """Compare all pairs, encoded in one call, with lm-eval's one by one; pairs that it cannot encode are skipped."""
     model = oracle(name, add_bos_token)
     encoder = Encoder(tokenizer_named(name), add_bos_token=add_bos_token)
@@ -119,8 +119,8 @@ def test_pairs_equal_lm_evals(name: str, data: st.DataObject) -> None:
     pairs = []
     for _ in range(3):
         context = (*shots, data.draw(nasty))
-        pairs += [Pair(context, data.draw(nasty)) for _ in range(2)]
-    pairs.append(Pair(("",), data.draw(nasty)))
+        pairs += [ContinuationPair(context, data.draw(nasty)) for _ in range(2)]
+    pairs.append(ContinuationPair(("",), data.draw(nasty)))
     check(name, pairs, data.draw(st.sampled_from([None, None, True, False])))
 
 
@@ -130,7 +130,7 @@ def test_benchmark_prompts_equal_lm_evals(name: str) -> None:
     """Few-shot prompts with shared shots, as in benchmarks, get lm-eval's tokens."""
     shots = tuple(f"Question: Which is number {i} of the 12 apples?\nAnswer: the {i}th one.\n\n" for i in range(5))
     pairs = [
-        Pair(
+        ContinuationPair(
             ("The following are questions (with answers).\n\n", *shots, f"Question: How old is {who}?\nAnswer:"), choice
         )
         for who in ("Anna", "the queen's dog", "café 3.5")
@@ -145,7 +145,9 @@ def test_shots_are_encoded_once(name: str) -> None:
     encoder = Encoder(tokenizer_named(name))
     assert encoder.rule is not None
     shots = tuple(f"Question: Which is number {i} of the 12 apples?\nAnswer: the {i}th one.\n\n" for i in range(20))
-    pairs = [Pair((*shots, f"Question: Is {n} even?\nAnswer:"), c) for n in range(100) for c in (" yes", " no")]
+    pairs = [
+        ContinuationPair((*shots, f"Question: Is {n} even?\nAnswer:"), c) for n in range(100) for c in (" yes", " no")
+    ]
     n_characters = 0
     original = encoder._encode_batch
 
@@ -167,7 +169,7 @@ def test_a_wrong_proof_is_detected() -> None:
     encoder = Encoder(tokenizer_named(name))
     assert encoder.rule is None
     encoder.rule = Encoder(tokenizer_named("llama2")).rule
-    pairs = [Pair(("a b c d " * 3, "the dog 's tail"), " is wet")]
+    pairs = [ContinuationPair(("a b c d " * 3, "the dog 's tail"), " is wet")]
     encoder.tokenizer = tokenizer_named("llama2")  # drops a space that this backend does not put back
     encoder._backend = load("gpt2").backend_tokenizer
     plain = Encoder(tokenizer_named("gpt2")).encode_pairs(pairs)[0]
@@ -194,6 +196,8 @@ def test_rolling_windows_equal_lm_evals(n: int, max_length: int) -> None:
 def test_a_context_of_white_space_is_the_prefix_token(name: str) -> None:
     """A context of only white space has at least one token before the scored ones."""
     encoder = Encoder(tokenizer_named(name))
-    for pair in encoder.encode_pairs([Pair((" ",), "dog"), Pair(("\n",), " dog"), Pair(("",), "dog")]):
+    for pair in encoder.encode_pairs(
+        [ContinuationPair((" ",), "dog"), ContinuationPair(("\n",), " dog"), ContinuationPair(("",), "dog")]
+    ):
         assert pair.context.size >= 1
         assert pair.scored.size >= 1

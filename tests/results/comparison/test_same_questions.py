@@ -1,21 +1,21 @@
 """Matching of samples with another tool's log: by their words; uncertain matches are excluded."""
 
-from assaymark.results.comparison.stored_runs import Question, same_questions
+from assaymark.results.comparison.stored_runs import SampleQuestion, same_questions
 
 COLOURS = ("red", "blue")
 
 
-def ours(*questions: str, options: tuple[str, ...] = COLOURS) -> dict[tuple[str, int], Question]:
+def ours(*questions: str, options: tuple[str, ...] = COLOURS) -> dict[tuple[str, int], SampleQuestion]:
     """Return samples whose bare question is known."""
     return {
-        ("lamps", index): Question("\n".join([f"Question: {text}\nAnswer:", *options]), text, options)
+        ("lamps", index): SampleQuestion("\n".join([f"Question: {text}\nAnswer:", *options]), text, options)
         for index, text in enumerate(questions)
     }
 
 
-def theirs(*texts: str, options: tuple[str, ...] | None = None) -> dict[tuple[str, int], Question]:
+def theirs(*texts: str, options: tuple[str, ...] | None = None) -> dict[tuple[str, int], SampleQuestion]:
     """Return samples of which only the complete text is known."""
-    return {("theirs", index): Question(text, None, options) for index, text in enumerate(texts)}
+    return {("theirs", index): SampleQuestion(text, None, options) for index, text in enumerate(texts)}
 
 
 def test_a_question_is_found_in_any_wording_order_and_case() -> None:

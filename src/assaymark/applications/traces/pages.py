@@ -24,9 +24,9 @@ from assaymark.store.trace_rows import (
 
 __all__ = [
     "SessionsPage",
-    "SignInPage",
     "StepPage",
     "TraceListPage",
+    "TraceSignInPage",
     "list_page",
     "sessions_page",
     "shown_cost",
@@ -45,7 +45,7 @@ LONGEST_SHOWN = 200_000  # characters of one text on a page
 
 
 @dataclass(frozen=True)
-class SignInPage:
+class TraceSignInPage:
     """The form for a token."""
 
     back: str

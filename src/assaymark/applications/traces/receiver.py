@@ -38,7 +38,7 @@ _INVALID, _DENIED, _EXHAUSTED, _UNAVAILABLE, _UNAUTHENTICATED = 3, 7, 8, 14, 16 
 _log = logging.getLogger("uvicorn.error")
 
 
-class _Refused(Exception):
+class _RefusedRequest(Exception):
     """A refusal: status, gRPC's code and reason."""
 
     def __init__(self, status: int, code: int, reason: str) -> None:
@@ -71,12 +71,12 @@ def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
             try:
                 await asyncio.wait_for(places.acquire(), WAIT_SECONDS)
             except TimeoutError:
-                raise _Refused(503, _UNAVAILABLE, "too many batches are being stored; send it again") from None
+                raise _RefusedRequest(503, _UNAVAILABLE, "too many batches are being stored; send it again") from None
             try:
                 received = await run_in_threadpool(_received, request, packed, lambda body: receive(token, body, kind))
             finally:
                 places.release()
-        except _Refused as refused:
+        except _RefusedRequest as refused:
             headers = {503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}.get(refused.status, {})
             body = encoded_status(shown_kind, refused.code, refused.reason)
             return Response(body, refused.status, headers, media_type=shown_kind)
@@ -95,26 +95,26 @@ def _allowed(store: Store, text: str) -> Token:
     """Return what a token allows. Raises: _Refused without a valid one."""
     hint = "send the header Authorization: Bearer TOKEN, with a token of `assaymark traces project add`"
     if not text:
-        raise _Refused(401, _UNAUTHENTICATED, f"there is no token; {hint}")
+        raise _RefusedRequest(401, _UNAUTHENTICATED, f"there is no token; {hint}")
     try:
         token = store.traces.token(text)
     except StoreError as error:
         raise _unavailable(error) from None
     if token is None:
-        raise _Refused(401, _UNAUTHENTICATED, f"the token is not valid here; {hint}")
+        raise _RefusedRequest(401, _UNAUTHENTICATED, f"the token is not valid here; {hint}")
     return token
 
 
 async def _body(request: Request, kind: str) -> bytes:
     """Return what was sent. Raises: _Refused for another type, or too much."""
     if kind not in {PROTOBUF, JSON}:
-        raise _Refused(415, _INVALID, f"the content type is '{kind[:100]}'; expected {PROTOBUF} or {JSON}")
+        raise _RefusedRequest(415, _INVALID, f"the content type is '{kind[:100]}'; expected {PROTOBUF} or {JSON}")
     try:
         body = await request.body()
     except ClientDisconnect:
         body = b"\0" * (LARGEST_BODY + 1)  # the guard ends a body that is too long as if its sender had left
     if len(body) > LARGEST_BODY:
-        raise _Refused(413, _EXHAUSTED, f"the body has more than {LARGEST_BODY:,} bytes; send smaller batches")
+        raise _RefusedRequest(413, _EXHAUSTED, f"the body has more than {LARGEST_BODY:,} bytes; send smaller batches")
     return body
 
 
@@ -124,14 +124,14 @@ def _received(request: Request, packed: bytes, receive: Callable[[bytes], Receiv
     try:
         return receive(unpacked(packed, encoding))
     except TooLarge as error:
-        raise _Refused(413, _EXHAUSTED, str(error)) from None
+        raise _RefusedRequest(413, _EXHAUSTED, str(error)) from None
     except DataError as error:
-        raise _Refused(400, _INVALID, str(error)) from None
+        raise _RefusedRequest(400, _INVALID, str(error)) from None
     except StoreError as error:
         raise _unavailable(error) from None
 
 
-def _unavailable(error: StoreError) -> _Refused:
+def _unavailable(error: StoreError) -> _RefusedRequest:
     """Return the answer to a sender whose batch cannot be stored now; the reason is for the operator."""
     _log.error("traces: %s", error)
-    return _Refused(503, _UNAVAILABLE, "the store cannot be written now; send it again")
+    return _RefusedRequest(503, _UNAVAILABLE, "the store cannot be written now; send it again")

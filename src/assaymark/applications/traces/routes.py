@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.otlp import spans_json
-from assaymark.applications.traces.pages import SignInPage, list_page, sessions_page, trace_of, trace_page
+from assaymark.applications.traces.pages import TraceSignInPage, list_page, sessions_page, trace_of, trace_page
 from assaymark.applications.traces.readers import COOKIE, Readers, SignInFirst, private
 from assaymark.store import Store
 from assaymark.web.clients import Rate
@@ -89,7 +89,7 @@ def _add_sign_in(app: FastAPI, store: Store, readers: Readers) -> None:
     def form_page(request: Request, back: str, problem: str = "", status: int = 200) -> Response:
         token = readers.of(request)
         name = "" if token is None else token.project_name
-        page = SignInPage(back, app.state.posts.token(request), problem, name)
+        page = TraceSignInPage(back, app.state.posts.token(request), problem, name)
         return private(respond(request, "trace_sign_in.html", page, status=status))
 
     @app.get("/traces/sign-in")

@@ -13,7 +13,7 @@ from assaymark.applications.traces.dialects import facts_of, first_of, parsed, t
 from assaymark.applications.traces.otlp import ReadSpan
 from assaymark.records import JsonValue
 
-__all__ = ["ChatMessage", "Document", "MessagePart", "Step", "ToolUse", "step_of"]
+__all__ = ["ChatMessage", "Document", "MessagePart", "Step", "ToolExchange", "step_of"]
 
 LONGEST_JSON = 64 << 20  # characters of an attribute: the span itself is smaller
 DEEPEST_KEY = 12  # parts of a flattened name
@@ -56,7 +56,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolExchange:
     """A call of a tool and what came back."""
 
     name: str
@@ -80,7 +80,7 @@ class Step:
     input_messages: tuple[ChatMessage, ...]
     output_messages: tuple[ChatMessage, ...]
     documents: tuple[Document, ...]
-    tool: ToolUse | None
+    tool: ToolExchange | None
     input: str
     output: str
     error: str
@@ -330,12 +330,12 @@ def _document(fields: Mapping[str, Any]) -> Document:
     )
 
 
-def _tool(attributes: Mapping[str, JsonValue]) -> ToolUse:
+def _tool(attributes: Mapping[str, JsonValue]) -> ToolExchange:
     names = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
     arguments = ("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
     results = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
     call_id = text_of(attributes, ("gen_ai.tool.call.id", "tool_call.id", "tool.id")) or ""
-    return ToolUse(
+    return ToolExchange(
         text_of(attributes, names) or "",
         _shown(first_of(attributes, arguments)),
         _shown(first_of(attributes, results)),

@@ -24,7 +24,7 @@ def serve_study(file: str, options: Mapping[str, Any], store: str | None) -> Non
     """
     need_web("assaymark study serve")
     from assaymark.arena.routes.studies import studies_feature
-    from assaymark.arena.studies.sessions import Session, invitations, store_study
+    from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
     from assaymark.arena.studies.study_file import read_study
     from assaymark.store import Store
     from assaymark.web.secret import server_secret
@@ -42,7 +42,7 @@ def serve_study(file: str, options: Mapping[str, Any], store: str | None) -> Non
                 echo(f"{name}: {url.rstrip('/')}{path}")
             echo("Send each rater the address beside the name.  (stop with Ctrl-C)")
 
-        serve_features([studies_feature(Session(opened))], where, ready)
+        serve_features([studies_feature(StudySessions(opened))], where, ready)
 
 
 @click.group()

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from assaymark.arena.published import Published
 from assaymark.records import JsonValue
 from assaymark.web.render import plain
-from assaymark.web.svg import Bar, Span, bars, heatmap, spans
+from assaymark.web.svg import Bar, PlottedValue, bars, heatmap, spans
 
 __all__ = ["RatingsPage", "ratings_page"]
 
@@ -46,7 +46,7 @@ def ratings_page(board: Published, *, style: bool, good: bool = False) -> Rating
     charts: dict[str, Markup] = {}
     if rated:
         charts["Ratings and intervals"] = spans(
-            [Span(rating.model, rating.rating, rating.low, rating.high) for rating in rated]
+            [PlottedValue(rating.model, rating.rating, rating.low, rating.high) for rating in rated]
         )
         shares = [
             Bar(rating.model, rating.expected_win_rate, f"{100 * rating.expected_win_rate:.0f}%") for rating in rated

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assaymark.arena.ballots import CHOICES
-from assaymark.arena.battles import Shown
+from assaymark.arena.battles import VoterView
 from assaymark.arena.live_battles import LiveLimits, Seen
 from assaymark.arena.live_turns import FAILED
-from assaymark.arena.studies.sessions import Step
+from assaymark.arena.studies.sessions import StudyStep
 from assaymark.records import JsonValue
 
 __all__ = ["BUTTONS", "ArenaPage", "BattlePage", "LiveArenaPage", "LiveBattlePage", "StudyPage"]
@@ -43,7 +43,7 @@ class ArenaPage:
 class BattlePage:
     """One battle: prompt and answers; models only after the vote."""
 
-    battle: Shown
+    battle: VoterView
     form_token: str
     key: str  # idempotency key of the form's vote
 
@@ -82,7 +82,7 @@ class BattlePage:
 class StudyPage:
     """One step of a rater."""
 
-    step: Step
+    step: StudyStep
     path: str  # of the invitation
     form_token: str
 

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
-from assaymark.arena.battles import Arena, Refused, Shown, Voter
+from assaymark.arena.battles import Arena, Refused, Voter, VoterView
 from assaymark.arena.pages.arena_ratings import ratings_page
 from assaymark.arena.pages.live_battle import ArenaPage, BattlePage
 from assaymark.arena.rating_boards import Ratings
@@ -44,7 +44,7 @@ def arena_feature(arena: Arena, ratings: Ratings) -> Feature:
 
 
 def _add(app: FastAPI, *, arena: Arena, ratings: Ratings) -> None:
-    routes = _Routes(app, arena)
+    routes = _ArenaRoutes(app, arena)
     app.add_api_route("/arena/battles", routes.begin, methods=["POST"])
     app.add_api_route("/arena/battle/{token}/vote", routes.vote, methods=["POST"])
     app.add_api_route("/arena/battle/{token}/skip", routes.skip, methods=["POST"])
@@ -66,7 +66,7 @@ def add_ratings(app: FastAPI, ratings: Ratings) -> None:
         return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
 
 
-class _Routes:
+class _ArenaRoutes:
     """One arena's answers to requests."""
 
     def __init__(self, app: FastAPI, arena: Arena) -> None:
@@ -84,7 +84,7 @@ class _Routes:
     def skip(self, request: Request, token: str, form: Form) -> Response:
         return self._begun(request, form, partial(self._arena.skip, token=token))
 
-    def _begun(self, request: Request, form: Posted, begin: Callable[[Voter], Shown]) -> Response:
+    def _begun(self, request: Request, form: Posted, begin: Callable[[Voter], VoterView]) -> Response:
         try:
             battle = begin(self._voter(request))
         except Refused as error:
@@ -106,7 +106,7 @@ class _Routes:
     def _voter(self, request: Request) -> Voter:
         return voter_of(self._app, self._secret, request)
 
-    def _shown(self, request: Request, battle: Shown, *, as_json: bool) -> Response:
+    def _shown(self, request: Request, battle: VoterView, *, as_json: bool) -> Response:
         page = BattlePage(battle, self._app.state.posts.token(request), token_hex(16))
         return private(respond(request, "battle.html", page, as_json=as_json))
 

@@ -61,7 +61,7 @@ def live_feature(
         suggestions: first questions that a voter can choose from.
         note: what voters should know of these models, beside the question; it must not tell one from the other.
     """
-    routes = _Routes(arena, Turns(arena, endpoints, moderate, tell), suggestions, note)
+    routes = _LiveRoutes(arena, Turns(arena, endpoints, moderate, tell), suggestions, note)
     return Feature(
         partial(_add, routes=routes, ratings=ratings),
         [("/arena", "Arena"), ("/arena/ratings", "Ratings")],
@@ -69,7 +69,7 @@ def live_feature(
     )
 
 
-def _add(app: FastAPI, *, routes: "_Routes", ratings: Ratings) -> None:
+def _add(app: FastAPI, *, routes: "_LiveRoutes", ratings: Ratings) -> None:
     routes.app = app
     for ending in ("", JSON):
         app.add_api_route(f"/arena{ending}", routes.about)
@@ -82,7 +82,7 @@ def _add(app: FastAPI, *, routes: "_Routes", ratings: Ratings) -> None:
     add_ratings(app, ratings)
 
 
-class _Routes:
+class _LiveRoutes:
     """One arena's answers to requests."""
 
     app: FastAPI

@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from assaymark.arena.pages.live_battle import StudyPage
 from assaymark.arena.routes.arena import DRAWING
-from assaymark.arena.studies.sessions import Session
+from assaymark.arena.studies.sessions import StudySessions
 from assaymark.web.app import Feature
 from assaymark.web.posts import Form
 from assaymark.web.render import respond
@@ -18,12 +18,12 @@ PRIVATE = {"cache-control": "no-store", "referrer-policy": "same-origin", "x-rob
 QUESTION = "q_"  # begins the field of a question
 
 
-def studies_feature(session: Session) -> Feature:
+def studies_feature(session: StudySessions) -> Feature:
     """Return studies as a part of the application; no page links to them."""
     return Feature(partial(_add, session=session), drawing=DRAWING)
 
 
-def _add(app: FastAPI, *, session: Session) -> None:
+def _add(app: FastAPI, *, session: StudySessions) -> None:
     @app.get("/study/{token}")
     def step(request: Request, token: str) -> Response:
         study_step = session.step(token)

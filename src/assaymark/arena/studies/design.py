@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from assaymark.arena.answer_files import answers_of_files
-from assaymark.arena.answers import Prompt, StoredAnswers
+from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.studies.drafts import read_drafts
 from assaymark.arena.studies.study_file import StudyFile
 from assaymark.errors import DataError, UnknownName
@@ -24,7 +24,7 @@ CHECKED = "attention check"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AnswerPair:
     """Two models' answers to one prompt: `item` is the prompt's index in the plan."""
 
     item: int
@@ -80,7 +80,7 @@ def design_study(study: StudyFile) -> Design:
     return Design(plan, ordered, len(comparisons), notes)
 
 
-def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[Prompt], tuple[str, ...]]:
+def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[ArenaPrompt], tuple[str, ...]]:
     """Return the prompts to compare, and lines on drafted ones that are not accepted or have no answers."""
     if study.prompts is None:
         return source.prompts, ()
@@ -116,13 +116,13 @@ def _comparisons(
     study: StudyFile,
     source: StoredAnswers,
     models: Sequence[str],
-    prompts: Sequence[Prompt],
+    prompts: Sequence[ArenaPrompt],
     items: list[dict[str, Any]],
-) -> list[Comparison]:
+) -> list[AnswerPair]:
     """Return the comparisons of each category, and add their prompts to `items`."""
     generator = generator_for("study", study.study, "comparisons", study.seed)
     pairs = list(combinations(models, 2))
-    by_category: dict[str, list[Prompt]] = {}
+    by_category: dict[str, list[ArenaPrompt]] = {}
     for prompt in prompts:
         by_category.setdefault(prompt.category or ANY, []).append(prompt)
     quotas = study.quotas or dict.fromkeys(by_category, len(pairs))
@@ -130,7 +130,7 @@ def _comparisons(
         if name not in by_category:
             raise UnknownName("category of the answers", name, nearest(name, by_category), ", ".join(by_category))
     places: dict[str, int] = {}
-    comparisons: list[Comparison] = []
+    comparisons: list[AnswerPair] = []
     met: Counter[tuple[str, str]] = Counter()
     for category, quota in quotas.items():
         possible = [(prompt, pair) for prompt in by_category[category] for pair in pairs
@@ -149,11 +149,11 @@ def _comparisons(
                 places[prompt.id] = len(items)
                 answers = {model: text for model in models if (text := source.answer(model, prompt.id)) is not None}
                 items.append({"prompt": prompt.text, "category": category, "answers": answers})
-            comparisons.append(Comparison(places[prompt.id], *pair))
+            comparisons.append(AnswerPair(places[prompt.id], *pair))
     return comparisons
 
 
-def _deal(study: StudyFile, comparisons: Sequence[Comparison]) -> dict[str, list[NewAssignment]]:
+def _deal(study: StudyFile, comparisons: Sequence[AnswerPair]) -> dict[str, list[NewAssignment]]:
     """Give each comparison to as many raters as it needs: to those with the fewest, and each side first in turn."""
     generator = generator_for("study", study.study, "raters", study.seed)
     dealt: dict[str, list[NewAssignment]] = {name: [] for name in study.raters}

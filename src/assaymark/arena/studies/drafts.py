@@ -132,11 +132,11 @@ def _why_dropped(text: str, earlier: Sequence[str]) -> str | None:
     return "near-duplicate" if cluster_prompts([*earlier, text])[-1] != len(earlier) else None
 
 
-class _Dumper(yaml.SafeDumper):
+class _DraftDumper(yaml.SafeDumper):
     """Writes texts of several lines as such."""
 
 
-_Dumper.add_representer(
+_DraftDumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
 )
@@ -153,7 +153,7 @@ def write_drafts(path: Path, draft: Draft) -> None:
             for candidate in draft.candidates
         ],
     }  # fmt: skip
-    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    text = yaml.dump(content, Dumper=_DraftDumper, sort_keys=False, allow_unicode=True, width=110)
     try:
         write_whole(path, _HEAD.format(name=path.name) + text)
     except OSError as error:

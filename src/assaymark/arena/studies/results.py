@@ -27,7 +27,7 @@ from assaymark.store.study_log import AssignmentRow
 
 __all__ = [
     "PairResult",
-    "RaterAgreement",
+    "StudyAgreement",
     "StudyResults",
     "export_study",
     "results_of",
@@ -57,7 +57,7 @@ class PairResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RaterAgreement:
+class StudyAgreement:
     """Agreement on comparisons with several ratings; None where it is not defined."""
 
     n_pairs: int  # of ratings of one comparison
@@ -79,7 +79,7 @@ class StudyResults:
     n_ratings: int
     n_assigned: int
     pairs: tuple[PairResult, ...]
-    agreement: RaterAgreement
+    agreement: StudyAgreement
     answers: Mapping[str, Mapping[str, int]]  # other question -> choice -> ratings
     seconds: float | None  # median time of a rating
 
@@ -135,7 +135,7 @@ def _pair(
     return PairResult(*pair, category, len(means), len(ratings), ties, sum(means) / len(means), ends.low, ends.high)
 
 
-def _agreement(used: Sequence[AssignmentRow]) -> RaterAgreement:
+def _agreement(used: Sequence[AssignmentRow]) -> StudyAgreement:
     units: dict[tuple[int, str, str], dict[str, str]] = {}
     for row in used:
         first, other = sorted((row.model_a, row.model_b))
@@ -152,7 +152,7 @@ def _agreement(used: Sequence[AssignmentRow]) -> RaterAgreement:
             alpha, low, high = agreement.value, agreement.low, agreement.high
         except DataError:  # all ratings are equal, so chance agreement is 1
             alpha = None
-    return RaterAgreement(len(pairs), _same(pairs), _same(decided), alpha, low, high)
+    return StudyAgreement(len(pairs), _same(pairs), _same(decided), alpha, low, high)
 
 
 def _same(pairs: Sequence[tuple[str, str]]) -> float | None:

@@ -13,13 +13,13 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 from assaymark.store.study_log import AssignmentRow, RaterRow
 
-__all__ = ["Session", "Step", "invitations", "store_study"]
+__all__ = ["StudySessions", "StudyStep", "invitations", "store_study"]
 
 LONGEST_SECONDS = 3600.0  # a longer time means that the rater was away
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StudyStep:
     """What a rater sees: consent, item or thanks. An item has no model, no category and no word about checks."""
 
     kind: str
@@ -59,14 +59,14 @@ def invitations(store: Store, name: str, secret: bytes) -> dict[str, str]:
 
 
 @dataclass(eq=False)
-class Session:
+class StudySessions:
     """The studies of a store, as raters go through them."""
 
     store: Store
     clock: Callable[[], float] = time.time
     _first_shown: dict[int, float] = field(default_factory=dict)  # assignment -> seconds since 1970
 
-    def step(self, token: str) -> Step:
+    def step(self, token: str) -> StudyStep:
         """Return what the rater of an invitation sees now.
 
         Raises: UnknownName for an invitation that does not exist or was erased.
@@ -74,13 +74,13 @@ class Session:
         rater = self._rater(token)
         plan = self.store.studies.plan(rater.study)
         if rater.state == "invited":
-            return Step("consent", plan["title"], plan["consent"], tuple(plan["demographics"]))
+            return StudyStep("consent", plan["title"], plan["consent"], tuple(plan["demographics"]))
         following = self._next(rater)
         if following is None:
-            return Step("thanks", plan["title"], n_positions=rater.n_assignments)
+            return StudyStep("thanks", plan["title"], n_positions=rater.n_assignments)
         self._first_shown.setdefault(following.number, self.clock())
         item = plan["items"][following.item]
-        return Step(
+        return StudyStep(
             "item", plan["title"], position=following.position, n_positions=rater.n_assignments,
             prompt=item["prompt"], answer_a=item["answers"][following.model_a],
             answer_b=item["answers"][following.model_b], questions=tuple(plan["questions"]),

@@ -14,7 +14,7 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 
-__all__ = ["CATEGORIES", "EXAMPLE", "Check", "Question", "StudyFile", "read_study", "write_example"]
+__all__ = ["CATEGORIES", "EXAMPLE", "Check", "StudyFile", "StudyQuestion", "read_study", "write_example"]
 
 
 _ANSWERS = (
@@ -80,7 +80,7 @@ checks:                        # attention checks: one answer is plainly right
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StudyQuestion:
     """A question with a choice of answers."""
 
     id: str
@@ -111,8 +111,8 @@ class StudyFile:
     ratings: int = 2
     cap: int = CAP
     seed: int = 0
-    questions: tuple[Question, ...] = ()
-    demographics: tuple[Question, ...] = ()
+    questions: tuple[StudyQuestion, ...] = ()
+    demographics: tuple[StudyQuestion, ...] = ()
     checks: tuple[Check, ...] = ()
     prompts: Path | None = None  # drafted ones: only those that a person has accepted are compared
 
@@ -216,14 +216,14 @@ class _Checked:
             raise self.wrong("quotas", "a mapping of categories to numbers, such as {writing: 6}")
         return {str(name): n for name, n in value.items()}
 
-    def questions(self, key: str) -> tuple[Question, ...]:
+    def questions(self, key: str) -> tuple[StudyQuestion, ...]:
         """Return questions with their choices."""
         questions = []
         for row in self._rows(key, {"id", "text", "choices"}):
             choices = row["choices"]
             if not isinstance(choices, list) or len(choices) < 2:
                 raise self.wrong(key, "at least two choices for each question")
-            questions.append(Question(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
+            questions.append(StudyQuestion(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
         if len({question.id for question in questions}) < len(questions) or any(
             question.id == "better" for question in questions
         ):

@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-from assaymark.engine.checkpoints.names import LORA_PARTS, Names, Source, find_names, is_extra, prefix_of, source_of
+from assaymark.engine.checkpoints.names import (
+    LORA_PARTS,
+    Names,
+    TensorSource,
+    find_names,
+    is_extra,
+    prefix_of,
+    source_of,
+)
 from assaymark.engine.checkpoints.record import TrainerCheckpoint
 from assaymark.engine.checkpoints.stored import StoredTensor, open_tensors
 from assaymark.errors import ModelUnavailable
@@ -33,10 +41,10 @@ class _Lora:
 class LazyTensor:
     """A tensor of transformers' model that is read from the checkpoint when it is sliced, as transformers does."""
 
-    source: Source
+    source: TensorSource
     parts: tuple[StoredTensor, ...]
     lora: _Lora | None = None
-    lora_source: Source | None = None
+    lora_source: TensorSource | None = None
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Return the content, in transformers' layout."""
@@ -47,7 +55,7 @@ class LazyTensor:
         return tensor[index]
 
     @staticmethod
-    def _converted(tensor: torch.Tensor, source: Source) -> torch.Tensor:
+    def _converted(tensor: torch.Tensor, source: TensorSource) -> torch.Tensor:
         return tensor if source.convert is None else source.convert(tensor)
 
 
@@ -122,7 +130,9 @@ def _is_renamed_on_loading(config: Any) -> bool:
 def _all_of(stored: Stored, names: Names) -> dict[str, LazyTensor]:
     """Return every tensor under the name without its prefix; transformers renames and checks them."""
     own = {name.removeprefix(names.prefix): parts for name, parts in stored.items() if name.startswith(names.prefix)}
-    return {name: LazyTensor(Source(name, parts[0].shape), parts) for name, parts in own.items() if not is_extra(name)}
+    return {
+        name: LazyTensor(TensorSource(name, parts[0].shape), parts) for name, parts in own.items() if not is_extra(name)
+    }
 
 
 def _tied(model: torch.nn.Module) -> set[str]:
@@ -174,7 +184,7 @@ def _dimension(parts: tuple[StoredTensor, ...], shape: tuple[int, ...]) -> int |
     return None
 
 
-def _check_shape(where: str, source: Source, parts: tuple[StoredTensor, ...]) -> None:
+def _check_shape(where: str, source: TensorSource, parts: tuple[StoredTensor, ...]) -> None:
     if parts[0].shape == source.shape or (len(parts) > 1 and _dimension(parts, source.shape) is not None):
         return
     shape = " + ".join(str(list(part.shape)) for part in parts)
@@ -184,12 +194,12 @@ def _check_shape(where: str, source: Source, parts: tuple[StoredTensor, ...]) ->
     )
 
 
-def _lora_names(source: Source) -> tuple[str, str]:
+def _lora_names(source: TensorSource) -> tuple[str, str]:
     module, _, leaf = source.name.rpartition(".")
     return f"{module}.lora_a.{leaf}", f"{module}.lora_b.{leaf}"
 
 
-def _lora_of(checkpoint: TrainerCheckpoint, stored: Stored, source: Source) -> _Lora | None:
+def _lora_of(checkpoint: TrainerCheckpoint, stored: Stored, source: TensorSource) -> _Lora | None:
     """Return the update of one tensor, None if it has none.
 
     Raises: ModelUnavailable if one factor is missing or they do not fit.

@@ -18,7 +18,7 @@ import torch
 
 from assaymark.errors import ModelUnavailable
 
-__all__ = ["LORA_PARTS", "Names", "Naming", "Source", "find_names", "is_extra", "prefix_of", "source_of"]
+__all__ = ["LORA_PARTS", "Names", "Naming", "TensorSource", "find_names", "is_extra", "prefix_of", "source_of"]
 
 Naming = Literal["hf", "meta", "torchtune", "litgpt"]
 LORA_PARTS = (".lora_a.", ".lora_b.")  # in torchtune's names, before `weight`
@@ -108,7 +108,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TensorSource:
     """Where one tensor of transformers' model is in a checkpoint.
 
     name: with its prefix. shape: the expected one there. convert: turns it into transformers' layout.
@@ -157,14 +157,14 @@ def prefix_of(prefixes: set[str], where: str) -> str:
     return own[0]
 
 
-def source_of(target: str, shape: tuple[int, ...], names: Names, config: Any) -> Source | None:
+def source_of(target: str, shape: tuple[int, ...], names: Names, config: Any) -> TensorSource | None:
     """Return where the tensor that transformers names `target` is; None if this way of naming has none like it.
 
     Shapes: `shape` is that of the target.
     Raises: ModelUnavailable if the way of naming is not understood for this type of model.
     """
     if names.naming == "hf":
-        return Source(names.prefix + target, shape)
+        return TensorSource(names.prefix + target, shape)
     tables = _TABLES[names.naming]
     if config.model_type not in tables:
         raise ModelUnavailable(
@@ -183,7 +183,7 @@ def source_of(target: str, shape: tuple[int, ...], names: Names, config: Any) ->
     leaf = "scale" if names.naming == "torchtune" and own.endswith("norm") else leaf
     is_rotated = part in {"q_proj", "k_proj"} and config.model_type in _LLAMAS
     convert = partial(_to_halves, n_heads=_heads(config)[part == "k_proj"]) if is_rotated else None
-    return Source(f"{names.prefix}{own}.{leaf}", shape, convert)
+    return TensorSource(f"{names.prefix}{own}.{leaf}", shape, convert)
 
 
 def _heads(config: Any) -> tuple[int, int, int]:
@@ -199,18 +199,18 @@ def _to_halves(tensor: torch.Tensor, n_heads: int) -> torch.Tensor:
     return pairs.transpose(1, 2).reshape(tensor.shape)
 
 
-def _litgpt_source(names: Names, own: str, part: str, shape: tuple[int, ...], config: Any) -> Source:
+def _litgpt_source(names: Names, own: str, part: str, shape: tuple[int, ...], config: Any) -> TensorSource:
     """Return where a tensor is in litgpt's checkpoint, which has queries, keys and values in one matrix."""
     if ".attn.qkv." not in own:
-        return Source(names.prefix + own, shape)
+        return TensorSource(names.prefix + own, shape)
     n_heads, n_groups, width = _heads(config)
     whole = ((n_heads + 2 * n_groups) * width, *shape[1:])
     name = names.prefix + own.replace(".attn.qkv.", f".attn.{names.joined}.")
     if part == "query_key_value":  # transformers' GPT-NeoX joins them too, as litgpt did before 0.5
         convert = partial(_interleave, n_heads=n_heads, width=width) if names.joined == "qkv" else None
-        return Source(name, whole, convert)
+        return TensorSource(name, whole, convert)
     take = _rows_of if names.joined == "qkv" else _grouped_rows_of
-    return Source(name, whole, partial(take, part=part, n_heads=n_heads, n_groups=n_groups, width=width))
+    return TensorSource(name, whole, partial(take, part=part, n_heads=n_heads, n_groups=n_groups, width=width))
 
 
 def _interleave(tensor: torch.Tensor, n_heads: int, width: int) -> torch.Tensor:

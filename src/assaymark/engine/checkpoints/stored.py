@@ -139,7 +139,7 @@ class _IndexUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it names {module}.{name}")
 
 
-class _Reader(FileSystemReader):
+class _CheckpointReader(FileSystemReader):
     """torch's reader of a distributed checkpoint, whose index has been read already."""
 
     def __init__(self, path: Path, index: Metadata) -> None:
@@ -175,7 +175,7 @@ def _sharded(folder: Path, index: Metadata, name: str, described: TensorStorageM
     def read() -> torch.Tensor:
         wanted: dict[str, Any] = {name: torch.empty(described.size, dtype=dtype)}
         try:
-            load(wanted, storage_reader=_Reader(folder, index), no_dist=True)
+            load(wanted, storage_reader=_CheckpointReader(folder, index), no_dist=True)
         except (CheckpointException, Exception) as error:  # torch's is not an Exception
             cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
             first = next(iter(str(cause).strip().splitlines()), type(cause).__name__)

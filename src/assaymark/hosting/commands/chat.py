@@ -30,7 +30,7 @@ def chat(model: str, base_url: str | None, other: str | None, model_args: str | 
     Ctrl-C stops an answer, Ctrl-D or /exit ends the program; /help lists the commands.
     """
     from assaymark.hosting.chat import Conversation, open_chat_model
-    from assaymark.hosting.chat_session import Session
+    from assaymark.hosting.chat_session import ChatSession
 
     settings = _settings(options)
     first = Conversation(open_chat_model(model, base_url, model_args), settings)
@@ -42,7 +42,7 @@ def chat(model: str, base_url: str | None, other: str | None, model_args: str | 
         if side.why_plain is not None:
             echo(f"note: {side.why_plain.partition(';')[0]}; the conversation is sent as plain text", err=True)
     try:
-        Session(sides).run()
+        ChatSession(sides).run()
     finally:
         for side in sides:
             side.model.close()

@@ -174,10 +174,10 @@ def token(name: str, role: str, days: float, as_json: bool) -> None:
     runs, as the user it runs as. A moderator revokes it on the page /moderation by its id.
     """
     need_web("assaymark board token")
-    from assaymark.web.accounts import Tokens
+    from assaymark.web.accounts import AccountTokens
     from assaymark.web.secret import server_secret
 
-    tokens = Tokens(server_secret())
+    tokens = AccountTokens(server_secret())
     made = tokens.make(name, role, days)
     account = tokens.read(made)
     token_id = "" if account is None else account.token

@@ -11,10 +11,10 @@ from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import FACTS, FactColumn
 from assaymark.leaderboard.exports import shown_json
 from assaymark.leaderboard.own_rows import PLAIN_TEXT
-from assaymark.leaderboard.rows import Issue, Row
-from assaymark.leaderboard.shown import Shown, ShownRow, show_table
+from assaymark.leaderboard.rows import BoardRow, Issue
+from assaymark.leaderboard.shown import ShownRow, TablePage, show_table
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import HIDDEN_BY, PAGE_SIZES, View, parse_view
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
@@ -30,7 +30,7 @@ class BoardCard:
     """A board on the list of boards."""
 
     board: Board
-    table: Table
+    table: BoardTable
     n_models: int  # a model in several setups counts once
     setup: str  # of the rows at the top: prompts, profile and limit where they are not the board's
     top: tuple[ShownRow, ...]  # the best of the largest group of rows that are ranked with each other
@@ -58,7 +58,7 @@ class BoardsPage:
 
 
 @dataclass(frozen=True)
-class Option:
+class ColumnOption:
     """One column in the column picker."""
 
     key: str
@@ -72,11 +72,11 @@ class BoardPage:
     """One board's table under a view."""
 
     board: Board
-    table: Table
-    shown: Shown
+    table: BoardTable
+    shown: TablePage
     categories: tuple[tuple[str, int], ...]  # of the visible score columns, with how many stand under each
-    fact_options: tuple[Option, ...]
-    score_options: tuple[Option, ...]
+    fact_options: tuple[ColumnOption, ...]
+    score_options: tuple[ColumnOption, ...]
     hidden_by: Mapping[str, str]
     page_sizes: tuple[int, ...]
     with_params: bool  # some row says how many parameters it has
@@ -116,12 +116,12 @@ class AboutPage:
     """What a board says of itself and of its benchmarks."""
 
     board: Board
-    table: Table
+    table: BoardTable
     tasks: tuple[TaskAbout, ...]
     command: str
     bibtex: str
     issues: tuple[Issue, ...]
-    baselines: tuple[Row, ...]
+    baselines: tuple[BoardRow, ...]
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -154,7 +154,7 @@ def boards_page(site: Site) -> BoardsPage:
     return BoardsPage(tuple(cards), tuple(failures))
 
 
-def _top(table: Table) -> tuple[str, tuple[ShownRow, ...]]:
+def _top(table: BoardTable) -> tuple[str, tuple[ShownRow, ...]]:
     """Return the best rows of the largest group that is ranked together, and its setup; none for fewer than two models.
 
     Of groups of one size that on all samples is preferred.
@@ -177,11 +177,11 @@ def _top(table: Table) -> tuple[str, tuple[ShownRow, ...]]:
     return "" if setup == PLAIN_TEXT else setup, tuple(top)
 
 
-def _size_of_group(table: Table, places: Sequence[int]) -> tuple[int, bool]:
+def _size_of_group(table: BoardTable, places: Sequence[int]) -> tuple[int, bool]:
     return len(places), bool(places) and table.rows[places[0]].facts.get("limit") is None
 
 
-def view_of(board: Board, table: Table, pairs: Sequence[tuple[str, str]]) -> View:
+def view_of(board: Board, table: BoardTable, pairs: Sequence[tuple[str, str]]) -> View:
     """Return the view of a page's parameters; a choice of columns that is the board's own is none."""
     view = parse_view(pairs, [column.key for column in table.columns])
     own = {"rank", "average", *board.shown_columns, *(column.key for column in table.columns)}
@@ -201,18 +201,18 @@ def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Board
         visible,
         tuple(_runs_of([column.category for column in visible.scores])),
         tuple(_fact_options(facts, table)),
-        tuple(Option(column.key, column.title, column.note, column.key in scores) for column in table.columns),
+        tuple(ColumnOption(column.key, column.title, column.note, column.key in scores) for column in table.columns),
         {key: title for key, title in HIDDEN_BY.items() if key in visible.view.hide or key in table.index.hidable},
         PAGE_SIZES,
         "params" in table.index.known_facts,
     )
 
 
-def _fact_options(chosen: set[str], table: Table) -> list[Option]:
+def _fact_options(chosen: set[str], table: BoardTable) -> list[ColumnOption]:
     """Return the columns that some row has a value in."""
     known = table.index.known_facts
     listed: list[FactColumn] = [column for column in FACTS if column.key in known or column.key in chosen]
-    return [Option(column.key, column.title, column.help, column.key in chosen) for column in listed]
+    return [ColumnOption(column.key, column.title, column.help, column.key in chosen) for column in listed]
 
 
 def _runs_of(names: Sequence[str]) -> list[tuple[str, int]]:

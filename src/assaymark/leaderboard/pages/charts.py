@@ -28,7 +28,7 @@ from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.shown import selected_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import model_label
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 from assaymark.records import JsonValue
 from assaymark.web.plots import PlotPoint, size_plot, time_plot
@@ -43,7 +43,7 @@ class CorrelationsPage:
     """A board's correlations, for each rating; none where the board has no ratings."""
 
     board: Board
-    table: Table
+    table: BoardTable
     sections: tuple[tuple[ScoreColumn, tuple[BenchmarkCorrelation, ...]], ...]
 
     def to_json(self) -> JsonValue:
@@ -78,7 +78,7 @@ class ChartsPage:
     """A board's charts, of the rows that a view leaves."""
 
     board: Board
-    table: Table
+    table: BoardTable
     view: View
     n_rows: int
     best: tuple[TimedModel, ...]

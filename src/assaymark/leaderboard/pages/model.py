@@ -12,18 +12,18 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import Residual, profile
 from assaymark.leaderboard.exports import shown_json
-from assaymark.leaderboard.rows import Row
+from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.series import Series, SeriesLine, find_series, series_names, step_of
 from assaymark.leaderboard.shown import ShownRow, all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import RankInType, Relative, Relatives, StoredRun, rank_in_type
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.web.plots import PlotPoint, series_plot
 from assaymark.web.render import model_path, plain
-from assaymark.web.svg import Span, spans
+from assaymark.web.svg import PlottedValue, spans
 
 __all__ = ["ModelPage", "SeriesPage", "model_page", "series_page"]
 
@@ -80,7 +80,7 @@ class OnBoard:
     """A model's rows on one board."""
 
     board: Board
-    table: Table
+    table: BoardTable
     rows: tuple[ShownRow, ...]
     in_type: tuple[RankInType | None, ...]  # by row
     residuals: tuple[Residual, ...]  # of the first row that has all scores
@@ -95,10 +95,10 @@ class ModelPage:
     url: str
     boards: tuple[OnBoard, ...]
     runs: tuple[StoredRun, ...]
-    base: Row | None  # the model that this one was made from, where a board has it
+    base: BoardRow | None  # the model that this one was made from, where a board has it
     base_name: str
     against_base: Relative | None
-    made_from_it: tuple[tuple[Row, Relative | None], ...]
+    made_from_it: tuple[tuple[BoardRow, Relative | None], ...]
     series: str  # name of the training that this is a checkpoint of; empty for none
 
     def to_json(self) -> JsonValue:
@@ -164,12 +164,12 @@ def _name_at(path: str, known: Sequence[Collection[str]]) -> str:
     return match
 
 
-def _on_board(board: Board, table: Table, ids: Collection[str]) -> OnBoard:
+def _on_board(board: Board, table: BoardTable, ids: Collection[str]) -> OnBoard:
     rows = tuple(all_rows(table, View(), board.shown_columns, ids))
     residuals = next((of_row for row in rows if (of_row := tuple(profile(table, row.row)))), ())
     in_type = tuple(rank_in_type(table, row.row) for row in rows)
     points = [
-        Span(
+        PlottedValue(
             residual.column.title,
             100 * residual.value,
             _points(residual.low),
@@ -186,8 +186,8 @@ def _points(share: float | None) -> float | None:
 
 
 def _derived(
-    relatives: Relatives, tables: Sequence[tuple[Board, Table]], name: str, runs: Sequence[StoredRun]
-) -> list[tuple[Row, Relative | None]]:
+    relatives: Relatives, tables: Sequence[tuple[Board, BoardTable]], name: str, runs: Sequence[StoredRun]
+) -> list[tuple[BoardRow, Relative | None]]:
     """Return the models made from this one, the first of them compared with it."""
     own = [run for run in runs if run.model == name]
     of_model: dict[str, list[StoredRun]] = {}
@@ -203,12 +203,12 @@ def _series_of(own: Sequence[StoredRun], runs: Sequence[StoredRun]) -> str:
     return next((name for name, _ in steps if name in known), "")
 
 
-def _row_of(tables: Sequence[tuple[Board, Table]], name: str) -> Row | None:
+def _row_of(tables: Sequence[tuple[Board, BoardTable]], name: str) -> BoardRow | None:
     return next((row for _, table in tables for row in table.rows_of(name)), None)
 
 
-def _made_from(tables: Sequence[tuple[Board, Table]], name: str) -> list[Row]:
-    by_model: dict[str, Row] = {}
+def _made_from(tables: Sequence[tuple[Board, BoardTable]], name: str) -> list[BoardRow]:
+    by_model: dict[str, BoardRow] = {}
     for _, table in tables:
         for row in table.made_from.get(name, ()):
             by_model.setdefault(row.model, row)

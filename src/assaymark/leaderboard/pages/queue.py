@@ -8,7 +8,7 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import MODEL_TYPES
 from assaymark.leaderboard.queue import Entry, Overview, entry_of, overview
-from assaymark.leaderboard.submission.choices import PRECISIONS, WEIGHTS, Problem, presets
+from assaymark.leaderboard.submission.choices import PRECISIONS, WEIGHTS, SubmissionProblem, presets
 from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
@@ -24,7 +24,7 @@ class SubmitPage:
 
     boards: tuple[Board, ...]
     values: Mapping[str, str]
-    problems: tuple[Problem, ...]
+    problems: tuple[SubmissionProblem, ...]
     names: tuple[str, ...]  # models in the folders of this host
     takes_hub: bool  # models of the Hub may be submitted
 
@@ -54,7 +54,7 @@ class SubmitPage:
         }
 
 
-def problems_json(problems: Sequence[Problem]) -> JsonValue:
+def problems_json(problems: Sequence[SubmissionProblem]) -> JsonValue:
     """Return problems with stable names."""
     return [{"field": problem.field, "what": without_folders(problem.what), "remedy": without_folders(problem.remedy)}
             for problem in problems]  # fmt: skip
@@ -64,13 +64,14 @@ def submit_page(
     boards: Mapping[str, Board],
     sources: Sequence[ModelSource],
     values: Mapping[str, str],
-    problems: Sequence[Problem] = (),
+    problems: Sequence[SubmissionProblem] = (),
 ) -> SubmitPage:
     """Return the form."""
     folders = [source for source in sources if isinstance(source, FolderModels)]
     names = tuple(name for source in folders for name in source.names())
     public_problems = tuple(
-        Problem(problem.field, without_folders(problem.what), without_folders(problem.remedy)) for problem in problems
+        SubmissionProblem(problem.field, without_folders(problem.what), without_folders(problem.remedy))
+        for problem in problems
     )
     return SubmitPage(tuple(boards.values()), values, public_problems, names, len(folders) < len(sources))
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities
-from assaymark.leaderboard.evidence import Source
+from assaymark.leaderboard.evidence import TableSource
 from assaymark.leaderboard.recommend import (
-    Ranking,
+    ModelRanking,
     Recommendation,
     Requested,
     conditions_of,
@@ -41,7 +41,7 @@ class RecommendPage:
         answer = None if self.found is None else recommendation_json(self.found)
         return {"problem": self.problem or None, "recommendation": answer}
 
-    def heading(self, ranking: Ranking) -> str:
+    def heading(self, ranking: ModelRanking) -> str:
         """Return how many models of a table fulfil which conditions."""
         return conditions_of(self.requested, ranking)
 
@@ -51,7 +51,7 @@ class RecommendPage:
         return [] if self.found is None else [missing_line(missing) for missing in self.found.no_evidence]
 
     @staticmethod
-    def remarks(ranking: Ranking) -> list[str]:
+    def remarks(ranking: ModelRanking) -> list[str]:
         """Return what a reader should know of a table's ranking."""
         return list(remarks(ranking))
 
@@ -61,7 +61,7 @@ class RecommendPage:
         return shown_probability(p)
 
 
-def recommend_page(sources: Sequence[Source], parameters: Sequence[tuple[str, str]]) -> RecommendPage:
+def recommend_page(sources: Sequence[TableSource], parameters: Sequence[tuple[str, str]]) -> RecommendPage:
     """Return the answer to the request in an address: `for`, `max_params`, `license`, `where` and `top`."""
     names = [part.strip() for key, value in parameters if key == "for" for part in value.split(",") if part.strip()]
     problem, recommendation, requested = "", None, Requested(tuple(dict.fromkeys(names)))

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.site import Site
-from assaymark.leaderboard.stored import SampleLine, SamplePage, StoredRun, StoredRuns, model_label
+from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import Estimate, JsonValue, RunPlan
 from assaymark.results.numbers import counted, truncation_of
@@ -81,7 +81,7 @@ class SamplesPage:
     task: str
     estimates: tuple[Estimate, ...]
     card: Mapping[str, Any]
-    samples: SamplePage
+    samples: TaskSamples
     q: str
     wrong: bool
     category: str
@@ -256,7 +256,7 @@ def samples_page(site: Site, name: str, task: str, parameters: Sequence[tuple[st
     page = int(chosen["page"]) if chosen.get("page", "").isdecimal() and len(chosen["page"]) < 7 else 1
     page = max(page, 1)
 
-    def read(at: int) -> SamplePage:
+    def read(at: int) -> TaskSamples:
         return runs.sample_page(run.row, task, text=q, wrong_only=wrong, category=category,
                                 offset=(at - 1) * PER_PAGE, limit=PER_PAGE)  # fmt: skip
 

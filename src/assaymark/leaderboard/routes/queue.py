@@ -23,12 +23,12 @@ from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.pages.queue import problems_json, queue_page, submission_page, submit_page
 from assaymark.leaderboard.routes.flags import add_flags, add_moderation
 from assaymark.leaderboard.routes.queue_app import QueueApp, wants_json
-from assaymark.leaderboard.submission.checks import Checked, Policy, check_submission
-from assaymark.leaderboard.submission.choices import Problem, read_choices
+from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
+from assaymark.leaderboard.submission.choices import SubmissionProblem, read_choices
 from assaymark.leaderboard.submission.sources import ModelSource
 from assaymark.leaderboard.submission.uploads import LARGEST_RESULTS, store_results
 from assaymark.store import Store
-from assaymark.web.accounts import COOKIE, Accounts, Tokens
+from assaymark.web.accounts import COOKIE, Accounts, AccountTokens
 from assaymark.web.app import Feature
 from assaymark.web.clients import Rate
 from assaymark.web.posts import Form, Posted
@@ -39,7 +39,7 @@ __all__ = ["add_sign_in", "queue_feature"]
 
 
 @dataclass(frozen=True)
-class SignInPage:
+class QueueSignInPage:
     """The form for a token."""
 
     back: str
@@ -52,7 +52,7 @@ def add_sign_in(queue: QueueApp) -> None:
 
     @app.get("/sign-in")
     def sign_in_page(request: Request, back: str = "/queue") -> Response:
-        return queue.page(request, "sign_in.html", SignInPage(safe_path(back)))
+        return queue.page(request, "sign_in.html", QueueSignInPage(safe_path(back)))
 
     @app.post("/sign-in")
     def sign_in(request: Request, form: Form) -> Response:
@@ -61,7 +61,9 @@ def add_sign_in(queue: QueueApp) -> None:
         account = queue.accounts.of_token(token)
         if account is None:
             problem = "This token is not valid here, has ended or was revoked. Ask the host for a new one."
-            return queue.page(request, "sign_in.html", SignInPage(safe_path(form.text("back")), problem), status=401)
+            return queue.page(
+                request, "sign_in.html", QueueSignInPage(safe_path(form.text("back")), problem), status=401
+            )
         response = queue.done(form, safe_path(form.text("back") or "/queue"), name=account.name)
         queue.accounts.remember(response, token, account, secure=app.state.clients.is_secure(request))
         return response
@@ -106,7 +108,7 @@ def queue_feature(
 
     def add(app: FastAPI) -> None:
         accounts = Accounts(
-            Tokens(server_secret()),
+            AccountTokens(server_secret()),
             store.moderation.is_revoked,
             user_header=user_header,
             proxies=proxies,
@@ -132,7 +134,7 @@ def queue_feature(
     return Feature(add, links, {"/api/results": LARGEST_RESULTS + (64 << 10)}, gauges=gauges)
 
 
-def _check(queue: QueueApp, form: Posted, submitter: str) -> Checked:
+def _check(queue: QueueApp, form: Posted, submitter: str) -> CheckOutcome:
     """Return the outcome of all checks. Raises: HTTPException 503 while a place of models cannot be reached."""
     chosen, problems = read_choices(form.text, queue.boards)
     try:
@@ -166,7 +168,7 @@ def _add_submitting(queue: QueueApp) -> None:
     _add_api(queue)
 
 
-def _submit(queue: QueueApp, request: Request, form: Posted) -> tuple[str, Checked]:
+def _submit(queue: QueueApp, request: Request, form: Posted) -> tuple[str, CheckOutcome]:
     """Check and store a submission; return its id, or "" with the problems."""
     account = queue.accounts.need(request)
     queue.submissions.take(queue.network(request), "submissions from your network")
@@ -177,7 +179,7 @@ def _submit(queue: QueueApp, request: Request, form: Posted) -> tuple[str, Check
     try:
         return queue.store.queue.submit(checked.new, at_most=limit), checked
     except UsageError as error:
-        return "", Checked((Problem("model", "was not accepted", str(error)),), checked.passed)
+        return "", CheckOutcome((SubmissionProblem("model", "was not accepted", str(error)),), checked.passed)
 
 
 def _add_api(queue: QueueApp) -> None:
@@ -208,7 +210,7 @@ def _add_api(queue: QueueApp) -> None:
         return JSONResponse({"submission": submission, "url": f"/submission/{submission}"}, 201)
 
 
-def _report(queue: QueueApp, form: Posted, checked: Checked, *, is_free: bool) -> str:
+def _report(queue: QueueApp, form: Posted, checked: CheckOutcome, *, is_free: bool) -> str:
     """Store results that were made elsewhere, and the job that verifies them. Raises: HTTPException 400 or 422."""
     from dataclasses import replace
 

@@ -32,7 +32,7 @@ from assaymark.leaderboard.static.folder import Exported, SiteFolder, open_folde
 from assaymark.leaderboard.static.links import Paths, relative, rewritten
 from assaymark.leaderboard.static.rows import compact_rows
 from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 from assaymark.store import Store
 from assaymark.web.app import TYPES
@@ -110,7 +110,7 @@ class _Export:
     def __init__(self, site: Site, folder: SiteFolder) -> None:
         self._site, self._folder = site, folder
         self._paths = Paths()
-        self._tables: dict[str, tuple[Board, Table]] = {
+        self._tables: dict[str, tuple[Board, BoardTable]] = {
             board.name: (board, site.table(board)) for board in site.boards.values()
         }
         self._runs = {run.run_id: run for run in site.stored_runs()}
@@ -185,7 +185,7 @@ class _Export:
         for task in self._tasks:
             self._paths.add(f"/task/{_in_path(task)}")
 
-    def _name_board(self, address: str, board: Board, table: Table) -> None:
+    def _name_board(self, address: str, board: Board, table: BoardTable) -> None:
         self._paths.add(address)
         folder = self._paths.add(f"{address}/x").rpartition("/")[0]
         self._paths.add(f"{address}/about")
@@ -231,7 +231,7 @@ class _Export:
     def _file_of(self, address: str) -> str | None:
         return self._paths.link("index.html", address)
 
-    def _write_board(self, board: Board, table: Table) -> None:
+    def _write_board(self, board: Board, table: BoardTable) -> None:
         address = f"/board/{_in_path(board.name)}"
         folder = self._paths.add(f"{address}/x").rpartition("/")[0]
         body = compact_rows(board, table, self._file_of, model_path)
@@ -333,7 +333,7 @@ def _static(
                          chunks=chunks, articles=articles)  # fmt: skip
 
 
-def _views(table: Table) -> list[tuple[str, str]]:
+def _views(table: BoardTable) -> list[tuple[str, str]]:
     """Return the query strings of a board's further pages, and the stems of their files."""
     n_pages = max(1, -(-len(table.rows) // View().per))
     views = [(View(page=page).query(page=page), f"page-{page}") for page in range(2, n_pages + 1)]

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, FactColumn
-from assaymark.leaderboard.rows import Number
+from assaymark.leaderboard.rows import IntervalValue
 from assaymark.leaderboard.shown import ShownRow, all_rows
-from assaymark.leaderboard.table import Table
+from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 from assaymark.results.plain_text import printable
 from assaymark.web.render import shown_fact
@@ -23,7 +23,7 @@ Link = Callable[[str], str | None]
 OWN = {"type", "params", "precision"}  # facts that filters need, shown or not
 
 
-def compact_rows(board: Board, table: Table, file_of: Link, model_address: Callable[[str], str]) -> bytes:
+def compact_rows(board: Board, table: BoardTable, file_of: Link, model_address: Callable[[str], str]) -> bytes:
     """Return the JSON of a board's rows, in the order of its default view.
 
     Args:
@@ -63,14 +63,14 @@ def compact_rows(board: Board, table: Table, file_of: Link, model_address: Calla
     )
 
 
-def _score(row: ShownRow, key: str) -> Number | None:
+def _score(row: ShownRow, key: str) -> IntervalValue | None:
     if key == "average":
         return None if row.average is None else row.average.number
     cell = row.cells.get(key)
     return None if cell is None else cell.number
 
 
-def _number(number: Number | None) -> list[float] | None:
+def _number(number: IntervalValue | None) -> list[float] | None:
     if number is None:
         return None
     ends = [] if number.low is None or number.high is None else [number.low, number.high]

@@ -13,13 +13,13 @@ from typing import Any
 
 from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
-from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, Problem
+from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, SubmissionProblem
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from assaymark.models.checkpoint.config_check import is_known_type
 from assaymark.records import Estimate
 from assaymark.store.queue_rows import NewSubmission
 
-__all__ = ["Checked", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
+__all__ = ["CheckOutcome", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
 
 
 SHOWN = 3  # disagreements
@@ -82,10 +82,10 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckOutcome:
     """The outcome: no problem means that `new` can be submitted."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[SubmissionProblem, ...]
     passed: tuple[str, ...]
     new: NewSubmission | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -107,11 +107,11 @@ def find_model(sources: Sequence[ModelSource], name: str, revision: str) -> Foun
 
 def check_submission(
     chosen: Chosen,
-    problems: Sequence[Problem],
+    problems: Sequence[SubmissionProblem],
     sources: Sequence[ModelSource],
     policy: Policy,
     submitter: str,
-) -> Checked:
+) -> CheckOutcome:
     """Check what was chosen; `problems` are those of `read_choices`.
 
     Raises: Retryable where a place of models cannot be reached now.
@@ -120,7 +120,7 @@ def check_submission(
     wrong = {problem.field for problem in problems}
     model = base = None
     if chosen.model.lower() in {name.lower() for name in policy.refused}:
-        all_problems.append(Problem("model", "may not be submitted here", "ask the host of this leaderboard"))
+        all_problems.append(SubmissionProblem("model", "may not be submitted here", "ask the host of this leaderboard"))
     if not wrong & {"model", "revision"}:
         model = _found(sources, chosen.model, chosen.revision, "model", all_problems)
     if chosen.base and not wrong & {"base", "base_revision"}:
@@ -136,98 +136,118 @@ def check_submission(
         if model is not None:
             all_problems += _of_base(model, base)
     if all_problems or model is None:
-        return Checked(tuple(all_problems), _passed(model, all_problems))
-    return Checked((), _passed(model, all_problems), _new(chosen, model, base, submitter))
+        return CheckOutcome(tuple(all_problems), _passed(model, all_problems))
+    return CheckOutcome((), _passed(model, all_problems), _new(chosen, model, base, submitter))
 
 
 def _found(
-    sources: Sequence[ModelSource], name: str, revision: str, field_: str, problems: list[Problem]
+    sources: Sequence[ModelSource], name: str, revision: str, field_: str, problems: list[SubmissionProblem]
 ) -> FoundModel | None:
     try:
         return find_model(sources, name, revision)
     except Retryable:
         raise
     except AssaymarkError as error:
-        problems.append(Problem(field_, "was not found", str(error)))
+        problems.append(SubmissionProblem(field_, "was not found", str(error)))
         return None
 
 
-def _of_weights(model: FoundModel, *, is_adapter: bool, name: str = "model") -> list[Problem]:
+def _of_weights(model: FoundModel, *, is_adapter: bool, name: str = "model") -> list[SubmissionProblem]:
     safe = [each for each in model.weights if each.endswith(".safetensors")]
     if not safe:
         remedy = "save it with save_pretrained(..., safe_serialization=True) and submit that revision"
-        return [Problem(name, "has no weights as safetensors", remedy)]
+        return [SubmissionProblem(name, "has no weights as safetensors", remedy)]
     if is_adapter and not model.adapter:
-        return [Problem(name, "has no adapter_config.json", "choose original weights, or submit the adapter's folder")]
+        return [
+            SubmissionProblem(
+                name, "has no adapter_config.json", "choose original weights, or submit the adapter's folder"
+            )
+        ]
     if not is_adapter and model.adapter and not model.config:
-        return [Problem(name, "is an adapter (adapter_config.json)", "choose adapter weights and name the base model")]
+        return [
+            SubmissionProblem(
+                name, "is an adapter (adapter_config.json)", "choose adapter weights and name the base model"
+            )
+        ]
     return []
 
 
-def _of_config(model: FoundModel, name: str) -> list[Problem]:
+def _of_config(model: FoundModel, name: str) -> list[SubmissionProblem]:
     if not model.config:
-        return [Problem(name, "has no config.json", "save it with save_pretrained and submit that revision")]
+        return [SubmissionProblem(name, "has no config.json", "save it with save_pretrained and submit that revision")]
     kind = str(model.config.get("model_type") or "")
     known = is_known_type(kind)
     if known is False:
         remedy = "submit it once its architecture is part of transformers; code of submitters is not run"
         needs = "trust_remote_code" if model.config.get("auto_map") else f"the unknown architecture '{kind[:60]}'"
-        return [Problem(name, f"needs {needs}", remedy)]
+        return [SubmissionProblem(name, f"needs {needs}", remedy)]
     if model.fault:
         remedy = "load it with transformers, save it with save_pretrained and submit that revision"
-        return [Problem(name, f"cannot be loaded: {model.fault}", remedy)]
+        return [SubmissionProblem(name, f"cannot be loaded: {model.fault}", remedy)]
     return []
 
 
-def _of_card(model: FoundModel, policy: Policy) -> list[Problem]:
+def _of_card(model: FoundModel, policy: Policy) -> list[SubmissionProblem]:
     if model.source != "hub" or not policy.needs_card:
         return []
     problems = []
     if len(model.card) < LEAST_CARD:
         fault = f"has a card of {len(model.card)} characters" if model.card else "has no card"
-        problems.append(Problem("model", fault, f"describe it in README.md, in {LEAST_CARD} characters or more"))
+        problems.append(
+            SubmissionProblem("model", fault, f"describe it in README.md, in {LEAST_CARD} characters or more")
+        )
     if not model.licence:
         remedy = "add `license:` (for `other`: license_name and license_link) to the front matter of README.md"
-        problems.append(Problem("model", "states no licence", remedy))
+        problems.append(SubmissionProblem("model", "states no licence", remedy))
     if model.needs_permission:
-        problems.append(Problem("model", "is private or gated", "make it public: it is fetched without a token"))
+        problems.append(
+            SubmissionProblem("model", "is private or gated", "make it public: it is fetched without a token")
+        )
     return problems
 
 
-def _of_template(model: FoundModel, base: FoundModel | None, chosen: Chosen) -> list[Problem]:
+def _of_template(model: FoundModel, base: FoundModel | None, chosen: Chosen) -> list[SubmissionProblem]:
     if chosen.preset != CHAT_TEMPLATE or model.has_template or (base is not None and base.has_template):
         return []
     remedy = "add chat_template to tokenizer_config.json, or choose a preset by its name, or none"
-    return [Problem("preset", "is the model's chat template, and the model has none", remedy)]
+    return [SubmissionProblem("preset", "is the model's chat template, and the model has none", remedy)]
 
 
-def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy: Policy) -> list[Problem]:
+def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy: Policy) -> list[SubmissionProblem]:
     counted = [found_model for found_model in (model, base) if found_model is not None]
     n_bytes = sum(found_model.n_bytes for found_model in counted)
     problems = []
     if n_bytes > policy.most_bytes:
         fault = f"has {n_bytes / 1e9:,.0f} GB of weights"
-        problems.append(Problem("model", fault, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
+        problems.append(SubmissionProblem("model", fault, f"this host takes at most {policy.most_bytes / 1e9:,.0f} GB"))
     if (n_other := sum(found_model.n_other_bytes for found_model in counted)) > MOST_OTHER:
         fault = f"has {n_other / 1e9:,.1f} GB of files beside its weights"
-        problems.append(Problem("model", fault, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB"))
+        problems.append(
+            SubmissionProblem("model", fault, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB")
+        )
     n_parameters = sum(
         found_model.n_parameters or found_model.n_bytes // _BYTES.get(chosen.precision, 4) for found_model in counted
     )
     if n_parameters > policy.most_parameters:
         fault = f"has {n_parameters / 1e9:,.1f} B parameters"
-        problems.append(Problem("model", fault, f"this host takes at most {policy.most_parameters / 1e9:,.0f} B"))
+        problems.append(
+            SubmissionProblem("model", fault, f"this host takes at most {policy.most_parameters / 1e9:,.0f} B")
+        )
     return problems
 
 
-def _of_base(model: FoundModel, base: FoundModel) -> list[Problem]:
+def _of_base(model: FoundModel, base: FoundModel) -> list[SubmissionProblem]:
     named = str(model.adapter.get("base_model_name_or_path") or "")
     if named and "/" in named and named.lower() != base.name.lower() and not named.startswith(("/", ".")):
-        return [Problem("base", f"is '{base.name}', and the adapter was trained on '{named[:100]}'", "name that one")]
+        return [
+            SubmissionProblem(
+                "base", f"is '{base.name}', and the adapter was trained on '{named[:100]}'", "name that one"
+            )
+        ]
     return []
 
 
-def _passed(model: FoundModel | None, problems: Sequence[Problem]) -> tuple[str, ...]:
+def _passed(model: FoundModel | None, problems: Sequence[SubmissionProblem]) -> tuple[str, ...]:
     """Return what is in order, in words, for whoever checks at home."""
     if model is None:
         return ()

@@ -13,7 +13,16 @@ from assaymark.leaderboard.columns import MODEL_TYPES
 from assaymark.registry import nearest
 from assaymark.tasks.prompt_presets import preset_names
 
-__all__ = ["CHAT_TEMPLATE", "PRECISIONS", "WEIGHTS", "Chosen", "Problem", "is_model_name", "presets", "read_choices"]
+__all__ = [
+    "CHAT_TEMPLATE",
+    "PRECISIONS",
+    "WEIGHTS",
+    "Chosen",
+    "SubmissionProblem",
+    "is_model_name",
+    "presets",
+    "read_choices",
+]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 WEIGHTS = ("original", "adapter", "delta")
@@ -37,7 +46,7 @@ def presets() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SubmissionProblem:
     """Why a submission is not accepted, and what would change that."""
 
     field: str
@@ -68,25 +77,25 @@ class _Fields:
 
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._text_of = text_of
-        self.problems: list[Problem] = []
+        self.problems: list[SubmissionProblem] = []
 
     def of_list(self, name: str, known: Sequence[str], default: str = "") -> str:
         value = self._text_of(name) or default
         if value not in known:
             close = nearest(value, known)
             remedy = f"nearest: {', '.join(close)}" if close else f"expected one of {', '.join(known)}"
-            self.problems.append(Problem(name, f"is '{value[:60]}'" if value else "is missing", remedy))
+            self.problems.append(SubmissionProblem(name, f"is '{value[:60]}'" if value else "is missing", remedy))
         return value
 
     def of_pattern(self, name: str, pattern: re.Pattern[str], expected: str, *, needed: bool = False) -> str:
         value = self._text_of(name)
         if (value and (not pattern.fullmatch(value) or len(value) > LONGEST_NAME)) or (needed and not value):
             fault = f"is '{value[:80]}'" if value else "is missing"
-            self.problems.append(Problem(name, fault, f"expected {expected}"))
+            self.problems.append(SubmissionProblem(name, fault, f"expected {expected}"))
         return value
 
 
-def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[Problem]]:
+def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> tuple[Chosen, list[SubmissionProblem]]:
     """Return what was chosen, and a problem for each value that is not one of those allowed.
 
     Args:
@@ -99,10 +108,10 @@ def read_choices(text_of: Callable[[str], str], boards: Mapping[str, Board]) -> 
     weights = of_list("weights", WEIGHTS, "original")
     base = of_pattern("base", _NAME, name_expected, needed=weights == "adapter")
     if base and weights == "original":
-        problems.append(Problem("base", "is given for original weights", "leave it empty, or choose adapter"))
+        problems.append(SubmissionProblem("base", "is given for original weights", "leave it empty, or choose adapter"))
     if weights == "delta":
         remedy = "add the delta to its base, save the sum, and submit that as original weights"
-        problems.append(Problem("weights", "delta weights cannot be evaluated as they are", remedy))
+        problems.append(SubmissionProblem("weights", "delta weights cannot be evaluated as they are", remedy))
     preset = of_list("preset", presets(), NO_PRESET)
     only = next(iter(boards)) if len(boards) == 1 else ""
     chosen = Chosen(

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assaymark.errors import UsageError
-from assaymark.leaderboard.submission.choices import Problem
+from assaymark.leaderboard.submission.choices import SubmissionProblem
 
 __all__ = ["Sent", "send"]
 
@@ -22,7 +22,7 @@ class Sent:
     """The server's answer: where the submission can be followed, or why it was not accepted."""
 
     url: str
-    problems: tuple[Problem, ...]
+    problems: tuple[SubmissionProblem, ...]
     passed: tuple[str, ...] = ()
 
 
@@ -63,7 +63,7 @@ def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
         reason = getattr(error, "reason", error)
         raise UsageError(f"{root} cannot be reached: {reason}; check the address") from error
     problems = [
-        Problem(str(problem["field"]), str(problem["what"]), str(problem["remedy"]))
+        SubmissionProblem(str(problem["field"]), str(problem["what"]), str(problem["remedy"]))
         for problem in answer.get("problems", ())
     ]
     url = str(answer.get("url", ""))

@@ -119,7 +119,7 @@ class FolderModels:
     def find(self, name: str, revision: str) -> FoundModel:
         """Return what is known of a model in a folder."""
         place = self._place(name)
-        digests = files.Digests()
+        digests = files.FileDigests()
         held = _weights(place)
         if (n_bytes := sum(path.stat().st_size for path in held)) > self._most_bytes:
             limit = f"this host takes at most {self._most_bytes / 1e9:,.0f} GB"

@@ -50,7 +50,7 @@ UNKNOWN_LAYERS = 10_000  # limit if the files do not show the number of tensors
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _WeightFiles:
     """What the weights' files contain: the number of tensors, and the largest extent of one (None: unknown)."""
 
     n_tensors: int | None
@@ -177,7 +177,7 @@ def _parts(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def _refuse_excess(path: Path, name: str, value: int, stored: _Stored) -> None:
+def _refuse_excess(path: Path, name: str, value: int, stored: _WeightFiles) -> None:
     if name.rpartition(".")[2] in LAYERS:
         most = UNKNOWN_LAYERS if stored.n_tensors is None else LAYERS_PER_TENSOR * stored.n_tensors
         held = "few layers" if stored.n_tensors is None else f"{stored.n_tensors} tensors in all"
@@ -192,16 +192,16 @@ def _refuse_excess(path: Path, name: str, value: int, stored: _Stored) -> None:
         )
 
 
-def _stored_shapes(weights: Sequence[Path]) -> _Stored:
+def _stored_shapes(weights: Sequence[Path]) -> _WeightFiles:
     tensors = [path for path in weights if path.suffix == ".safetensors"]
     if tensors:
         shapes = [entry.get("shape") or () for path in tensors for entry in files.safetensors_header(path).values()]
-        return _Stored(len(shapes), max((int(extent) for shape in shapes for extent in shape), default=None))
+        return _WeightFiles(len(shapes), max((int(extent) for shape in shapes for extent in shape), default=None))
     pickles = [path for path in weights if path.suffix == ".bin"]
     if pickles and all(zipfile.is_zipfile(path) for path in pickles):
         n_tensors = 0
         for path in pickles:
             with zipfile.ZipFile(path) as archive:
                 n_tensors += sum("/data/" in name for name in archive.namelist())
-        return _Stored(n_tensors, None)
-    return _Stored(None, None)
+        return _WeightFiles(n_tensors, None)
+    return _WeightFiles(None, None)

@@ -260,7 +260,7 @@ def _check_offsets(header: Mapping[str, Any], n_data: int) -> None:
         raise ValueError(f"{n_data - end:,} of its bytes belong to no tensor")
 
 
-class Digests:
+class FileDigests:
     """SHA-256 of files, cached between processes by path, size, modification time and inode."""
 
     def __init__(self, path: Path | None = None) -> None:

@@ -126,7 +126,7 @@ def _length_of_class(folder: Path, trust_remote_code: bool) -> int | None:
     except PackageNotFoundError:
         raise MissingExtra("a local model", "hf") from None
     remembered = cache_folder() / "config_lengths.json"
-    digests = files.Digests()
+    digests = files.FileDigests()
     key = f"{digests.of(folder / 'config.json')}|{library}"
     known = files.read_json(remembered)
     if key not in known:
@@ -239,7 +239,7 @@ def identify(arguments: LocalArguments, folders: ModelFolders, kind: str = "hf")
         accept.
     """
     check_passed_arguments(arguments, folders.model, None if folders.trained is None else folders.config)
-    digests = files.Digests()
+    digests = files.FileDigests()
     tokenizer_files = files.matching(folders.tokenizer, files.TOKENIZER)
     named = {
         "model": _model_files(arguments, folders),

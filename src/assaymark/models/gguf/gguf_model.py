@@ -121,7 +121,7 @@ class GgufModel(LocalModel):
 
         Raises: ModelUnavailable; MissingExtra without llama-cpp-python.
         """
-        digests, place = files.Digests(), self._tokenizer_place
+        digests, place = files.FileDigests(), self._tokenizer_place
         parts = {"model": digests.of(self._gguf_settings.file)}
         named = [] if place is None else files.matching(place, (*files.TOKENIZER, *files.TEMPLATE))
         tokenizer = {path.name: digests.of(path) for path in named}

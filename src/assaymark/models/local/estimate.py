@@ -11,7 +11,7 @@ from assaymark.engine.spans import SpanBatch
 from assaymark.engine.trie import plan_trie
 from assaymark.models.checkpoint.config_check import whole_number
 from assaymark.models.text.generation_prompts import GenerationInput
-from assaymark.models.text.spans import PreparedQuery, Span, span_batch
+from assaymark.models.text.spans import PreparedQuery, TokenSpan, span_batch
 from assaymark.records import ModelIdentity, WorkEstimate
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -33,7 +33,7 @@ def estimate_work(
         from half of this machine's measured matrix rate: a rough figure, too low if other programs run. Texts are
         counted at their maximum length, which few of them reach.
     """
-    spans: dict[bytes, Span] = {span.key: span for prepared in queries for span in prepared.spans}
+    spans: dict[bytes, TokenSpan] = {span.key: span for prepared in queries for span in prepared.spans}
     plan = plan_trie(span_batch(list(spans.values())))
     n_requested = sum(span.context.size + span.scored.size - 1 for prepared in queries for span in prepared.spans)
     n_generated = _n_generated(texts)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from assaymark.engine.spans import SpanScore
 from assaymark.models.model import OutputCache
 from assaymark.models.progress import ProgressTally
-from assaymark.models.text.spans import Pending, PreparedQuery, Span, known_outputs, span_batch
+from assaymark.models.text.spans import Pending, PreparedQuery, TokenSpan, known_outputs, span_batch
 from assaymark.models.token_engine import ScoreQueue, SpanResult, TokenEngine
 from assaymark.records import Output
 from assaymark.stopping import StopAfterReports, under_way
@@ -33,7 +33,7 @@ class SpanScoring:
         self._queue: ScoreQueue | None = None
         self._n_workers = 1
         self._n_batches = 0
-        self._spans: dict[tuple[int, int], Span] = {}  # spans without a result yet, by batch and position in it
+        self._spans: dict[tuple[int, int], TokenSpan] = {}  # spans without a result yet, by batch and position in it
 
     def take(self, queries: Sequence[PreparedQuery]) -> Iterator[Output]:
         """Add a piece; yield the outputs that are known, until the next piece can be added."""

@@ -109,7 +109,7 @@ class ImageTextModel:
         Raises: ModelUnavailable.
         """
         own = identify(self.arguments, self._folders, KIND)
-        digests = files.Digests()
+        digests = files.FileDigests()
         parts = {path.name: digests.of(path) for path in files.matching(self._folders.tokenizer, PROCESSOR)}
         digests.save()
         options = tuple(sorted({**dict(own.options), **self.image_arguments.pixels}.items()))

@@ -19,19 +19,19 @@ from assaymark.errors import MalformedAnswer, NonFiniteLogits, UsageError
 from assaymark.models.server.arguments import OpenAIArguments
 from assaymark.models.server.bodies import Prompt, choice_of, count_of
 from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.http_calls import Call
+from assaymark.models.server.http_calls import HttpCall
 from assaymark.models.server.prompts import PromptMaker
 from assaymark.models.text.spans import failed
 from assaymark.records import BOUND, FIRST_TOKEN, JsonValue, LoglikelihoodQuery, Output, Request, RollingQuery
 
-__all__ = ["FirstToken", "FirstTokenTally", "Question", "first_token_call", "questions_of", "read_first_token"]
+__all__ = ["FirstToken", "FirstTokenTally", "LetterQuestion", "first_token_call", "questions_of", "read_first_token"]
 
 
 ROUNDING = 1e-3  # nats by which a log-probability may exceed 0
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LetterQuestion:
     """The choices of one request after one context. letters: of the queries, in their order."""
 
     request: Request
@@ -58,13 +58,13 @@ class FirstToken:
     n_context: int
 
 
-def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[Question]:
+def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[LetterQuestion]:
     """Return the questions of requests; nothing is sent.
 
     Raises: UsageError for a query that the first token does not decide: a choice that is not a single letter or digit,
         or a context that is not a conversation where messages are sent.
     """
-    questions: list[Question] = []
+    questions: list[LetterQuestion] = []
     for request in requests:
         contexts: dict[Any, list[LoglikelihoodQuery]] = {}
         for query in request.queries:
@@ -78,7 +78,7 @@ def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[Question
                     f"{request.id} has a context of its own for some choices (as with --circular), which a chat "
                     "endpoint cannot be sent; use a completions endpoint (--model local-completions)"
                 )
-            questions.append(Question(request, tuple(queries), _letters(request, queries)))
+            questions.append(LetterQuestion(request, tuple(queries), _letters(request, queries)))
     return questions
 
 
@@ -95,12 +95,12 @@ def _letters(request: Request, queries: Sequence[LoglikelihoodQuery]) -> tuple[s
     return letters
 
 
-def first_token_call(prompts: PromptMaker, question: Question) -> Call[Question, FirstToken]:
+def first_token_call(prompts: PromptMaker, question: LetterQuestion) -> HttpCall[LetterQuestion, FirstToken]:
     """Return the call that asks a question: its context as text, or as messages."""
     arguments = prompts.arguments
     prompt = prompts.context_of(question.request) if arguments.is_chat else question.text
     read = partial(read_first_token, is_chat=arguments.is_chat)
-    return Call(question, _body(arguments, prompt), read)
+    return HttpCall(question, _body(arguments, prompt), read)
 
 
 def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class FirstTokenTally:
     n_choices_outside: int = 0  # not among the given tokens
     n_undecided: int = 0  # questions that nothing decides
 
-    def outputs(self, question: Question, first: FirstToken) -> list[Output]:
+    def outputs(self, question: LetterQuestion, first: FirstToken) -> list[Output]:
         """Return one output per choice; all with an error where the question is undecided."""
         letter_nats = [_nats_of(letter, first.top) for letter in question.letters]
         inside = [nats for nats in letter_nats if nats is not None]

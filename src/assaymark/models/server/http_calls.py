@@ -43,8 +43,8 @@ from assaymark.models.server.pace import Pace, Patience, RetryRules, Tries
 __all__ = [
     "ACCEPT_ENCODING",
     "MIB",
-    "Answered",
-    "Call",
+    "CallOutcome",
+    "HttpCall",
     "HttpCaller",
     "ResponseBody",
     "ResponseLimits",
@@ -196,7 +196,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T, V]):
+class HttpCall(Generic[T, V]):
     """One request. `read` converts the answer's JSON into a value; raises HttpFailure if the answer is malformed."""
 
     about: T
@@ -205,7 +205,7 @@ class Call(Generic[T, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[T, V]):
+class CallOutcome(Generic[T, V]):
     """The outcome of a call: a value or a failure."""
 
     about: T
@@ -228,12 +228,12 @@ class HttpCaller:
         """Start a new run with full patience."""
         self.patience.reset()
 
-    def send(self, calls: Iterable[Call[T, V]], on_silence: Callable[[], None]) -> Iterator[Answered[T, V]]:
+    def send(self, calls: Iterable[HttpCall[T, V]], on_silence: Callable[[], None]) -> Iterator[CallOutcome[T, V]]:
         """Yield the outcome of each call as it arrives; `on_silence` is called every second without one.
 
         Raises: ModelUnavailable if a response shows that no request can succeed.
         """
-        results: queue.SimpleQueue[Answered[T, V] | BaseException | None] = queue.SimpleQueue()
+        results: queue.SimpleQueue[CallOutcome[T, V] | BaseException | None] = queue.SimpleQueue()
         sending = _Sending(self, iter(calls), results)
         thread = threading.Thread(target=sending.run, name="http", daemon=True)
         with stopping.under_way():
@@ -274,8 +274,8 @@ class _Sending(Generic[T, V]):
     def __init__(
         self,
         caller: HttpCaller,
-        calls: Iterator[Call[T, V]],
-        results: "queue.SimpleQueue[Answered[T, V] | BaseException | None]",
+        calls: Iterator[HttpCall[T, V]],
+        results: "queue.SimpleQueue[CallOutcome[T, V] | BaseException | None]",
     ) -> None:
         self._caller = caller
         self._calls = calls
@@ -321,13 +321,13 @@ class _Sending(Generic[T, V]):
     async def _take_calls(self, client: httpx.AsyncClient) -> None:
         for call in self._calls:  # shared by all workers
             try:
-                self._results.put(Answered(call.about, await self._send_call(client, call)))
+                self._results.put(CallOutcome(call.about, await self._send_call(client, call)))
             except _NotSent:
                 return
             except HttpFailure as failure:
-                self._results.put(Answered(call.about, None, failure))
+                self._results.put(CallOutcome(call.about, None, failure))
 
-    async def _send_call(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+    async def _send_call(self, client: httpx.AsyncClient, call: HttpCall[T, V]) -> V:
         """Return the value of one call, retried while its budget lasts.
 
         Raises: HttpFailure; ModelUnavailable.
@@ -345,7 +345,7 @@ class _Sending(Generic[T, V]):
             else:  # the whole server needs a pause
                 self._caller.pace.pause(wait)
 
-    async def _attempt(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+    async def _attempt(self, client: httpx.AsyncClient, call: HttpCall[T, V]) -> V:
         """Return the value of one attempt and report the outcome to pace and patience.
 
         Raises: HttpFailure; ModelUnavailable.
@@ -372,7 +372,7 @@ class _Sending(Generic[T, V]):
         finally:
             pace.leave()
 
-    async def _once(self, client: httpx.AsyncClient, call: Call[T, V]) -> V:
+    async def _once(self, client: httpx.AsyncClient, call: HttpCall[T, V]) -> V:
         """Return the value of one attempt.
 
         Raises: HttpFailure.

@@ -27,7 +27,7 @@ from assaymark.models.server.arguments import MODELS_WITH_PROMPT_LOGPROBS, OpenA
 from assaymark.models.server.bodies import ServerScore, ServerText, read_score, read_text, score_body, text_body
 from assaymark.models.server.failures import HttpFailure, KeyHider
 from assaymark.models.server.first_token import FirstTokenTally, first_token_call, questions_of
-from assaymark.models.server.http_calls import Answered, Call, HttpCaller, ResponseLimits, Server
+from assaymark.models.server.http_calls import CallOutcome, HttpCall, HttpCaller, ResponseLimits, Server
 from assaymark.models.server.outputs import Generated, failure_in, generated_outputs
 from assaymark.models.server.pace import RetryRules
 from assaymark.models.server.probe import find_server
@@ -35,7 +35,7 @@ from assaymark.models.server.prompts import PromptMaker
 from assaymark.models.server.streaming import stream_text
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.render import ChatRenderer
-from assaymark.models.text.spans import Pending, PreparedQuery, Span, chunks_of, fingerprint_of, known_outputs
+from assaymark.models.text.spans import Pending, PreparedQuery, TokenSpan, chunks_of, fingerprint_of, known_outputs
 from assaymark.models.text.stops import until_stop
 from assaymark.models.text.tokenizer import TokenizerSource, load_tokenizer, tokenizer_facts
 from assaymark.models.text.tokens import Encoder
@@ -105,7 +105,7 @@ class OpenAIModel:
         arguments, folder = self.arguments, self._tokenizer_folder
         vouched = None if arguments.weights is None else content_hash({"vouched for by the user": arguments.weights})
         template = template_text(folder) if folder else None
-        digests = files.Digests()
+        digests = files.FileDigests()
         parts = {path.name: digests.of(path) for path in files.matching(folder, files.TOKENIZER)} if folder else {}
         digests.save()
         return ModelIdentity(
@@ -272,8 +272,8 @@ class OpenAIModel:
                 yield from self._first_tokens.outputs(answered.about, answered.value)
 
     def _send(
-        self, work: Iterable[T], call_of: Callable[[T], Call[T, V]], tally: AnswerTally
-    ) -> Iterator[Answered[T, V]]:
+        self, work: Iterable[T], call_of: Callable[[T], HttpCall[T, V]], tally: AnswerTally
+    ) -> Iterator[CallOutcome[T, V]]:
         """Yield the outcome of each piece of work; the very first shows whether the server accepts tokens."""
         left = iter(work)
         if self._prompts.sends_tokens and not self._takes_tokens:
@@ -282,7 +282,7 @@ class OpenAIModel:
                 break
         yield from self._caller.send(map(call_of, left), tally.report)
 
-    def _first(self, work: T, call_of: Callable[[T], Call[T, V]], tally: AnswerTally) -> Answered[T, V]:
+    def _first(self, work: T, call_of: Callable[[T], HttpCall[T, V]], tally: AnswerTally) -> CallOutcome[T, V]:
         """Return the outcome of the first request: as tokens, or as text if the server only accepts that.
 
         Whether a server accepts tokens is decided by trying, not by its error messages, which differ. After a 500,
@@ -309,11 +309,11 @@ class OpenAIModel:
         logger.warning(note)
         return as_text
 
-    def _score_call(self, span: Span) -> Call[Span, ServerScore]:
+    def _score_call(self, span: TokenSpan) -> HttpCall[TokenSpan, ServerScore]:
         prompt, part = self._prompts.scored(span)
-        return Call(span, score_body(self.arguments, prompt), partial(read_score, part=part))
+        return HttpCall(span, score_body(self.arguments, prompt), partial(read_score, part=part))
 
-    def _scored(self, answered: Answered[Span, ServerScore], pending: Pending) -> Iterator[Output]:
+    def _scored(self, answered: CallOutcome[TokenSpan, ServerScore], pending: Pending) -> Iterator[Output]:
         """Yield the outputs that an answer completes, or that fail with it."""
         if answered.value is None:
             failure = failure_in(answered)
@@ -325,13 +325,13 @@ class OpenAIModel:
                 prepared.n_context_tokens, prepared.n_tokens = score.n_context, score.n_scored
             yield pending.answer(prepared)
 
-    def _text_call(self, waiting: Generated) -> Call[Generated, ServerText]:
+    def _text_call(self, waiting: Generated) -> HttpCall[Generated, ServerText]:
         prepared, repeat = waiting[0]
         tools = self._prompts.tools_of(prepared)
         body = text_body(self.arguments, self._prompts.prompt_of(prepared), prepared, repeat, tools)
-        return Call(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
+        return HttpCall(waiting, body, partial(read_text, is_chat=self.arguments.is_chat, keys=self._server.keys))
 
-    def _generated(self, answered: Answered[Generated, ServerText]) -> Iterator[Output]:
+    def _generated(self, answered: CallOutcome[Generated, ServerText]) -> Iterator[Output]:
         """Yield the outputs of all queries that waited for one text."""
         return generated_outputs(answered, self.arguments.think_end_token)
 
@@ -403,5 +403,5 @@ class OpenAIModel:
         """Free nothing: connections are closed at the end of each `answer`."""
 
 
-def _length(span: Span) -> int:
+def _length(span: TokenSpan) -> int:
     return int(span.context.size + span.scored.size)

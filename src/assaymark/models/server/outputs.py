@@ -7,7 +7,7 @@ from typing import Any
 from assaymark.errors import ModelUnavailable
 from assaymark.models.server.bodies import ServerText
 from assaymark.models.server.failures import HttpFailure
-from assaymark.models.server.http_calls import Answered
+from assaymark.models.server.http_calls import CallOutcome
 from assaymark.models.text.generation_prompts import GenerationInput
 from assaymark.models.text.stops import final_of_text
 from assaymark.records import Output
@@ -17,7 +17,7 @@ __all__ = ["Generated", "failure_in", "generated_outputs"]
 Generated = list[tuple[GenerationInput, int]]  # queries and repeats that wait for one text
 
 
-def generated_outputs(answered: Answered[Generated, ServerText], think_end: str | None) -> Iterator[Output]:
+def generated_outputs(answered: CallOutcome[Generated, ServerText], think_end: str | None) -> Iterator[Output]:
     """Yield the outputs of all queries that waited for one text. think_end: ends the reasoning in it."""
     if answered.value is None:
         failure = failure_in(answered)
@@ -37,6 +37,6 @@ def generated_outputs(answered: Answered[Generated, ServerText], think_end: str 
         )
 
 
-def failure_in(answered: Answered[Any, Any]) -> HttpFailure:
+def failure_in(answered: CallOutcome[Any, Any]) -> HttpFailure:
     """Return the failure of a call without a value."""
     return answered.failure or HttpFailure(ModelUnavailable, "no answer")

@@ -23,7 +23,7 @@ from assaymark.models.text.generation_prompts import (
     refuse_contradiction,
 )
 from assaymark.models.text.render import message_json
-from assaymark.models.text.spans import Characters, QueryReader, Span
+from assaymark.models.text.spans import Characters, QueryReader, TokenSpan
 from assaymark.models.text.stops import stop_texts
 from assaymark.models.text.tokens import Encoder
 from assaymark.records import GenerateQuery, ImagePart, Message, Request, TextPart, canonical_json
@@ -62,7 +62,7 @@ class PromptMaker:
             return QueryReader(Characters(), UNCUT, "error", self.fingerprint)
         return QueryReader(self.encoder, self.arguments.max_length - 2, self.arguments.too_long, self.fingerprint)
 
-    def scored(self, span: Span) -> tuple[Prompt, ScoredPart]:
+    def scored(self, span: TokenSpan) -> tuple[Prompt, ScoredPart]:
         """Return the prompt that scores the end of a span, and what to read from the answer."""
         n_scored = int(span.scored.size)
         if self.encoder is None:

@@ -18,7 +18,7 @@ import numpy as np
 from assaymark.engine.spans import IntArray, SpanBatch
 from assaymark.errors import Permanent, PromptTooLong
 from assaymark.models.model import OutputCache
-from assaymark.models.text.tokens import EncodedPair, Encoder, Pair, rolling_windows
+from assaymark.models.text.tokens import ContinuationPair, EncodedPair, Encoder, rolling_windows
 from assaymark.records import (
     LoglikelihoodQuery,
     ModelIdentity,
@@ -37,7 +37,7 @@ class Characters:
 
     prefix_token_id: int | None = None
 
-    def encode_pairs(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+    def encode_pairs(self, pairs: Sequence[ContinuationPair]) -> list[EncodedPair]:
         """Return the characters of each context and of what is scored after it."""
         result = []
         for pair in pairs:
@@ -64,7 +64,7 @@ CHUNK = 16_000_000  # characters per chunk: bounds memory, yet large enough for 
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TokenSpan:
     """One sequence and its scored last tokens; `key` is a hash of both."""
 
     key: bytes
@@ -79,7 +79,7 @@ class PreparedQuery:
     request_id: str
     ask_index: int
     kind: QueryKind
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TokenSpan, ...] = ()
     cache_key: str | None = None
     n_context_tokens: int = 0
     n_tokens: int = 0
@@ -132,7 +132,9 @@ class QueryReader:
     def read(self, requests: Sequence[Request]) -> list[PreparedQuery]:
         """Return every scored query of the requests as spans; an invalid one carries its error."""
         scored = [(r, a) for r in requests for a in r.queries if isinstance(a, LoglikelihoodQuery)]
-        pairs = [Pair(a.segments if a.segments is not None else r.segments, a.continuation) for r, a in scored]
+        pairs = [
+            ContinuationPair(a.segments if a.segments is not None else r.segments, a.continuation) for r, a in scored
+        ]
         rolling = [(r, a) for r in requests for a in r.queries if isinstance(a, RollingQuery)]
         result = []
         for (request, query), pair in zip(scored, self.encoder.encode_pairs(pairs), strict=True):
@@ -186,11 +188,11 @@ class QueryReader:
         prepared.spans = tuple(self._span(window[:-n], window[-n:]) for window, n in windows)
         prepared.cache_key = self._key(prepared)
 
-    def _span(self, context: IntArray, scored: IntArray) -> Span:
+    def _span(self, context: IntArray, scored: IntArray) -> TokenSpan:
         whole = hashlib.blake2b(int(scored.size).to_bytes(4, "little"), digest_size=16)
         whole.update(context.tobytes())
         whole.update(scored.tobytes())
-        return Span(whole.digest(), context, scored)
+        return TokenSpan(whole.digest(), context, scored)
 
     def _key(self, prepared: PreparedQuery) -> str | None:
         if self.fingerprint is None:
@@ -255,10 +257,10 @@ class Pending:
     waiting: dict[bytes, list[PreparedQuery]] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)  # id(query) -> spans still missing
 
-    def add(self, queries: Iterable[PreparedQuery]) -> tuple[list[PreparedQuery], list[Span]]:
+    def add(self, queries: Iterable[PreparedQuery]) -> tuple[list[PreparedQuery], list[TokenSpan]]:
         """Return the queries that can be answered already, and the spans that no earlier query needed."""
         ready: list[PreparedQuery] = []
-        needed: dict[bytes, Span] = {}
+        needed: dict[bytes, TokenSpan] = {}
         for prepared in queries:
             absent = {span.key: span for span in prepared.spans if span.key not in self.known}
             if not absent:
@@ -272,7 +274,7 @@ class Pending:
                 self.waiting[key].append(prepared)
         return ready, list(needed.values())
 
-    def scored(self, span: Span, total_nats: float, is_greedy: bool) -> list[PreparedQuery]:
+    def scored(self, span: TokenSpan, total_nats: float, is_greedy: bool) -> list[PreparedQuery]:
         """Add a span's score; return the queries whose spans are now all scored."""
         self.known[span.key] = (total_nats, is_greedy)
         finished = []
@@ -284,7 +286,7 @@ class Pending:
                     finished.append(prepared)
         return finished
 
-    def failed(self, span: Span) -> list[PreparedQuery]:
+    def failed(self, span: TokenSpan) -> list[PreparedQuery]:
         """Add a span's failure; return the queries that fail with it and had not failed before."""
         return [prepared for prepared in self.waiting.pop(span.key) if self.missing.pop(id(prepared), None)]
 
@@ -294,7 +296,7 @@ class Pending:
         return prepared.output(sum((nats for nats, _ in scores), 0.0), all(greedy for _, greedy in scores))
 
 
-def span_batch(spans: Sequence[Span]) -> SpanBatch:
+def span_batch(spans: Sequence[TokenSpan]) -> SpanBatch:
     """Return the spans as a batch for the engine."""
     lengths = [span.context.size + span.scored.size for span in spans]
     offsets = np.zeros(len(spans) + 1, dtype=np.int64)

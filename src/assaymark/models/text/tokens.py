@@ -27,7 +27,7 @@ EMPTY = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ContinuationPair:
     """A context, in the segments it was built from, and the continuation to score after it."""
 
     segments: tuple[str, ...]
@@ -134,7 +134,7 @@ class Encoder:
 
     # ---------------------------------------------------------------------------------------------- pairs
 
-    def encode_pairs(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+    def encode_pairs(self, pairs: Sequence[ContinuationPair]) -> list[EncodedPair]:
         """Return the tokens of each pair; nothing is truncated, and what is scored may be empty.
 
         An empty context becomes the prefix token, as in lm-eval; so does a context of white space only if the tokenizer
@@ -207,7 +207,9 @@ class Encoder:
         unique = list(dict.fromkeys(texts))
         return dict(zip(unique, self._encode_batch(unique, specials=False), strict=True))
 
-    def _encode_whole(self, pairs: Sequence[Pair], contexts: dict[tuple[str, ...], _Context]) -> list[EncodedPair]:
+    def _encode_whole(
+        self, pairs: Sequence[ContinuationPair], contexts: dict[tuple[str, ...], _Context]
+    ) -> list[EncodedPair]:
         """Encode each distinct context and each distinct context + continuation in full."""
         order = list(contexts)
         encoded = dict(zip(order, self.encode_all([contexts[key].text for key in order]), strict=True))
@@ -239,7 +241,9 @@ class Encoder:
             return EncodedPair(scored[:1], scored[1:])
         return EncodedPair(np.asarray([self.prefix_token_id], dtype=np.int32), scored)
 
-    def _encode_split(self, pairs: Sequence[Pair], contexts: dict[tuple[str, ...], _Context]) -> list[EncodedPair]:
+    def _encode_split(
+        self, pairs: Sequence[ContinuationPair], contexts: dict[tuple[str, ...], _Context]
+    ) -> list[EncodedPair]:
         """Encode shared parts once; only the last part of a context is encoded again with its continuations."""
         joined = [self._join(contexts[pair.segments], pair) for pair in pairs]
         texts = {text for context in contexts.values() for text in (*context.parts, context.tail)}
@@ -266,7 +270,7 @@ class Encoder:
                 result.append(self._split(tokens[pair.segments], whole))
         return result
 
-    def _join(self, context: _Context, pair: Pair) -> tuple[str, str]:
+    def _join(self, context: _Context, pair: ContinuationPair) -> tuple[str, str]:
         """Return (continuation alone, "") if splitting before it is safe, else ("", open end + continuation)."""
         rule = self.rule
         if rule is None or not _has_text(pair):
@@ -283,7 +287,7 @@ class Encoder:
 
         If several tokens form one character, each is shown by the tokenizer's name for it.
         """
-        pair = self.encode_pairs([Pair((context,), continuation)])[0]
+        pair = self.encode_pairs([ContinuationPair((context,), continuation)])[0]
         ids = [*pair.context.tolist(), *pair.scored.tolist()]
         names = [str(name) for name in self.tokenizer.convert_ids_to_tokens(ids)]
         texts = []
@@ -301,7 +305,7 @@ class Seq2SeqEncoder(Encoder):
     The context has the tokenizer's special tokens (T5's end token), the continuation has none.
     """
 
-    def encode_pairs(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+    def encode_pairs(self, pairs: Sequence[ContinuationPair]) -> list[EncodedPair]:
         """Return the tokens of each pair; white space at the end of a context belongs to the continuation."""
         wholes = {pair.segments: "".join(pair.segments) for pair in pairs}
         contexts = {key: whole.rstrip() for key, whole in wholes.items()}
@@ -326,7 +330,7 @@ def _panics_reported() -> Iterator[None]:
         raise ModelUnavailable(panic_line(error)) from error
 
 
-def _has_text(pair: Pair) -> bool:
+def _has_text(pair: ContinuationPair) -> bool:
     return any(pair.segments)
 
 

@@ -30,7 +30,7 @@ from assaymark.errors import AssaymarkError, MissingExtra, ModelUnavailable, Usa
 from assaymark.models.checkpoint.arguments import LocalArguments
 from assaymark.models.checkpoint.identity import find_folders, identify
 from assaymark.models.text.tokenizer import TokenizerSource
-from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, Worker
+from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, RemoteWorker
 from assaymark.models.workers.process import serve_orders
 from assaymark.settings import VERSION
 
@@ -247,7 +247,7 @@ LONGEST_GAP = 1.0  # maximum counted as waiting between two polls, since the dri
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _SeatedWorker(Worker):
+class _SeatedWorker(RemoteWorker):
     """A worker on a machine of the cluster, and the pending call that will return its messages."""
 
     actor: Any
@@ -296,7 +296,7 @@ class ClusterLinks:
             if n_started < self.n_workers and time.monotonic() > deadline:
                 raise self.lost(f"only {n_started} of {self.n_workers} workers were placed; others may use the cluster")
 
-    def messages(self) -> Iterator[tuple[Any, Worker]]:
+    def messages(self) -> Iterator[tuple[Any, RemoteWorker]]:
         """Yield messages that arrive within a moment; None from a worker that has ended.
 
         Messages that were fetched but not consumed are yielded by the next call.

@@ -27,7 +27,7 @@ from assaymark.errors import ModelUnavailable
 from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.settings import cache_folder, process_of, thread_count
 
-__all__ = ["POLL_SECONDS", "START_SECONDS", "Links", "Worker", "WorkerLinks", "folder_of_launch", "invite"]
+__all__ = ["POLL_SECONDS", "START_SECONDS", "Links", "RemoteWorker", "WorkerLinks", "folder_of_launch", "invite"]
 
 POLL_SECONDS = 0.2
 START_SECONDS = 600.0  # for all workers to load the model
@@ -35,7 +35,7 @@ GRACE_SECONDS = 1.0  # for a worker to end by itself: a busy one does not read t
 
 
 @dataclass(slots=True, eq=False)
-class Worker(ABC):
+class RemoteWorker(ABC):
     """One remote process, and the description of its engine once that is loaded."""
 
     info: EngineInfo | None = None  # None: still loading
@@ -61,10 +61,10 @@ class Links(Protocol):
     n_workers: int
 
     @property
-    def workers(self) -> Sequence[Worker]:
+    def workers(self) -> Sequence[RemoteWorker]:
         """The workers that are left."""
 
-    def messages(self) -> Iterator[tuple[Any, Worker]]:
+    def messages(self) -> Iterator[tuple[Any, RemoteWorker]]:
         """Yield messages that arrive within a moment; None from a worker that has ended."""
 
     def lost(self, what: str) -> ModelUnavailable:
@@ -75,7 +75,7 @@ class Links(Protocol):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _ConnectedWorker(Worker):
+class _ConnectedWorker(RemoteWorker):
     """A process of this machine, reached through a connection."""
 
     connection: Connection
@@ -164,7 +164,7 @@ class WorkerLinks:
         details = f"; last line of its log: {lines[-1]}" if lines else ""
         return ModelUnavailable(f"{what} (model '{self._name}'){details}; run with fewer --workers, or more memory")
 
-    def messages(self) -> Iterator[tuple[Any, Worker]]:
+    def messages(self) -> Iterator[tuple[Any, RemoteWorker]]:
         """Yield messages that arrive within a moment; None from a worker that has ended."""
         by_connection = {worker.connection: worker for worker in self.workers}
         for ready in wait(list(by_connection), timeout=POLL_SECONDS) if by_connection else ():

@@ -30,7 +30,7 @@ from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, 
 from assaymark.errors import ModelUnavailable
 from assaymark.models.text.stops import StopTexts
 from assaymark.models.token_engine import FollowText, TextResult
-from assaymark.models.workers.links import Links, Worker
+from assaymark.models.workers.links import Links, RemoteWorker
 from assaymark.models.workers.ranges import (
     GeneratedUnits,
     RangeReport,
@@ -108,7 +108,7 @@ class EnginePool:
         self._costs = costs
         self._n_workers = links.n_workers  # ranges are made for this number even after one died
         self._jobs: list[RangeJob] = []  # jobs without all their results, in order of arrival
-        self._assigned: dict[Worker, RangeTask] = {}
+        self._assigned: dict[RemoteWorker, RangeTask] = {}
 
     @property
     def n_workers(self) -> int:
@@ -240,7 +240,7 @@ class EnginePool:
                 task.sent = task.left()
                 worker.send(job.order(task.sent))
 
-    def _reassign(self, worker: Worker) -> None:
+    def _reassign(self, worker: RemoteWorker) -> None:
         """Return a dead worker's range to the queue."""
         task = self._assigned.pop(worker, None)
         if task is None or task.job not in self._jobs:
@@ -251,7 +251,7 @@ class EnginePool:
             raise self._links.lost(f"{task.attempts} workers ended while computing the same {n_units} queries")
         task.job.todo.appendleft(task)
 
-    def _receive(self, message: tuple[Any, ...], worker: Worker) -> Iterator[tuple[RangeJob, int, Any]]:
+    def _receive(self, message: tuple[Any, ...], worker: RemoteWorker) -> Iterator[tuple[RangeJob, int, Any]]:
         """Yield the results in a worker's message, and report the progress of their job.
 
         Raises: ModelUnavailable if the worker reports a failure as a whole.

@@ -31,7 +31,7 @@ from assaymark.settings import process_of
 __all__ = ["main", "serve", "serve_if_launched", "serve_orders"]
 
 
-class _Server:
+class _WorkerServer:
     """One worker: loads a model, then computes the ranges it receives."""
 
     def __init__(self, connection: Connection) -> None:
@@ -125,7 +125,7 @@ def serve(connection: Connection) -> None:
 
 def serve_orders(connection: Connection) -> None:
     """Execute the orders from a connection until "close" or its end; works in any thread of any process."""
-    _Server(connection).serve()
+    _WorkerServer(connection).serve()
 
 
 def _device_of(number: int, wanted: str) -> str:

@@ -26,7 +26,7 @@ FEW = 20  # samples; with fewer the intervals of single tasks are too far off th
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTask:
     """A task's difference by one metric and filter, with both runs' scores per sample."""
 
     task: PairedTask
@@ -50,7 +50,7 @@ class Unit:
     """One unit of the overall line: a group with a value, or a task outside of one. Weights sum to 1."""
 
     name: str
-    parts: tuple[tuple[Measured, float], ...]
+    parts: tuple[tuple[MeasuredTask, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class GroupedTasks:
     """
 
     groups: Sequence[GroupSummaryInput]
-    measured: Mapping[str, Measured]
-    of_groups: Mapping[str, tuple[GroupCell, Sequence[Measured]]]
+    measured: Mapping[str, MeasuredTask]
+    of_groups: Mapping[str, tuple[GroupCell, Sequence[MeasuredTask]]]
 
 
 def group_line(group: GroupSummaryInput, grouped: GroupedTasks, confidence: float) -> Difference | None:
@@ -138,7 +138,7 @@ def overall_units(grouped: GroupedTasks) -> tuple[list[Unit], tuple[tuple[str, s
     return kept, tuple(repeated)
 
 
-def _asked(measured: Measured) -> str:
+def _asked(measured: MeasuredTask) -> str:
     """Return what identifies a task's questions: themselves, or the task's name where they are not known."""
     return measured.task.asks or measured.line.name
 
@@ -219,7 +219,7 @@ def _small_ends(unit: Unit, difference: float, confidence: float) -> tuple[float
 
 def _line(
     name: str,
-    parts: Sequence[tuple[Measured, float]],
+    parts: Sequence[tuple[MeasuredTask, float]],
     difference: float,
     ends: tuple[float | None, float | None],
     p: float,
@@ -254,7 +254,7 @@ def _line(
     )
 
 
-def _sign_flips(name: str, parts: Sequence[tuple[Measured, float]]) -> float:
+def _sign_flips(name: str, parts: Sequence[tuple[MeasuredTask, float]]) -> float:
     flips = np.concatenate(
         [measured.sign * weight * (measured.second - measured.first) / measured.line.n for measured, weight in parts]
     )

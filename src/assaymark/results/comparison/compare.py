@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from assaymark.errors import UsageError
-from assaymark.results.comparison.averages import GroupedTasks, Measured, group_line, overall_line, overall_units
+from assaymark.results.comparison.averages import GroupedTasks, MeasuredTask, group_line, overall_line, overall_units
 from assaymark.results.comparison.pairing import (
     PairedTask,
     common_values,
@@ -43,7 +43,7 @@ __all__ = ["grouped_tasks"]
 class Measure(Protocol):
     """Measures the difference of a paired task."""
 
-    def __call__(self, task: PairedTask, *, first: RunEvidence, second: RunEvidence) -> Measured:
+    def __call__(self, task: PairedTask, *, first: RunEvidence, second: RunEvidence) -> MeasuredTask:
         """Return the difference with both runs' scores per sample."""
         ...
 
@@ -52,7 +52,7 @@ def grouped_tasks(
     first: RunEvidence,
     second: RunEvidence,
     groups: Sequence[GroupSummaryInput],
-    measured: Mapping[str, Measured],
+    measured: Mapping[str, MeasuredTask],
     measure: Measure,
 ) -> GroupedTasks:
     """Return the tasks that both runs have, grouped by the groups' declared metrics.
@@ -68,8 +68,8 @@ def grouped_tasks(
         if row.task in scored:
             scored[row.task].add((row.metric, row.filter))
     primaries = {name: task.primary for name, task in tasks.items()}
-    search = _Search(first, second, tasks, measured, measure)
-    by_group: dict[str, tuple[GroupCell, Sequence[Measured]]] = {}
+    search = _MeasuredRuns(first, second, tasks, measured, measure)
+    by_group: dict[str, tuple[GroupCell, Sequence[MeasuredTask]]] = {}
     for group in groups:
         cells = sorted(group_cells(group, by_name, scored, primaries), key=lambda cell: not cell.is_main)
         chosen = next(((cell, of_cell) for cell in cells if (of_cell := search.of_cell(cell))), None)
@@ -79,16 +79,16 @@ def grouped_tasks(
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _MeasuredRuns:
     """Two runs, and the differences measured so far."""
 
     first: RunEvidence
     second: RunEvidence
     tasks: Mapping[str, TaskSummaryInput]
-    measured: Mapping[str, Measured]
+    measured: Mapping[str, MeasuredTask]
     measure: Measure
 
-    def of_cell(self, cell: GroupCell) -> list[Measured]:
+    def of_cell(self, cell: GroupCell) -> list[MeasuredTask]:
         """Return a cell's tasks, all measured by its metric; empty if a run lacks it for one of them."""
         tasks = [self.of_task(name, (cell.metric, cell.filter)) for name in cell.tasks]
         known = [task for task in tasks if task is not None]
@@ -96,7 +96,7 @@ class _Search:
             known = [self.measured[name] for name in cell.tasks if name in self.measured]
         return known if len(known) == len(tasks) else []
 
-    def of_task(self, name: str, wanted: Name) -> Measured | None:
+    def of_task(self, name: str, wanted: Name) -> MeasuredTask | None:
         """Return a task measured by this metric and filter; None if the runs cannot be compared by it."""
         main = self.measured.get(name)
         if main is not None and (main.line.metric, main.line.filter) == wanted:
@@ -276,7 +276,7 @@ def _refuse_different_prompts(first: RunEvidence, second: RunEvidence, tasks: Se
             )
 
 
-def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Measured:
+def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> MeasuredTask:
     ours, theirs = (np.asarray(values, dtype=np.float64) for values in task.values())
     comparison = compare_paired(ours, theirs, confidence=confidence)
     # perplexities and bits per byte are compared as losses: lower is better
@@ -317,14 +317,14 @@ def _measure(task: PairedTask, flips: Sequence[Flip], confidence: float) -> Meas
         n_lost=sum(not flip.is_better for flip in flips) if has_answers else None,
         is_neutral=task.metric.is_neutral,
     )
-    return Measured(task, line, ours, theirs)
+    return MeasuredTask(task, line, ours, theirs)
 
 
 def _is_mostly_cut(row: ScoreRow) -> bool:
     return row.n_cut_tokens > row.n_context_tokens > 0
 
 
-def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, confidence: float) -> Measured:
+def _measured(task: PairedTask, *, first: RunEvidence, second: RunEvidence, confidence: float) -> MeasuredTask:
     return _measure(task, _flips(task, first, second), confidence)
 
 

@@ -46,7 +46,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class GateResult:
+class PairGateResult:
     """The result of a gate for one pair of runs."""
 
     gate: Gate
@@ -90,7 +90,7 @@ def parse_gate(text: str) -> Gate:
     return Gate(match["name"], bound, text.strip())
 
 
-def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[GateResult]:
+def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[PairGateResult]:
     """Return the result of each gate, for each run compared with the first.
 
     Raises: UnknownName for a gate on a name that was not compared; UsageError for one that every result would pass, or
@@ -99,7 +99,7 @@ def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[GateResul
     return [_checked(pair, gate) for pair in comparison.pairs for gate in gates]
 
 
-def _checked(pair: PairComparison, gate: Gate) -> GateResult:
+def _checked(pair: PairComparison, gate: Gate) -> PairGateResult:
     lines = {line.name: line for line in (*pair.tasks, *pair.groups, *pair.scorers)}
     if pair.overall is not None:
         lines.setdefault(pair.overall.name, pair.overall)
@@ -118,7 +118,7 @@ def _checked(pair: PairComparison, gate: Gate) -> GateResult:
             f"{gate.bound / 100:g} or {gate.bound:g}% for {points}"
         )
     low = _one_sided_low(line)
-    return GateResult(gate, pair.labels, line, low, low is not None and low > gate.bound)
+    return PairGateResult(gate, pair.labels, line, low, low is not None and low > gate.bound)
 
 
 def _one_sided_low(line: Difference) -> float | None:
@@ -258,7 +258,7 @@ def _needed(distance: float, variance: float, at_limit: float, n: int, confidenc
     return None if needed is None else max(needed, n + 1)
 
 
-def junit_xml(comparison: Comparison, results: Sequence[GateResult], lines: Sequence[str] = ()) -> str:
+def junit_xml(comparison: Comparison, results: Sequence[PairGateResult], lines: Sequence[str] = ()) -> str:
     """Return gates as a JUnit report, one test case each; its output is the verdict and the further `lines`."""
     n_failed = sum(not result.passed for result in results)
     suite = ET.Element(

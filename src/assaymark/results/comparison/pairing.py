@@ -22,7 +22,7 @@ Key = tuple[str, int]  # (sample hash, occurrence)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class SamplePair:
     """One sample in both runs."""
 
     sample_sha256: str
@@ -37,7 +37,7 @@ class PairedTask:
     task: str
     metric: MetricInput
     filter: str
-    pairs: tuple[Pair, ...]  # samples with a score in both runs
+    pairs: tuple[SamplePair, ...]  # samples with a score in both runs
     n_missing: int  # paired samples for which one run has no score (a failed request)
     notes: tuple[str, ...] = ()
     alias: str | None = None
@@ -94,7 +94,9 @@ def pair_task(
         compared = f"{chosen[0]} of {first.label} is compared with {their_metric[0]} of {second.label}"
         notes = (*notes, f"{task.name}: {compared}; both state whether an answer is correct")
     pairs = tuple(
-        Pair(key[0], ours[key], theirs[key]) for key in common if _has_value(ours[key]) and _has_value(theirs[key])
+        SamplePair(key[0], ours[key], theirs[key])
+        for key in common
+        if _has_value(ours[key]) and _has_value(theirs[key])
     )
     return PairedTask(task.name, metric, chosen[1], pairs, len(common) - len(pairs), notes, task.alias, task.asks)
 

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, Request, RollingQuery
 from assaymark.store.rows import SampleRecord
 
-__all__ = ["Piece", "PromptDifference", "TaskDifferences", "differing_pieces", "prompt_differences"]
+__all__ = ["DifferencePiece", "PromptDifference", "TaskDifferences", "differing_pieces", "prompt_differences"]
 
 AROUND = 40  # characters shown around a change
 KINDS = (
@@ -27,7 +27,7 @@ KINDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DifferencePiece:
     """One piece of two texts: the same in both, or the differing pieces of each."""
 
     first: str
@@ -47,7 +47,7 @@ class PromptDifference:
     first_index: int
     second_index: int
     kinds: tuple[str, ...]  # of KINDS
-    pieces: tuple[Piece, ...]  # of the prompts; empty if their text is the same
+    pieces: tuple[DifferencePiece, ...]  # of the prompts; empty if their text is the same
     lines: tuple[str, ...]  # differences besides the text: shots, tokens, choices, settings
     first: Request
     second: Request
@@ -92,7 +92,7 @@ def _keyed(records: Iterable[SampleRecord]) -> dict[tuple[str, int, int], Sample
 def _difference(task: str, first: SampleRecord, second: SampleRecord) -> PromptDifference | None:
     ours, theirs = first.request, second.request
     lines_by_kind: dict[str, list[str]] = {}
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[DifferencePiece, ...] = ()
     if ours.prompt != theirs.prompt:
         pieces = tuple(differing_pieces(ours.prompt, theirs.prompt))
         lines_by_kind[_where(ours, theirs)] = []
@@ -179,7 +179,7 @@ def _shown(texts: Sequence[str], most: int = 4) -> str:
     return ", ".join(repr(text[:AROUND]) for text in texts[:most]) + more
 
 
-def differing_pieces(first: str, second: str) -> Iterator[Piece]:
+def differing_pieces(first: str, second: str) -> Iterator[DifferencePiece]:
     """Yield two texts as equal and differing pieces, split at words and white space.
 
     The common prefix and suffix are found first, so that long prompts are compared quickly.
@@ -187,12 +187,12 @@ def differing_pieces(first: str, second: str) -> Iterator[Piece]:
     begin = _common_prefix(first, second)
     end = _common_prefix(first[begin:][::-1], second[begin:][::-1])
     if begin:
-        yield Piece(first[:begin], second[:begin])
+        yield DifferencePiece(first[:begin], second[:begin])
     ours, theirs = _words(first[begin : len(first) - end]), _words(second[begin : len(second) - end])
     for _, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
-        yield Piece("".join(ours[a:b]), "".join(theirs[c:d]))
+        yield DifferencePiece("".join(ours[a:b]), "".join(theirs[c:d]))
     if end:
-        yield Piece(first[len(first) - end :], second[len(second) - end :])
+        yield DifferencePiece(first[len(first) - end :], second[len(second) - end :])
 
 
 def _common_prefix(first: str, second: str) -> int:

@@ -24,8 +24,8 @@ from assaymark.tasks.rescoring import choice_queries
 __all__ = [
     "OWN_TOOL",
     "Matches",
-    "Question",
     "SampleKey",
+    "SampleQuestion",
     "aligned",
     "matched_evidence",
     "run_questions",
@@ -40,7 +40,7 @@ SampleKey = tuple[str, int]  # task, sample index
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SampleQuestion:
     """One sample's question, in the run's own wording and order of options."""
 
     text: str  # the whole question with its options, without shots
@@ -59,11 +59,11 @@ def stores_rows(tool: str) -> bool:
     return tool in {OWN_TOOL, "lm-eval"}
 
 
-def run_questions(store: Store, run_id: str) -> dict[SampleKey, Question]:
+def run_questions(store: Store, run_id: str) -> dict[SampleKey, SampleQuestion]:
     """Return the questions of a run's samples whose rows are stored; for a conversation the first turn."""
     row = store.run(run_id)
     read = _READ.get(tool_of(row), _unworded)
-    questions: dict[SampleKey, Question] = {}
+    questions: dict[SampleKey, SampleQuestion] = {}
     for task in row.tasks:
         for record in store.samples(run_id, task):
             if record.sample is not None and record.request.turn == 0:
@@ -71,41 +71,41 @@ def run_questions(store: Store, run_id: str) -> dict[SampleKey, Question]:
     return questions
 
 
-def _of_row(record: SampleRecord, row: Mapping[str, Any]) -> Question:
+def _of_row(record: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
     """Return the question of a run that contains the data set's rows and its prompts."""
     request = record.request
     text = request.segments[-1] if request.segments else request.prompt
     queries = choice_queries(request)
     if queries and queries[0].segments is not None:  # the choices are contexts, each with the whole question
-        return Question("\n".join(strings_in(row)), None, None)
+        return SampleQuestion("\n".join(strings_in(row)), None, None)
     question, options = question_in(row, text, [query.continuation for query in queries])
-    return Question("\n".join([text, *options]), question or text, options)
+    return SampleQuestion("\n".join([text, *options]), question or text, options)
 
 
-def _of_inspect(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+def _of_inspect(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
     options = tuple(map(str, row.get("choices") or ()))
     question = row.get("input")
-    return Question(
+    return SampleQuestion(
         "\n".join([*strings_in(question), *options]), question if isinstance(question, str) else None, options
     )
 
 
-def _of_helm(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+def _of_helm(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
     options = tuple(str(reference["text"]) for reference in row.get("references") or ())
     question = str(row["input"].get("text", ""))
-    return Question("\n".join([question, *options]), question or None, options)
+    return SampleQuestion("\n".join([question, *options]), question or None, options)
 
 
-def _of_lighteval(_: SampleRecord, row: Mapping[str, Any]) -> Question:
+def _of_lighteval(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
     options = tuple(map(str, row.get("choices") or ()))
-    return Question("\n".join([str(row["query"]), *options]), None, options)
+    return SampleQuestion("\n".join([str(row["query"]), *options]), None, options)
 
 
-def _unworded(_: SampleRecord, row: Mapping[str, Any]) -> Question:
-    return Question("\n".join(strings_in(row)), None, None)
+def _unworded(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
+    return SampleQuestion("\n".join(strings_in(row)), None, None)
 
 
-_READ: Mapping[str, Callable[[SampleRecord, Mapping[str, Any]], Question]] = {
+_READ: Mapping[str, Callable[[SampleRecord, Mapping[str, Any]], SampleQuestion]] = {
     OWN_TOOL: _of_row,
     "lm-eval": _of_row,
     "inspect_ai": _of_inspect,
@@ -135,7 +135,7 @@ class _Words:
     options: tuple[str, ...] | None
 
 
-def same_questions(first: Mapping[SampleKey, Question], second: Mapping[SampleKey, Question]) -> Matches:
+def same_questions(first: Mapping[SampleKey, SampleQuestion], second: Mapping[SampleKey, SampleQuestion]) -> Matches:
     """Return the samples of two runs that are the same question; at least one run must have bare questions.
 
     Repeated questions of one run are paired in their order.
@@ -162,7 +162,7 @@ def same_questions(first: Mapping[SampleKey, Question], second: Mapping[SampleKe
     return Matches(pairs, n_unknown, n_ambiguous)
 
 
-def _grouped(questions: Mapping[SampleKey, Question]) -> dict[_Words, list[SampleKey]]:
+def _grouped(questions: Mapping[SampleKey, SampleQuestion]) -> dict[_Words, list[SampleKey]]:
     groups: dict[_Words, list[SampleKey]] = defaultdict(list)
     for key, asked in sorted(questions.items()):
         options = None if asked.options is None else tuple(sorted(_spaced(option) for option in asked.options))

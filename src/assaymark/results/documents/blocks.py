@@ -10,8 +10,21 @@ from typing import Literal
 
 from assaymark.records import JsonValue
 
-__all__ = ["Block", "Bullets", "Cell", "Choice", "Example", "Figure", "Heading", "Mark", "Paragraph", "Table",
-           "TableRow", "Tile", "Tiles"]  # fmt: skip
+__all__ = [
+    "Block",
+    "Bullets",
+    "Cell",
+    "Example",
+    "ExampleChoice",
+    "Figure",
+    "Heading",
+    "Mark",
+    "Paragraph",
+    "Table",
+    "TableRow",
+    "Tile",
+    "Tiles",
+]  # fmt: skip
 
 
 Mark = Literal["", "better", "worse"]
@@ -94,7 +107,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ExampleChoice:
     """One choice of an example: its text, its log-likelihood, and whether it was picked or is correct."""
 
     text: str
@@ -109,7 +122,7 @@ class Example:
 
     title: str
     prompt: str
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[ExampleChoice, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()  # (label, text): answer, reference, reason of a failure
 
 

@@ -13,7 +13,7 @@ from assaymark.records import Estimate, ScoreStatus
 from assaymark.results.comparison.compare import compare_runs, distinct_labels
 from assaymark.results.comparison.records import Comparison, Flip, PairComparison
 from assaymark.results.comparison.stored_runs import matched_evidence
-from assaymark.results.documents.blocks import Choice, Example
+from assaymark.results.documents.blocks import Example, ExampleChoice
 from assaymark.results.evidence.from_store import (
     choice_queries,
     deciding_score,
@@ -114,7 +114,7 @@ def _example(record: SampleRecord, flip: Flip | None = None, labels: tuple[str, 
     )
 
 
-def _choices(record: SampleRecord) -> list[Choice]:
+def _choices(record: SampleRecord) -> list[ExampleChoice]:
     queries = choice_queries(record)
     if len(queries) < 2:
         return []
@@ -123,7 +123,7 @@ def _choices(record: SampleRecord) -> list[Choice]:
     detail = score.detail if score is not None and isinstance(score.detail, dict) else {}
     gold = gold_indices(record)
     return [
-        Choice(
+        ExampleChoice(
             _shortened(text.strip(), LONGEST_CHOICE),
             nats.get(query.index),
             position == detail.get("picked"),

@@ -10,7 +10,7 @@ from typing import Any
 from assaymark.results.comparison.records import Comparison
 from assaymark.results.documents.contents import ReportContents
 from assaymark.results.numbers import NOTHING, shown_count
-from assaymark.results.views.cells import Row, leaf_estimates, table_rows
+from assaymark.results.views.cells import TableLine, leaf_estimates, table_rows
 from assaymark.settings import VERSION
 from assaymark.store import RunRow
 
@@ -124,7 +124,7 @@ def _size(n_parameters: int) -> str:
     return f"{n_parameters:,}"
 
 
-def _task(line: Row, contents: ReportContents, references: References) -> str:
+def _task(line: TableLine, contents: ReportContents, references: References) -> str:
     """Return one task with its citation, shots, metric and size."""
     leaves = [leaf for view in contents.views for leaf in leaf_estimates(view, line.name if line.is_group else None)]
     own = [leaf for leaf in leaves if line.is_group or leaf.task == line.name]

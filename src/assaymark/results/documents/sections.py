@@ -33,7 +33,7 @@ from assaymark.results.numbers import counted, is_proportion, shown_count, shown
 from assaymark.results.views.baselines_table import baseline_rows
 from assaymark.results.views.cells import (
     FOLD_ABOVE,
-    Row,
+    TableLine,
     chance_cell,
     interval_text,
     leaf_estimates,
@@ -197,7 +197,7 @@ def _difference_tile(line: Difference, pair: PairComparison) -> Tile:
 # -------------------------------------------------------------------------------------------- results
 
 
-def _one_run(rows: Sequence[Row]) -> Table:
+def _one_run(rows: Sequence[TableLine]) -> Table:
     made = []
     for row in rows:
         cell = row.any_cell
@@ -207,7 +207,7 @@ def _one_run(rows: Sequence[Row]) -> Table:
     return Table(("task", "metric", "value", "95% interval", "n", "chance"), tuple(made), n_text=2)
 
 
-def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
+def _side_by_side(rows: Sequence[TableLine], views: Sequence[RunView]) -> Table:
     """Return a table with one column per run, each value above its interval."""
     made = []
     for row in rows:
@@ -219,14 +219,14 @@ def _side_by_side(rows: Sequence[Row], views: Sequence[RunView]) -> Table:
     return Table(headers, tuple(made), n_text=2)
 
 
-def _baselines(rows: Sequence[Row]) -> list[Block]:
+def _baselines(rows: Sequence[TableLine]) -> list[Block]:
     """Return the table of baselines: scores that need no reading of the question."""
     headers, known = baseline_rows(rows)
     made = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
     return [Heading("Baselines", 3), Table(("task", *headers), tuple(made))] if made else []
 
 
-def _name(row: Row) -> Cell:
+def _name(row: TableLine) -> Cell:
     if not row.is_first:
         return Cell("")
     return Cell(f"{row.label} ({row.n_hidden} tasks)" if row.n_hidden else row.label)

@@ -28,7 +28,7 @@ from assaymark.results.evidence.task_facts import (
 from assaymark.results.numbers import short_model_name
 from assaymark.scoring.metrics import aggregation_of, find_metric, is_auxiliary, is_higher_better, preferred_names
 from assaymark.store import RunRow, Store
-from assaymark.store.rows import SampleRecord, StoredScore
+from assaymark.store.rows import SampleRecord, SampleScoreRow
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.task import Selection
 
@@ -320,7 +320,7 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
             yield "race", f"stopped by rule after {stopped['n_seen']:,} of {stopped['n']:,} questions"
 
 
-def _row(score: StoredScore, facts: dict[tuple[int, int], _RequestFacts]) -> ScoreRow:
+def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> ScoreRow:
     own = facts[score.sample_index, score.turn]
     return ScoreRow(
         task=score.task,

@@ -16,7 +16,7 @@ from assaymark.results.evidence.baselines import (
     highest_baseline,
 )
 from assaymark.results.numbers import shown_value
-from assaymark.results.views.cells import Row, chance_cell, plain_table, value_words
+from assaymark.results.views.cells import TableLine, chance_cell, plain_table, value_words
 
 __all__ = ["baseline_cells", "baseline_notes", "baseline_rows", "baselines_table"]
 
@@ -49,9 +49,9 @@ def baseline_notes(estimate: Estimate) -> list[str]:
     return []
 
 
-def baseline_rows(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Row, list[str]]]]:
+def baseline_rows(rows: Sequence[TableLine]) -> tuple[tuple[str, ...], list[tuple[TableLine, list[str]]]]:
     """Return headers, and the headline value and baselines of each task whose majority class is known."""
-    of_name: dict[tuple[str, str], Row] = {}
+    of_name: dict[tuple[str, str], TableLine] = {}
     for row in rows:
         cell, key = row.any_cell, (row.name, row.label)
         if cell is None or cell.details.get(CONSTANT) is None:
@@ -66,11 +66,11 @@ def baseline_rows(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Row,
     ]
 
 
-def _stands_for_task(row: Row) -> bool:
+def _stands_for_task(row: TableLine) -> bool:
     return row.any_cell is not None and bool(row.any_cell.details.get("primary", True))
 
 
-def baselines_table(rows: Sequence[Row]) -> RenderableType | None:
+def baselines_table(rows: Sequence[TableLine]) -> RenderableType | None:
     """Return a table of the baselines, one line per task; None where no task has choices."""
     headers, known = baseline_rows(rows)
     if not known:

@@ -25,7 +25,7 @@ FOLD_ABOVE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableLine:
     """One line of a table: one metric of one task or group, in each of the views."""
 
     name: str
@@ -54,7 +54,7 @@ class _Node:
     cells: dict[tuple[str, str], list[Estimate | None]] = field(default_factory=dict)  # by (metric, filter)
 
 
-def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: bool = False) -> list[Row]:
+def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: bool = False) -> list[TableLine]:
     """Return the rows of a table over these runs, in the order in which their tasks were evaluated.
 
     Args:
@@ -94,13 +94,13 @@ def _insert(root: _Node, estimate: Estimate, column: int, n_columns: int) -> Non
     leaf.cells.setdefault((estimate.metric, estimate.filter), [None] * n_columns)[column] = estimate
 
 
-def _rows_of(node: _Node, depth: int, unfold: bool, n_columns: int, is_top: bool) -> list[Row]:
+def _rows_of(node: _Node, depth: int, unfold: bool, n_columns: int, is_top: bool) -> list[TableLine]:
     groups = [child for child in node.children.values() if child.is_group]
     tasks = [child for child in node.children.values() if not child.is_group]
     hidden = 0 if unfold or not node.cells or len(tasks) <= FOLD_ABOVE else len(tasks)
     cells = node.cells or {("", "none"): [None] * n_columns}
     rows = [
-        Row(node.name, node.label, depth, metric, filters, tuple(each), node.is_group, hidden, index == 0, is_top)
+        TableLine(node.name, node.label, depth, metric, filters, tuple(each), node.is_group, hidden, index == 0, is_top)
         for index, ((metric, filters), each) in enumerate(cells.items())
     ]
     below = is_top and not node.cells
@@ -160,7 +160,7 @@ def plain_table() -> Table:
     return _PlainTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
 
 
-def label_cell(row: Row) -> Text:
+def label_cell(row: TableLine) -> Text:
     """Return the task's or group's name, indented under its groups, with the number of tasks folded into it."""
     if not row.is_first:
         return Text("")
@@ -171,12 +171,12 @@ def label_cell(row: Row) -> Text:
     return text
 
 
-def metric_cell(row: Row) -> str:
+def metric_cell(row: TableLine) -> str:
     """Return the metric, with its filter unless that is `none`."""
     return row.metric if row.filter in {"none", ""} else f"{row.metric} ({row.filter})"
 
 
-def shots_cell(row: Row) -> str:
+def shots_cell(row: TableLine) -> str:
     """Return the number of shots, once per task; empty if it is not known."""
     shots = row.any_cell.details.get("n_shots") if row.any_cell is not None and row.is_first else None
     return "" if shots is None else str(shots)

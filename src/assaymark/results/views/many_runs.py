@@ -13,7 +13,7 @@ from assaymark.results.console import Text
 from assaymark.results.evidence.records import RunView
 from assaymark.results.numbers import shown_count
 from assaymark.results.views.cells import (
-    Row,
+    TableLine,
     chance_cell,
     interval_text,
     label_cell,
@@ -25,7 +25,7 @@ from assaymark.results.views.cells import (
 GAP = 2
 
 
-def side_by_side(rows: Sequence[Row], views: Sequence[RunView], width: int) -> RenderableType:
+def side_by_side(rows: Sequence[TableLine], views: Sequence[RunView], width: int) -> RenderableType:
     """Return the table; `rows` hold one cell per view."""
     columns = [[_cell(row, i) for row in rows] for i in range(len(views))]
     inner = width - 2
@@ -59,7 +59,7 @@ Column = list[tuple[str, str]]  # (value, interval) per row
 
 
 def _one_line(
-    rows: Sequence[Row], views: Sequence[RunView], columns: Sequence[Column], *, with_chance: bool
+    rows: Sequence[TableLine], views: Sequence[RunView], columns: Sequence[Column], *, with_chance: bool
 ) -> RenderableType:
     table = plain_table()
     table.add_column("task", no_wrap=True)
@@ -79,7 +79,7 @@ def _one_line(
     return table
 
 
-def _two_lines(rows: Sequence[Row], views: Sequence[RunView], columns: Sequence[Column]) -> RenderableType:
+def _two_lines(rows: Sequence[TableLine], views: Sequence[RunView], columns: Sequence[Column]) -> RenderableType:
     table = plain_table()
     table.add_column("task", no_wrap=True)
     for view in views:
@@ -96,16 +96,16 @@ def _two_lines(rows: Sequence[Row], views: Sequence[RunView], columns: Sequence[
     return table
 
 
-def _cell(row: Row, column: int) -> tuple[str, str]:
+def _cell(row: TableLine, column: int) -> tuple[str, str]:
     """Return value and interval; empty for a heading, which has no metric."""
     return (value_text(row.cells[column]), interval_text(row.cells[column])) if row.metric else ("", "")
 
 
-def _count(row: Row) -> str:
+def _count(row: TableLine) -> str:
     return shown_count(cell for cell in row.cells if cell is not None)
 
 
-def _under(row: Row) -> str:
+def _under(row: TableLine) -> str:
     chance = chance_cell(row.any_cell)
     parts = [metric_cell(row), f"n {_count(row)}", *([f"chance {chance}"] if chance else [])]
     return "  " * (row.depth + 1) + ", ".join(parts)

@@ -16,7 +16,7 @@ from assaymark.results.evidence.baselines import BLIND
 from assaymark.results.evidence.records import RunView
 from assaymark.results.numbers import is_proportion, names_apart, shortened_apart
 from assaymark.results.views.baselines_table import baselines_table
-from assaymark.results.views.cells import Row, Sized, leaf_estimates, plain_table
+from assaymark.results.views.cells import Sized, TableLine, leaf_estimates, plain_table
 from assaymark.statistics.power import mde_paired_binary
 from assaymark.store.rows import RunRow
 
@@ -29,7 +29,7 @@ FEWEST_CALIBRATED = 50  # with fewer samples the error is mostly noise
 MAX_NAMED = 4  # tasks that are listed by name
 
 
-def detail_tables(rows: Sequence[Row], *, details: bool) -> list[RenderableType]:
+def detail_tables(rows: Sequence[TableLine], *, details: bool) -> list[RenderableType]:
     """Return the tables of calibration and of baselines that are not empty.
 
     Without `details` only the baselines are returned, and only if the run has a question-blind baseline.
@@ -66,16 +66,16 @@ def foot_lines(views: Sequence[RunView]) -> list[str]:
     return [f"Minimum detectable effect (power 80%), {if_so}: {'; '.join(parts)}."]
 
 
-def _calibrated(row: Row) -> bool:
+def _calibrated(row: TableLine) -> bool:
     return row.any_cell is not None and row.is_first and row.any_cell.details.get("brier") is not None
 
 
-def _calibration_headers(rows: Sequence[Row]) -> tuple[str, ...]:
+def _calibration_headers(rows: Sequence[TableLine]) -> tuple[str, ...]:
     """Return the headers after the Brier score's, if any row has a number in these columns."""
     return CALIBRATION_HEADERS if any(any(_calibration_cells(row)[1:]) for row in rows) else ()
 
 
-def _calibration_cells(row: Row) -> list[str]:
+def _calibration_cells(row: TableLine) -> list[str]:
     if not _calibrated(row) or row.any_cell is None:
         return ["", "", ""]
     details = row.any_cell.details
@@ -85,7 +85,7 @@ def _calibration_cells(row: Row) -> list[str]:
     return [f"{details['brier']:.3f}", *("" if error is None else f"{100 * error:.1f}%" for error in known)]
 
 
-def _calibration(rows: Sequence[Row]) -> Padding | None:
+def _calibration(rows: Sequence[TableLine]) -> Padding | None:
     calibrated = [row for row in rows if _calibrated(row)]
     if not calibrated:
         return None

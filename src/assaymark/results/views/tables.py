@@ -19,8 +19,8 @@ from assaymark.results.evidence.records import RunView
 from assaymark.results.numbers import counted, reported_count, truncation_of
 from assaymark.results.views.baselines_table import baseline_notes
 from assaymark.results.views.cells import (
-    Row,
     Sized,
+    TableLine,
     chance_cell,
     heading,
     label_cell,
@@ -103,7 +103,7 @@ def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
     }
 
 
-def note_lines(rows: Sequence[Row], views: Sequence[RunView]) -> list[str]:
+def note_lines(rows: Sequence[TableLine], views: Sequence[RunView]) -> list[str]:
     """Return the warnings about values: about each task's prompts once, then about each metric.
 
     A note that several tasks share is reported once, with the first of their names.
@@ -134,7 +134,7 @@ def _named_notes(name: str, notes: Sequence[Sequence[str]], views: Sequence[RunV
     return [(f"{name}, {view.label}", note) for view, note in zip(views, joined, strict=True) if note]
 
 
-def _one_run(rows: Sequence[Row], width: int) -> Padding:
+def _one_run(rows: Sequence[TableLine], width: int) -> Padding:
     """Return the table of one run; number columns keep their width, names are wrapped if they do not fit."""
     columns: dict[str, list[str | Text]] = {"n-shot": [shots_cell(row) for row in rows]}
     columns |= {header: [number_cells(row.any_cell)[index] for row in rows] for index, header in enumerate(NUMBERS)}
@@ -161,7 +161,7 @@ def _one_run(rows: Sequence[Row], width: int) -> Padding:
     return Padding(table, (0, 1))
 
 
-def _has_filter(row: Row) -> bool:
+def _has_filter(row: TableLine) -> bool:
     return bool(row.metric) and row.filter not in {"none", ""}
 
 

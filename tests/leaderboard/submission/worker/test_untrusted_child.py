@@ -23,10 +23,10 @@ from assaymark.leaderboard.submission.worker.messages import (
     Started,
     read_message,
 )
-from assaymark.leaderboard.submission.worker.process import Ended, Place, run_step
+from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
 from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, descendants
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
-from assaymark.leaderboard.submission.worker.sandbox import Sandbox, find_sandbox
+from assaymark.leaderboard.submission.worker.sandbox import Bubblewrap, find_sandbox
 from assaymark.leaderboard.submission.worker.work import _remove
 
 BEGIN = """
@@ -37,11 +37,11 @@ spec = json.loads(os.read(0, 1 << 16))
 limit_this_process(Resources(**spec["limits"]))
 os.write(1, b'{"kind": "started"}\\n')
 """
-Attack = Callable[..., Ended]
+Attack = Callable[..., StepEnd]
 
 
 @pytest.fixture
-def sandbox() -> Sandbox:
+def sandbox() -> Bubblewrap:
     """Return the sandbox, or skip where it cannot work."""
     found = find_sandbox()
     if found is None:
@@ -50,17 +50,17 @@ def sandbox() -> Sandbox:
 
 
 @pytest.fixture
-def attack(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Attack:
+def attack(tmp_path: Path, sandbox: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> Attack:
     """Return a function that runs a program as the evaluation's process, after it has limited itself."""
     folder = tmp_path / "job" / "evaluate-1"
     for part in ("cwd", "home/tmp"):
         (folder / part).mkdir(parents=True)
 
-    def attacked(program: str, *, heard: Callable[[Stage | None], None] = lambda _: None, **limits: int) -> Ended:
+    def attacked(program: str, *, heard: Callable[[Stage | None], None] = lambda _: None, **limits: int) -> StepEnd:
         monkeypatch.setattr(process, "START", BEGIN + program)
         environment = settings.environment_of_job(folder / "home", network=False)
         allowed = Resources(**{"memory_bytes": 1 << 30, **limits})
-        return run_step({"step": "evaluate"}, Place(folder, environment, allowed, 60.0, sandbox), heard)
+        return run_step({"step": "evaluate"}, StepPlace(folder, environment, allowed, 60.0, sandbox), heard)
 
     return attacked
 
@@ -145,7 +145,7 @@ def test_what_it_says_of_the_host_proves_nothing(attack: Attack, program: str, r
 def test_a_sandbox_that_does_not_start_is_our_fault(tmp_path: Path) -> None:
     """Where bubblewrap or Python fails before our code runs, the submission has done nothing."""
     (tmp_path / "cwd").mkdir()
-    place = Place(tmp_path, {}, Resources(1 << 30), 60.0, Sandbox("/usr/bin/false", ()))
+    place = StepPlace(tmp_path, {}, Resources(1 << 30), 60.0, Bubblewrap("/usr/bin/false", ()))
     assert run_step({"step": "evaluate"}, place, lambda _: None).fault == "infrastructure"
 
 
@@ -248,7 +248,7 @@ def test_its_modules_are_ours_whatever_lies_in_its_folders(tmp_path: Path, monke
     environment = {**settings.environment_of_job(folder / "home", network=True), "PYTHONPATH": str(folder)}
     spec: dict[str, object] = {"step": "fetch", "source": "folder", "folders": [], "into": "/nowhere", "model": "x"}
     spec |= {"revision": "", "base": None, "parts": [], "options": {}}
-    ended = run_step(spec, Place(folder, environment, Resources(4 << 30), 60.0), lambda _: None)
+    ended = run_step(spec, StepPlace(folder, environment, Resources(4 << 30), 60.0), lambda _: None)
     assert ended.fault == "submission"
     assert "there is no model 'x'" in ended.reason
     assert "ATTACKED" not in ended.log

@@ -30,9 +30,9 @@ from assaymark.leaderboard.submission.worker.messages import (
     read_message,
 )
 from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
-from assaymark.leaderboard.submission.worker.sandbox import Sandbox, package_folders
+from assaymark.leaderboard.submission.worker.sandbox import Bubblewrap, package_folders
 
-__all__ = ["Ended", "Place", "run_step"]
+__all__ = ["StepEnd", "StepPlace", "run_step"]
 
 POLL_SECONDS = 0.2
 LONGEST_LOG = 200_000  # bytes of its end
@@ -47,19 +47,19 @@ START = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StepPlace:
     """Where a step runs and what it may use."""
 
     folder: Path  # may be written; has the empty working directory `cwd`
     environment: Mapping[str, str]  # all variables of the process
     limits: Resources
     seconds: float  # after which it is ended
-    sandbox: Sandbox | None = None  # None: a plain process, with the network
+    sandbox: Bubblewrap | None = None  # None: a plain process, with the network
     readable: Sequence[Path] = ()  # what the sandbox may read
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class StepEnd:
     """How a step ended.
 
     made: its last message, None where it failed.
@@ -74,7 +74,7 @@ class Ended:
     log: str = ""
 
 
-def run_step(spec: Mapping[str, Any], place: Place, heard: Callable[[Stage | None], None]) -> Ended:
+def run_step(spec: Mapping[str, Any], place: StepPlace, heard: Callable[[Stage | None], None]) -> StepEnd:
     """Run a step in a process of its own; return how it ended.
 
     Args:
@@ -122,7 +122,7 @@ def _send(process: "subprocess.Popen[bytes]", line: bytes) -> None:
 class _Listening:
     """What a process says and writes, until it ends or breaks a rule."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", step: str, place: Place) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", step: str, place: StepPlace) -> None:
         self._process, self._step, self._place = process, step, place
         self._line = b""
         self._log = b""
@@ -178,23 +178,23 @@ class _Listening:
             fault = "submission" if self._step == "evaluate" else "infrastructure"  # else only our own code runs
             self._broken = (fault, f"the process of the step '{self._step}' sent {error}")
 
-    def outcome(self) -> Ended:
+    def outcome(self) -> StepEnd:
         """Return how it ended."""
         log, status, made = self._log.decode("utf-8", "replace"), self._process.returncode, self._made
         if self._broken is not None:
-            return Ended(None, *self._broken, log)
+            return StepEnd(None, *self._broken, log)
         if isinstance(made, Failed):
             is_believed = self._step != "evaluate" or made.fault != "infrastructure"
-            return Ended(None, made.fault if is_believed else "killed", made.reason, log)
+            return StepEnd(None, made.fault if is_believed else "killed", made.reason, log)
         if status == 0 and made is not None:
-            return Ended(made, log=log)
+            return StepEnd(made, log=log)
         number = -status if status < 0 else status - 128  # bubblewrap ends with 128 and the signal's number
         if number in {int(each) for each in signal.Signals}:
             name = signal.Signals(number).name
-            return Ended(None, "killed", f"the process was ended by {name} (out of memory, or a crash)", log)
+            return StepEnd(None, "killed", f"the process was ended by {name} (out of memory, or a crash)", log)
         # Before it has started, the sandbox or Python has failed; later it may have ended itself.
         fault = "killed" if self._has_started else "infrastructure"
-        return Ended(None, fault, f"the process ended with status {status} and without a result", log)
+        return StepEnd(None, fault, f"the process ended with status {status} and without a result", log)
 
 
 def _pipe(stream: Any) -> Any:

@@ -33,13 +33,13 @@ from assaymark.leaderboard.submission.checks import verdict_of
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE
 from assaymark.leaderboard.submission.sources import MOST_BYTES
 from assaymark.leaderboard.submission.worker.messages import Checked, Evaluated, Fetched, Message, Stage
-from assaymark.leaderboard.submission.worker.process import Ended, Place, run_step
+from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
 from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.queue_rows import JobRow, Progress, SubmissionRow
+from assaymark.store.queue_rows import JobProgress, JobRow, SubmissionRow
 from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.files_read import files_read
 
@@ -170,7 +170,7 @@ class Host:
 class _Failed(Exception):
     """A step that failed."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: StepEnd) -> None:
         super().__init__(ended.reason)
         self.ended = ended
 
@@ -227,16 +227,16 @@ class Worker:
             self._say(f"job {job.id}: put back")
             raise
         except (AssaymarkError, OSError) as error:
-            self._fail(job, Ended(None, "infrastructure", str(error)))
+            self._fail(job, StepEnd(None, "infrastructure", str(error)))
         except Exception as error:  # noqa: BLE001 - see `do`
             self._say(f"job {job.id}: an error of the worker itself; please report it\n{traceback.format_exc()}")
-            self._fail(job, Ended(None, "infrastructure", f"{type(error).__name__}: {error}"))
+            self._fail(job, StepEnd(None, "infrastructure", f"{type(error).__name__}: {error}"))
         else:
             self._say(f"job {job.id}: finished{verdict}")
         if all(job_row.state not in {"pending", "running"} for job_row in self._queue.jobs_of(job.submission)):
             _remove(folder)
 
-    def _fail(self, job: JobRow, ended: Ended) -> None:
+    def _fail(self, job: JobRow, ended: StepEnd) -> None:
         secrets = settings.secrets_here()
         reason = " ".join(log_tail(ended.reason[:2000], secrets).split())[:500]
         try:
@@ -283,8 +283,8 @@ class Worker:
                 raise StoreError(f"the model was fetched to {place}; expected a folder below {models}")
         return fetched
 
-    def _place(self, folder: Path, *, has_network: bool = False, readable: Sequence[Path] = ()) -> Place:
-        return Place(
+    def _place(self, folder: Path, *, has_network: bool = False, readable: Sequence[Path] = ()) -> StepPlace:
+        return StepPlace(
             folder,
             settings.environment_of_job(folder / "home", network=has_network),
             self._host.limits,
@@ -300,17 +300,17 @@ class Worker:
         files = [path for names, _ in parts_of(board) for path in files_read(names)]
         return list(dict.fromkeys([*readable, *(each for path in files for each in (path, path.resolve()))]))
 
-    def _step(self, job: JobRow, spec: Mapping[str, Any], place: Place, made: type[Made]) -> Made:
+    def _step(self, job: JobRow, spec: Mapping[str, Any], place: StepPlace, made: type[Made]) -> Made:
         """Run a step while the job's lease is renewed. Raises: _Failed; LeaseLost."""
         state: dict[str, Any] = {
-            "progress": Progress(stage=FIRST_STAGES[made]),
+            "progress": JobProgress(stage=FIRST_STAGES[made]),
             "renewed": time.monotonic(),
             "stored": None,
         }
 
         def heard(stage: Stage | None) -> None:
             if stage is not None:
-                state["progress"] = Progress(stage.n_done, stage.n_total, stage.text)
+                state["progress"] = JobProgress(stage.n_done, stage.n_total, stage.text)
             self._keep(job, state)
 
         ended = run_step(spec, place, heard)
@@ -321,7 +321,7 @@ class Worker:
     def _keep(self, job: JobRow, state: dict[str, Any]) -> None:
         """Renew the lease where a third of it has passed, or a second after other progress."""
         now = time.monotonic()
-        progress: Progress = state["progress"]
+        progress: JobProgress = state["progress"]
         is_new = progress != state.get("stored") and now - state["renewed"] > 1
         if not is_new and now - state["renewed"] < self._host.lease_seconds / 3:
             return
@@ -345,7 +345,7 @@ class Worker:
         try:
             take_results(here, copied, self._host.most_results)
         except DataError as error:
-            raise _Failed(Ended(None, "submission", str(error))) from error
+            raise _Failed(StepEnd(None, "submission", str(error))) from error
         place = self._place(folder, readable=[*readable, copied])
         checked = self._step(job, check_step(evaluate, copied, folder / STORE), place, Checked)
         with Store.open(str(folder / STORE)) as source:
