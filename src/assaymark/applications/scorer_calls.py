@@ -30,13 +30,13 @@ class ScorerCalls:
             self._loop = LoopThread()
         future = self._loop.start(scorer.score(answered))
         try:
-            found = future.result(self._timeout_s)
+            results = future.result(self._timeout_s)
         except FutureTimeoutError:
             future.cancel()
             if self._loop.is_blocked():
                 self._loop = None
             raise
-        return [checked_result(each) for each in found]
+        return [checked_result(each) for each in results]
 
     def why(self, name: str, error: Exception) -> str:
         """Return in one line why a scorer gave no result."""

@@ -72,31 +72,31 @@ class AnnotationLog:
 
         Raises: UsageError for a name that is none, or a queue of this name with another rubric or number of raters.
         """
-        shown = shown_text(name.strip())
-        if not 0 < len(shown) <= LONGEST_NAME:
-            raise UsageError(f"the queue's name has {len(shown)} characters; expected 1 to {LONGEST_NAME}")
+        stored_name = shown_text(name.strip())
+        if not 0 < len(stored_name) <= LONGEST_NAME:
+            raise UsageError(f"the queue's name has {len(stored_name)} characters; expected 1 to {LONGEST_NAME}")
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
-            here = trace_queues.c.project == project, trace_queues.c.name == shown
+            here = trace_queues.c.project == project, trace_queues.c.name == stored_name
             known = connection.execute(select(trace_queues).where(*here)).one_or_none()
             if known is None:
-                row = {"id": next_id(connection, trace_queues), "project": project, "name": shown, "rubric": rubric,
-                       "n_raters": n_raters, "made": time.time()}  # fmt: skip
+                row = {"id": next_id(connection, trace_queues), "project": project, "name": stored_name,
+                       "rubric": rubric, "n_raters": n_raters, "made": time.time()}  # fmt: skip
                 connection.execute(insert(trace_queues), row)
             elif (known.rubric, known.n_raters) != (rubric, n_raters):
                 raise UsageError(
-                    f"the queue '{shown}' has the rubric {known.rubric} and {known.n_raters} raters of each trace; "
-                    "name these, or choose another name"
+                    f"the queue '{stored_name}' has the rubric {known.rubric} and {known.n_raters} raters of each "
+                    "trace; name these, or choose another name"
                 )
-        return self.queue(project, shown)
+        return self.queue(project, stored_name)
 
     def queue(self, project: int, name: str) -> AnnotationQueue:
         """Return a queue. Raises: UnknownName."""
         known = self.queues(project)
-        found = next((each for each in known if each.name == name), None)
-        if found is None:
+        queue = next((each for each in known if each.name == name), None)
+        if queue is None:
             raise UnknownName("queue", name[:LONGEST_NAME], [each.name for each in known][:5])
-        return found
+        return queue
 
     def queues(self, project: int) -> list[AnnotationQueue]:
         """Return the queues of a project by name."""
@@ -269,7 +269,7 @@ def _ids(connection: Connection, table: Any, *conditions: ColumnElement[bool]) -
 
 
 def _rater(name: str) -> str:
-    shown = shown_text(name.strip())
-    if not 0 < len(shown) <= LONGEST_RATER:
-        raise UsageError(f"the rater's name has {len(shown)} characters; expected 1 to {LONGEST_RATER}")
-    return shown
+    stored_name = shown_text(name.strip())
+    if not 0 < len(stored_name) <= LONGEST_RATER:
+        raise UsageError(f"the rater's name has {len(stored_name)} characters; expected 1 to {LONGEST_RATER}")
+    return stored_name

@@ -86,14 +86,14 @@ class RuleLog:
 
     def set_state(self, project: int, name: str, state: str) -> None:
         """Make a rule active, paused or removed; its scores stay. Raises: UnknownName."""
-        shown = shown_text(name)
+        stored_name = shown_text(name)
         with self._database.writing() as connection:
-            number = connection.execute(select(trace_rules.c.id).where(*_named(project, shown))).scalar()
+            number = connection.execute(select(trace_rules.c.id).where(*_named(project, stored_name))).scalar()
             if number is None:
                 known = select(trace_rules.c.name).where(
                     trace_rules.c.project == project, trace_rules.c.state != "removed"
                 )
-                raise UnknownName("rule", shown[:LONGEST_NAME], list(connection.execute(known).scalars())[:5])
+                raise UnknownName("rule", stored_name[:LONGEST_NAME], list(connection.execute(known).scalars())[:5])
             connection.execute(update(trace_rules).where(trace_rules.c.id == number).values(state=state))
             if state == "removed":
                 open_ones = trace_scorings.c.state.in_(("waiting", "running"))

@@ -61,8 +61,8 @@ def rating_score(
     rubric = rubric_of(queue.rubric)
     chosen = next((each for each in rubric.choices if each[0] == choice), None)
     if chosen is None:
-        shown = ", ".join(each[0] for each in rubric.choices)
-        raise UsageError(f"the rating is '{choice[:40]}'; expected one of {shown}")
+        choices = ", ".join(each[0] for each in rubric.choices)
+        raise UsageError(f"the rating is '{choice[:40]}'; expected one of {choices}")
     label = None if rubric.level == "ordinal" else chosen[0]
     return NewScore(
         digest=b"",
@@ -103,21 +103,31 @@ class QueueAgreement:
         """The agreement in words."""
         if self.alpha is None:
             return "no trace has two ratings yet"
-        words = [f"{name} {_shown(found)}" for name, found in (("alpha", self.alpha), ("kappa", self.kappa)) if found]
+        words = [
+            f"{name} {_shown(agreement)}"
+            for name, agreement in (("alpha", self.alpha), ("kappa", self.kappa))
+            if agreement
+        ]
         return f"{', '.join(words)}, {self.alpha.n} traces with two ratings or more"
 
 
-def _agreement_json(found: Agreement | None) -> dict[str, Any] | None:
-    if found is None:
+def _agreement_json(agreement: Agreement | None) -> dict[str, Any] | None:
+    if agreement is None:
         return None
-    return {"value": found.value, "low": found.low, "high": found.high, "method": found.method, "n": found.n}
+    return {
+        "value": agreement.value,
+        "low": agreement.low,
+        "high": agreement.high,
+        "method": agreement.method,
+        "n": agreement.n,
+    }
 
 
-def _shown(found: Agreement) -> str:
-    if found.value is None:
+def _shown(agreement: Agreement) -> str:
+    if agreement.value is None:
         return "undefined (all ratings are the same)"
-    interval = "" if found.low is None else f" ({found.low:.2f} to {found.high:.2f})"
-    return f"{found.value:.2f}{interval}"
+    interval = "" if agreement.low is None else f" ({agreement.low:.2f} to {agreement.high:.2f})"
+    return f"{agreement.value:.2f}{interval}"
 
 
 def agreement_of(queue: AnnotationQueue, ratings: Sequence[QueueRating]) -> QueueAgreement:
@@ -136,8 +146,12 @@ def agreement_of(queue: AnnotationQueue, ratings: Sequence[QueueRating]) -> Queu
         alpha = None
     kappa = None
     if len(raters) == 2:
-        both = [(one, other) for one, other in zip(*table, strict=True) if one is not None and other is not None]
+        both = [
+            (first_said, second_said)
+            for first_said, second_said in zip(*table, strict=True)
+            if first_said is not None and second_said is not None
+        ]
         if both:
-            first, second = [one for one, _ in both], [other for _, other in both]
+            first, second = [first_said for first_said, _ in both], [second_said for _, second_said in both]
             kappa = cohen_kappa(first, second, weights="quadratic" if level == "ordinal" else None)
     return QueueAgreement(len(raters), len(ratings), alpha, kappa)

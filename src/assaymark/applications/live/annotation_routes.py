@@ -80,8 +80,8 @@ def add_annotation(app: FastAPI, store: Store, redaction: Redaction) -> None:
                 raise
             except UsageError as error:
                 form_token = app.state.posts.token(request)
-                shown = rating_page(store, token, queue, trace_id, rater, form_token, str(error))
-                return private(respond(request, "annotate.html", shown, status=400))
+                again = rating_page(store, token, queue, trace_id, rater, form_token, str(error))
+                return private(respond(request, "annotate.html", again, status=400))
         elif action != "next":
             raise HTTPException(400, f"the action is '{action[:40]}'; expected next, rate or skip")
         item = store.annotations.claim(queue, rater, HOLD_SECONDS)
@@ -94,13 +94,13 @@ def add_annotation(app: FastAPI, store: Store, redaction: Redaction) -> None:
 
 def _said(form: Posted, redaction: Redaction) -> tuple[str | None, str | None]:
     """Return comment and correction of a form. Raises: UsageError for one that is too long."""
-    found = []
+    texts = []
     for name, longest in (("comment", LONGEST_COMMENT), ("correction", LONGEST_CORRECTION)):
         text = form.text(name).replace("\r\n", "\n")
         if len(text) > longest:
             raise UsageError(f"the {name} has {len(text):,} characters; expected at most {longest:,}")
-        found.append(redaction.text(text) if text else None)
-    return found[0], found[1]
+        texts.append(redaction.text(text) if text else None)
+    return texts[0], texts[1]
 
 
 def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
@@ -127,10 +127,10 @@ def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
     @app.get("/traces/dataset/{name}.jsonl")
     def rows(request: Request, name: str) -> Response:
         token = readers.need(request)
-        found = store.trace_datasets.rows(token.project, name)
-        if not found:
+        stored_rows = store.trace_datasets.rows(token.project, name)
+        if not stored_rows:
             raise UnknownName("data set", name[:128], list(store.trace_datasets.sizes(token.project))[:5])
-        lines = "".join(f"{json.dumps(row.content, ensure_ascii=False)}\n" for row in found)
+        lines = "".join(f"{json.dumps(row.content, ensure_ascii=False)}\n" for row in stored_rows)
         headers = {"content-disposition": 'attachment; filename="rows.jsonl"'}
         body = lines.encode("utf-8", "backslashreplace")
         return private(Response(body, media_type="application/jsonl", headers=headers))

@@ -67,13 +67,13 @@ def rule() -> None:
 @project_option
 @store_option
 @json_option
-def add_rule(*, store: str | None, as_json: bool, project: str | None, **given: Any) -> None:
+def add_rule(*, store: str | None, as_json: bool, project: str | None, **options: Any) -> None:
     """Make a rule. Its traces are scored by `assaymark traces score`, wherever that runs with this store."""
     need_extra()
     from assaymark.applications.live.rules import new_rule
 
-    new = new_rule(given["name"], given["scorer"], filter=given["words"], rate=given["rate"], judge=given["judge"],
-                   judge_args=given["judge_args"], past_hours=given["past"])  # fmt: skip
+    new = new_rule(options["name"], options["scorer"], filter=options["words"], rate=options["rate"],
+                   judge=options["judge"], judge_args=options["judge_args"], past_hours=options["past"])  # fmt: skip
     with open_store(store, writing=True) as opened:
         made = opened.rules.add(project_of(opened, project), new)
     if as_json:
@@ -193,7 +193,7 @@ def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, Any]:
 @click.option("--project", metavar="NAME", help="Project (default: all of them).")
 @store_option
 @json_option
-def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project: str | None, **given: Any) -> None:
+def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project: str | None, **options: Any) -> None:
     """Score traces by the active rules. Several of these may share a store, on one machine or many.
 
     The functions that rules name are run here, so run this where you would run them. A trace is complete when its root
@@ -206,14 +206,16 @@ def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project:
     from assaymark.applications.live.worker import ScoringWorker
     from assaymark.store.rule_rows import Completeness
 
-    if given["longest_s"] < given["quiet_s"]:
-        raise UsageError(f"--longest_s is {given['longest_s']:g}, below --quiet_s {given['quiet_s']:g}; expected more")
+    if options["longest_s"] < options["quiet_s"]:
+        raise UsageError(
+            f"--longest_s is {options['longest_s']:g}, below --quiet_s {options['quiet_s']:g}; expected more"
+        )
     with open_store(store, writing=True) as opened:
         number = None if project is None else opened.traces.project_id(project)
-        complete = Completeness(given["quiet_s"], given["longest_s"])
-        worker = ScoringWorker(opened, project=number, complete=complete, timeout_s=given["timeout"])
+        complete = Completeness(options["quiet_s"], options["longest_s"])
+        worker = ScoringWorker(opened, project=number, complete=complete, timeout_s=options["timeout"])
         if watch:
-            _watch(worker, given["every"])
+            _watch(worker, options["every"])
             return
         counts = worker.round()
     if as_json:
@@ -228,14 +230,14 @@ def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project:
 
 
 def _watch(worker: Any, every_s: float) -> None:
-    shown: set[str] = set()
+    reported: set[str] = set()
 
     def report(counts: "RoundCounts") -> None:
         if counts.n or counts.n_lost:
             echo(_round_line(counts))
         for problem in counts.problems:
-            if problem not in shown:
-                shown.add(problem)
+            if problem not in reported:
+                reported.add(problem)
                 echo(problem, err=True)
 
     echo("scoring traces as they become complete; Ctrl-C ends it")
@@ -262,15 +264,15 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
     with open_store(store) as opened:
         number = project_of(opened, project)
         after = None if since is None else int((time.time() - since * 3600) * 1e9)
-        found = estimates_of(opened.rules.weighted_scores(number, name=name, since=after))
+        estimates = estimates_of(opened.rules.weighted_scores(number, name=name, since=after))
     if as_json:
-        print_json([each.to_json() for each in found])
+        print_json([each.to_json() for each in estimates])
         return
-    if not found:
+    if not estimates:
         echo("there is no score; `assaymark traces rule add` makes a rule, and `assaymark traces score` scores by it")
         return
-    several = {each.name for each in found if sum(_is_of(other, each) for other in found) > 1}
-    rows = [_estimate_row(each, is_one_of_several=each.name in several) for each in found]
+    several = {each.name for each in estimates if sum(_is_of(other, each) for other in estimates) > 1}
+    rows = [_estimate_row(each, is_one_of_several=each.name in several) for each in estimates]
     print_table(("score", "from", "version", "n", "mean", "95% interval", "failed", "stale", "rate"), rows)
 
 
@@ -279,14 +281,14 @@ def _is_of(first: "ScoreEstimate", second: "ScoreEstimate") -> bool:
 
 
 def _estimate_row(each: "ScoreEstimate", *, is_one_of_several: bool) -> tuple[str, ...]:
-    found = each.estimate
-    mean = "-" if found is None else f"{found.value:.4g}"
-    interval = "-" if found is None or found.low is None else f"{found.low:.4g} to {found.high:.4g}"
+    estimate = each.estimate
+    mean = "-" if estimate is None else f"{estimate.value:.4g}"
+    interval = "-" if estimate is None or estimate.low is None else f"{estimate.low:.4g} to {estimate.high:.4g}"
     rate = "-" if each.rates is None else f"{each.rates[0]:g}" if each.rates[0] == each.rates[1] else (
         f"{each.rates[0]:g} to {each.rates[1]:g}")  # fmt: skip
     version = each.rule_version
     name = f"{each.name} ({version.hex()[:SHORT]})" if is_one_of_several and version is not None else each.name
-    if found is None and each.labels:
+    if estimate is None and each.labels:
         interval = ", ".join(f"{label}: {n}" for label, n in sorted(each.labels.items(), key=lambda pair: -pair[1])[:5])
     return (name, each.source, each.version or "", f"{each.n:,}", mean, interval, str(each.n_failed or ""),
             str(each.n_stale or ""), rate)  # fmt: skip

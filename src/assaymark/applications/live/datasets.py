@@ -67,8 +67,8 @@ def row_of_trace(
     inputs, output = inputs_and_output(steps)
     if inputs is None:
         raise DataError("no step says what the application was asked (input.value, or messages)")
-    given = [score.correction for score in scores if score.correction]
-    last = correction or (given[-1] if given else None)
+    corrections = [score.correction for score in scores if score.correction]
+    last = correction or (corrections[-1] if corrections else None)
     expected = as_value(last) if last is not None else output if accept_output else None
     contexts = contexts_of(steps)
     tags = _tags(steps)
@@ -86,8 +86,8 @@ def _tags(steps: Sequence[Step]) -> list[str]:
         for name in _TAGS:
             value = step.span.attributes.get(name)
             value = as_value(value) if isinstance(value, str) else value
-            found = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-            if tags := [str(tag)[:200] for tag in found if isinstance(tag, str | int) and tag != ""]:
+            listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            if tags := [str(tag)[:200] for tag in listed if isinstance(tag, str | int) and tag != ""]:
                 return tags[:MOST_TAGS]
     return []
 

@@ -39,7 +39,7 @@ class ScoreEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return it with stable names."""
-        found = self.estimate
+        estimate = self.estimate
         return {
             "name": self.name,
             "source": self.source,
@@ -48,10 +48,10 @@ class ScoreEstimate:
             "n": self.n,
             "failed": self.n_failed,
             "stale": self.n_stale,
-            "mean": None if found is None else found.value,
-            "low": None if found is None else found.low,
-            "high": None if found is None else found.high,
-            "method": None if found is None else found.method,
+            "mean": None if estimate is None else estimate.value,
+            "low": None if estimate is None else estimate.low,
+            "high": None if estimate is None else estimate.high,
+            "method": None if estimate is None else estimate.method,
             "rates": None if self.rates is None else list(self.rates),
             "labels": self.labels,
         }

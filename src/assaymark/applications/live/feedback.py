@@ -152,12 +152,12 @@ def _hex(sent: Mapping[str, Any], name: str, size: int) -> bytes | None:
     if text is None:
         return None
     try:
-        found = bytes.fromhex(text) if len(text) == 2 * size else b""
+        read = bytes.fromhex(text) if len(text) == 2 * size else b""
     except ValueError:
-        found = b""
-    if not is_id(found, size):
+        read = b""
+    if not is_id(read, size):
         raise DataError(f"{name} is '{text[:40]}'; expected {2 * size} hexadecimal digits, not all 0")
-    return found
+    return read
 
 
 def store_feedback(
@@ -241,11 +241,11 @@ def _of_what(feedback: Feedback, rater: str | None) -> dict[str, Any]:
 
 
 def _content(feedback: Feedback) -> str:
-    shown: dict[str, JsonValue] = {
+    content: dict[str, JsonValue] = {
         name: value.hex() if isinstance(value := getattr(feedback, name), bytes) else value
         for name in Feedback.__slots__
     }
-    return canonical_json(shown)
+    return canonical_json(content)
 
 
 def _digest(identity: str, part: str) -> bytes:

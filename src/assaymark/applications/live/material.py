@@ -125,17 +125,17 @@ def as_value(text: str) -> JsonValue:
 def contexts_of(steps: Sequence[Step]) -> tuple[str, ...] | None:
     """Return the texts of the documents that were found, each once; those of rerankers where there are any."""
     for kind in reversed(_SEARCHES):
-        found = [document.text for step in steps if step.kind == kind for document in step.documents if document.text]
-        if found:
-            return tuple(dict.fromkeys(found))[:MOST_DOCUMENTS]
+        texts = [document.text for step in steps if step.kind == kind for document in step.documents if document.text]
+        if texts:
+            return tuple(dict.fromkeys(texts))[:MOST_DOCUMENTS]
     return None
 
 
 def _calls(steps: Sequence[Step]) -> tuple[ToolCall, ...] | None:
     """Return the calls of tools, in the order of the tree; None without any."""
-    found = []
+    calls = []
     for step in steps:
         if step.tool is not None and step.tool.name:
             arguments = as_value(step.tool.arguments)
-            found.append(ToolCall(step.tool.name, arguments if isinstance(arguments, dict) else None))
-    return tuple(found) or None
+            calls.append(ToolCall(step.tool.name, arguments if isinstance(arguments, dict) else None))
+    return tuple(calls) or None

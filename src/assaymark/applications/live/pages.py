@@ -63,9 +63,9 @@ def queues_page(
         finished: the queue of which nothing is left for this rater.
     """
     queues = store.annotations.queues(token.project)
-    found = tuple((queue, agreement_of(queue, store.annotations.ratings(queue))) for queue in queues)
+    with_agreement = tuple((queue, agreement_of(queue, store.annotations.ratings(queue))) for queue in queues)
     sizes = store.trace_datasets.sizes(token.project)
-    return QueuesPage(token.project_name, found, sizes, rater, form, problem, finished)
+    return QueuesPage(token.project_name, with_agreement, sizes, rater, form, problem, finished)
 
 
 @dataclass(frozen=True)

@@ -56,27 +56,27 @@ def queue() -> None:
 @store_option
 @json_option
 def add_to_queue(
-    name: str, traces: Sequence[str], *, store: str | None, project: str | None, as_json: bool, **given: Any
+    name: str, traces: Sequence[str], *, store: str | None, project: str | None, as_json: bool, **options: Any
 ) -> None:
     """Put traces into a queue, which is made where there is none of this name."""
     from assaymark.applications.live.annotation import rubric_of
     from assaymark.applications.live.selecting import sampled_traces
     from assaymark.applications.traces.listing import ListQuery
 
-    if given["sample"] is not None and given["words"] is None:
+    if options["sample"] is not None and options["words"] is None:
         raise UsageError("--sample draws from the traces that --filter names; add --filter, '' for all")
     with open_store(store, writing=True) as opened:
         number = project_of(opened, project)
         known = next((each for each in opened.annotations.queues(number) if each.name == name), None)
-        rubric = given["rubric"] or ("thumbs" if known is None else known.rubric)
-        n_raters = given["raters"] or (1 if known is None else known.n_raters)
+        rubric = options["rubric"] or ("thumbs" if known is None else known.rubric)
+        n_raters = options["raters"] or (1 if known is None else known.n_raters)
         ids = [trace_id_of(opened, number, text) for text in traces]
-        if given["words"] is not None:
-            query = ListQuery.of_text(given["words"])
-            found = sampled_traces(opened, number, query, given["sample"], f"queue {name}")
-            ids += [trace.trace_id for trace in found]
+        if options["words"] is not None:
+            query = ListQuery.of_text(options["words"])
+            drawn = sampled_traces(opened, number, query, options["sample"], f"queue {name}")
+            ids += [trace.trace_id for trace in drawn]
         made = opened.annotations.add_queue(number, name, rubric_of(rubric).text, n_raters)
-        reason = given["reason"] or given["words"] or ("named" if traces else "all traces")
+        reason = options["reason"] or options["words"] or ("named" if traces else "all traces")
         n_new = opened.annotations.add_items(made, ids, reason)
         size = opened.annotations.queue(number, made.name).n_items
     if as_json:
@@ -96,19 +96,19 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
 
     with open_store(store) as opened:
         queues = opened.annotations.queues(project_of(opened, project))
-        found = [(each, agreement_of(each, opened.annotations.ratings(each))) for each in queues]
+        with_agreement = [(each, agreement_of(each, opened.annotations.ratings(each))) for each in queues]
     if as_json:
         print_json([
             {"name": each.name, "rubric": each.rubric, "raters_of_each": each.n_raters, "traces": each.n_items,
              "done": each.n_done, "agreement": agreement.to_json()}
-            for each, agreement in found
+            for each, agreement in with_agreement
         ])  # fmt: skip
         return
-    if not found:
+    if not with_agreement:
         echo("there is no queue; `assaymark traces queue add NAME --filter WORDS` makes one")
         return
     rows = [(each.name, each.rubric, f"{each.n_done:,} of {each.n_items:,}", str(each.n_raters),
-             f"{agreement.n_ratings:,}", agreement.line) for each, agreement in found]  # fmt: skip
+             f"{agreement.n_ratings:,}", agreement.line) for each, agreement in with_agreement]  # fmt: skip
     print_table(("queue", "rubric", "done", "raters", "ratings", "agreement (95% interval)"), rows)
 
 
@@ -149,7 +149,7 @@ def to_rows(
     store: str | None,
     project: str | None,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Write traces as rows that `assaymark run --tasks` reads: inputs, the correction as what is expected, documents.
 
@@ -160,7 +160,7 @@ def to_rows(
     from assaymark.drafts import whole_file
 
     path = Path(output)
-    if not traces and given["words"] is None and given["dataset"] is None:
+    if not traces and options["words"] is None and options["dataset"] is None:
         raise UsageError("nothing says which traces; name some, or add --filter WORDS ('' for all) or --dataset NAME")
     if path.exists() and not append:
         raise UsageError(f"{path} is there already; add --append, which keeps its rows, or name another file")
@@ -168,7 +168,7 @@ def to_rows(
     earlier = path.read_text(encoding="utf-8") if path.exists() else ""
     with open_store(store) as opened:
         number = project_of(opened, project)
-        contents = _rows(opened, number, traces, given, counts, _known(path) if earlier else {})
+        contents = _rows(opened, number, traces, options, counts, _known(path) if earlier else {})
         with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(earlier if not earlier or earlier.endswith("\n") else f"{earlier}\n")
             for content in contents:
@@ -176,18 +176,19 @@ def to_rows(
     if as_json:
         print_json({
             "rows": counts.n_rows, "without_expected": counts.n_without_expected,
-            "same": [{"trace_id": one.hex(), "as": other.hex()} for one, other in counts.same],
-            "without_inputs": [{"trace_id": one.hex(), "reason": why} for one, why in counts.without_inputs],
+            "same": [{"trace_id": trace_id.hex(), "as": first_id.hex()} for trace_id, first_id in counts.same],
+            "without_inputs": [{"trace_id": trace_id.hex(), "reason": why} for trace_id, why in counts.without_inputs],
         })  # fmt: skip
         return
     echo(f"{counts.n_rows:,} rows in {path}")
     if counts.n_without_expected:
         echo(f"{counts.n_without_expected:,} without an expected value: nobody corrected them; see --accept_output")
     if counts.same:
-        shown = ", ".join(
-            f"{one.hex()[:8]} (as {other.hex()[:8] or 'a row of the file'})" for one, other in counts.same[:SHOWN]
+        pairs = ", ".join(
+            f"{trace_id.hex()[:8]} (as {first_id.hex()[:8] or 'a row of the file'})"
+            for trace_id, first_id in counts.same[:SHOWN]
         )
-        echo(f"{len(counts.same):,} have the inputs of another row and are left out: {shown}")
+        echo(f"{len(counts.same):,} have the inputs of another row and are left out: {pairs}")
     for trace_id, why in counts.without_inputs[:SHOWN]:
         echo(f"trace {trace_id.hex()[:8]} is left out: {why}")
 
@@ -201,7 +202,7 @@ def _known(path: Path) -> dict[bytes, bytes]:
 
 
 def _rows(
-    store: "Store", project: int, traces: Sequence[str], given: dict[str, Any], counts: Any, known: dict[bytes, bytes]
+    store: "Store", project: int, traces: Sequence[str], options: dict[str, Any], counts: Any, known: dict[bytes, bytes]
 ) -> list[Any]:
     """Return the rows that a command names: those of a data set, and those of traces."""
     from assaymark.applications.live.datasets import rows_of_traces
@@ -211,7 +212,7 @@ def _rows(
     from assaymark.store.dataset_log import inputs_digest
 
     contents: list[Any] = []
-    if (dataset := given["dataset"]) is not None:
+    if (dataset := options["dataset"]) is not None:
         stored = store.trace_datasets.rows(project, dataset)
         if not stored:
             raise UnknownName("data set", dataset[:128], list(store.trace_datasets.sizes(project))[:SHOWN])
@@ -226,8 +227,8 @@ def _rows(
             counts.n_without_expected += "expected" not in content
             contents.append(content)
     ids = [trace_id_of(store, project, text) for text in traces]
-    if given["words"] is not None:
-        ids += [trace.trace_id for trace in traces_like(store, project, ListQuery.of_text(given["words"]))]
-    made = rows_of_traces(store, project, ids, counts, accept_output=given["accept_output"], known=known)
+    if options["words"] is not None:
+        ids += [trace.trace_id for trace in traces_like(store, project, ListQuery.of_text(options["words"]))]
+    made = rows_of_traces(store, project, ids, counts, accept_output=options["accept_output"], known=known)
     contents += [row.content for row in made]
     return contents

@@ -42,15 +42,15 @@ HASH_LENGTH = 32  # hexadecimal digits of a rater's hash
 
 def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
     """Return the sites that may embed the form, as a browser names them. Raises: UsageError for what is no site."""
-    found = []
+    sites = []
     for origin in origins:
         parts = urlsplit(origin)
         host = parts.netloc
         is_site = parts.scheme in {"http", "https"} and bool(host) and parts.path in {"", "/"}
         if not is_site or parts.query or parts.fragment or not all(c.isalnum() or c in ".-:[]" for c in host):
             raise UsageError(f"--feedback_origins '{origin[:80]}'; expected a site, as https://app.example.org")
-        found.append(f"{parts.scheme}://{host.lower()}")
-    return tuple(found)
+        sites.append(f"{parts.scheme}://{host.lower()}")
+    return tuple(sites)
 
 
 def add_feedback(app: FastAPI, store: Store, redaction: Redaction, origins: Sequence[str] = ()) -> None:
@@ -139,7 +139,7 @@ def _add_form(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any, o
     sent, looked = Rate(FORMS_PER_MINUTE, 60.0), Rate(10 * FORMS_PER_MINUTE, 60.0)
     ancestors = " ".join(origins) or "'none'"
 
-    def shown(request: Request, page: FormPage, status: int = 200) -> Response:
+    def answered(request: Request, page: FormPage, status: int = 200) -> Response:
         response = private(respond(request, "feedback_form.html", page, status=status))
         response.headers["content-security-policy"] = CSP.replace(
             "frame-ancestors 'none'", f"frame-ancestors {ancestors}"
@@ -157,16 +157,16 @@ def _add_form(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any, o
         looked.take(app.state.clients.network(request), "pages from your network")
         link = link_of(request)
         if link is None:
-            return shown(request, FormPage.refused(), 403)
-        return shown(request, FormPage(link.query))
+            return answered(request, FormPage.refused(), 403)
+        return answered(request, FormPage(link.query))
 
     @app.post(FORM)
     def take_form(request: Request, form: SignedForm) -> Response:
         sent.take(app.state.clients.network(request), "forms from your network")
         link = link_of(request)
         if link is None:
-            return shown(request, FormPage.refused(), 403)
-        return shown(request, *_stored_form(request, link, form))
+            return answered(request, FormPage.refused(), 403)
+        return answered(request, *_stored_form(request, link, form))
 
     def _stored_form(request: Request, link: FeedbackLink, form: Posted) -> tuple[FormPage, int]:
         fields = fields_of_form(form)

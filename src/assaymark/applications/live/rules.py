@@ -83,15 +83,15 @@ def _whole_place(text: str) -> str:
 
 def _loaded(text: str) -> AnyScorer:
     """Return the scorer of a rule. Raises: UsageError for none, several, or one that needs what no trace has."""
-    found = scorers_of(text)
-    if len(found) != 1:
-        raise UsageError(f"a rule has one scorer, and '{text[:80]}' names {len(found)}; make a rule for each")
-    if lacking := sorted(found[0].facts.needs - IN_TRACES):
+    scorers = scorers_of(text)
+    if len(scorers) != 1:
+        raise UsageError(f"a rule has one scorer, and '{text[:80]}' names {len(scorers)}; make a rule for each")
+    if lacking := sorted(scorers[0].facts.needs - IN_TRACES):
         raise UsageError(
-            f"scorer '{found[0].facts.name}' needs {', '.join(lacking)}, which no live trace has; "
+            f"scorer '{scorers[0].facts.name}' needs {', '.join(lacking)}, which no live trace has; "
             "choose a scorer of the answer, the contexts, latency, cost or tokens"
         )
-    return found[0]
+    return scorers[0]
 
 
 def rule_scorer(rule: Rule) -> AnyScorer:

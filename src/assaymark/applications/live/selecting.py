@@ -42,7 +42,7 @@ def sampled_traces(store: Store, project: int, query: ListQuery, n: int | None, 
 
     Raises: as `traces_like`.
     """
-    found = list(traces_like(store, project, query))
-    if n is None or n >= len(found):
-        return found
-    return sorted(found, key=lambda trace: draw_of(trace.trace_id, name))[:n]
+    matching = list(traces_like(store, project, query))
+    if n is None or n >= len(matching):
+        return matching
+    return sorted(matching, key=lambda trace: draw_of(trace.trace_id, name))[:n]
