@@ -10,7 +10,7 @@ from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.capabilities import FILE, capabilities, capabilities_of_task, find_capability
-from assaymark.leaderboard.evidence import OWN_RUNS, TableSource, sources_of
+from assaymark.leaderboard.evidence import OWN_RUNS, EvidenceTable, sources_of
 from assaymark.leaderboard.published import board_of_table
 from assaymark.leaderboard.recommend import ModelRanking, Requested, probability_better, recommend
 from assaymark.leaderboard.rows import IntervalValue
@@ -32,7 +32,7 @@ g/open,7,,99,99,99,50
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> list[TableSource]:
+def sources(tmp_path: Path) -> list[EvidenceTable]:
     """Return a published table with known sizes."""
     (tmp_path / "scores.csv").write_text(TABLE)
     (tmp_path / "board.yaml").write_text(
@@ -43,13 +43,13 @@ def sources(tmp_path: Path) -> list[TableSource]:
     return sources_of(Site([read_board(tmp_path / "board.yaml")]))
 
 
-def only(sources: list[TableSource], *names: str, max_params: float | None = None, licence: str = "") -> ModelRanking:
+def only(sources: list[EvidenceTable], *names: str, max_params: float | None = None, licence: str = "") -> ModelRanking:
     """Return the one ranking."""
     (found,) = recommend(sources, Requested(names, max_params, licence)).rankings
     return found
 
 
-def test_values_are_means_over_capabilities_of_means_over_benchmarks(sources: list[TableSource]) -> None:
+def test_values_are_means_over_capabilities_of_means_over_benchmarks(sources: list[EvidenceTable]) -> None:
     """Two benchmarks of mathematics count half as much each as the one of instructions; errors add in squares."""
     found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
     assert {one.column: one.share for one in found.used} == {"gsm8k": 0.25, "math-lvl-5": 0.25, "ifeval": 0.5}
@@ -68,7 +68,7 @@ def test_values_are_means_over_capabilities_of_means_over_benchmarks(sources: li
     assert "IFEval 80.0" in first.reason
 
 
-def test_what_cannot_be_judged_is_counted_and_not_ranked(sources: list[TableSource]) -> None:
+def test_what_cannot_be_judged_is_counted_and_not_ranked(sources: list[EvidenceTable]) -> None:
     """A model without a benchmark, a size or a licence is left out with the reason; one too large silently."""
     found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
     assert found.n_ranked == 2
@@ -79,7 +79,7 @@ def test_what_cannot_be_judged_is_counted_and_not_ranked(sources: list[TableSour
     }
 
 
-def test_the_best_of_each_size_is_named(sources: list[TableSource]) -> None:
+def test_the_best_of_each_size_is_named(sources: list[EvidenceTable]) -> None:
     """Classes are from the smallest to the largest, then those whose size is not stated."""
     found = only(sources, "instructions")
     assert [(one.title, one.best.row.model, one.n_models) for one in found.by_size] == [
@@ -90,7 +90,7 @@ def test_the_best_of_each_size_is_named(sources: list[TableSource]) -> None:
     ]
 
 
-def test_nothing_is_recommended_without_evidence(sources: list[TableSource]) -> None:
+def test_nothing_is_recommended_without_evidence(sources: list[EvidenceTable]) -> None:
     """What no benchmark measures is reported with the command that would give evidence, alone or beside others."""
     found = recommend(sources, Requested(("code",)))
     assert found.rankings == ()
@@ -101,7 +101,7 @@ def test_nothing_is_recommended_without_evidence(sources: list[TableSource]) -> 
     assert [one.key for one in both.rankings[0].no_evidence] == ["code"]
 
 
-def test_a_benchmark_can_be_requested_by_its_name(sources: list[TableSource]) -> None:
+def test_a_benchmark_can_be_requested_by_its_name(sources: list[EvidenceTable]) -> None:
     """A column's title stands for itself, whatever its case."""
     found = only(sources, "gsm8K")
     assert [one.column for one in found.used] == ["gsm8k"]
@@ -117,7 +117,7 @@ def test_a_benchmark_can_be_requested_by_its_name(sources: list[TableSource]) ->
     ],
 )
 def test_each_fault_is_one_line(
-    sources: list[TableSource], names: tuple[str, ...], error: type[Exception], said: str
+    sources: list[EvidenceTable], names: tuple[str, ...], error: type[Exception], said: str
 ) -> None:
     """An unknown name is answered with the nearest; none, or too many, with what is expected."""
     with pytest.raises(error, match=said):

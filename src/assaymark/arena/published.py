@@ -17,7 +17,16 @@ from assaymark.errors import AssaymarkError
 from assaymark.statistics.intervals import Interval, wilson
 from assaymark.store.arena_rows import Batch, ModelRow, VoteRow
 
-__all__ = ["Matrix", "ModelQuality", "Published", "Quality", "RatedModel", "publish_ratings", "quality_of", "tier_ends"]
+__all__ = [
+    "Matrix",
+    "ModelQuality",
+    "Published",
+    "RatedModel",
+    "VoteQuality",
+    "publish_ratings",
+    "quality_of",
+    "tier_ends",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class ModelQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class VoteQuality:
     """Shares among the battles with both answers marked, and wins of an acceptable answer over a poor one."""
 
     n_battles: int
@@ -42,7 +51,7 @@ class Quality:
     models: tuple[ModelQuality, ...]
 
 
-def quality_of(votes: Sequence[VoteRow]) -> Quality | None:
+def quality_of(votes: Sequence[VoteRow]) -> VoteQuality | None:
     """Return what the marks say; None without a battle with both answers marked."""
     both = [vote for vote in votes if vote.mark_a and vote.mark_b]
     if not both:
@@ -55,7 +64,7 @@ def quality_of(votes: Sequence[VoteRow]) -> Quality | None:
         for model, mark in ((vote.model_a, vote.mark_a), (vote.model_b, vote.mark_b)):
             if mark:
                 marked.setdefault(model, []).append(mark == "acceptable")
-    return Quality(
+    return VoteQuality(
         len(both),
         poor_poor=kinds[0] / len(both),
         acceptable_poor=kinds[1] / len(both),
@@ -119,7 +128,7 @@ class Published:
     flagged: tuple[Flag, ...]
     n_flagged_votes: int
     matrix: Matrix
-    quality: Quality | None
+    quality: VoteQuality | None
     n_skipped: int = 0  # battles that their voters left for another one
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

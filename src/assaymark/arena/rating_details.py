@@ -18,7 +18,7 @@ from assaymark.statistics.bradley_terry import BradleyTerry, expected_outcomes, 
 from assaymark.statistics.influence import smallest_change_of_top
 from assaymark.statistics.pair_matrices import pair_matrices
 from assaymark.statistics.rating_errors import RatingErrors, clustered_errors
-from assaymark.statistics.tie_models import Outcomes, TieFit, fit_tie_model, outcomes_of
+from assaymark.statistics.tie_models import TieFit, TieOutcomes, fit_tie_model, outcomes_of
 
 __all__ = [
     "HeadToHead",
@@ -73,7 +73,7 @@ class RatingFit:
         chances = self.ties.matrix()
         return np.asarray(chances.win + 0.5 * chances.tie)
 
-    def outcomes(self) -> Outcomes | None:
+    def outcomes(self) -> TieOutcomes | None:
         """Return predicted wins, ties and losses; None where ties are half wins, which predicts none."""
         return None if self.ties is None else self.ties.matrix()
 

@@ -17,14 +17,14 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate
 from assaymark.tasks.suites import suite_from
 
-__all__ = ["OWN_RUNS", "TableSource", "benchmarks", "own_board", "sources_of"]
+__all__ = ["OWN_RUNS", "EvidenceTable", "benchmarks", "own_board", "sources_of"]
 
 OWN_RUNS = "(own runs)"  # no board's file can have this name
 _COPIED = ("licence", "type", "params", "merged", "flagged")  # facts of a model that hold in any table
 
 
 @dataclass(frozen=True, slots=True)
-class TableSource:
+class EvidenceTable:
     """One table, with where its rows can be read."""
 
     name: str  # of its board; OWN_RUNS for the stored runs
@@ -32,20 +32,22 @@ class TableSource:
     table: BoardTable
 
 
-def sources_of(site: Site) -> list[TableSource]:
+def sources_of(site: Site) -> list[EvidenceTable]:
     """Return the tables of a site: its stored runs first, where there are any, then each published table.
 
     Raises: DataError for a published file that cannot be read.
     """
     boards = list(site.boards.values())
-    published = [TableSource(board.name, board.title, site.table(board)) for board in boards if board.table is not None]
+    published = [
+        EvidenceTable(board.name, board.title, site.table(board)) for board in boards if board.table is not None
+    ]
     # what visitors report is not evidence, and must not decide which benchmarks and shots are compared
     stored = [run for run in site.stored_runs() if not run.is_upload]
     runs = [*stored, *read_brought([path for board in boards for path in board.results])]
     board = own_board(runs, boards, [source.table for source in published])
     if board is None:
         return published
-    return [TableSource(OWN_RUNS, "Runs in the store", site.table(board)), *published]
+    return [EvidenceTable(OWN_RUNS, "Runs in the store", site.table(board)), *published]
 
 
 def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Sequence[BoardTable]) -> Board | None:

@@ -22,7 +22,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.averages import CONFIDENCE, mean_number
 from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task, find_capability, measured_task, names
-from assaymark.leaderboard.evidence import TableSource
+from assaymark.leaderboard.evidence import EvidenceTable
 from assaymark.leaderboard.query import Term, parse_query, search_keys
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.records import JsonValue
@@ -145,7 +145,7 @@ class Recommendation:
     no_evidence: tuple[Missing, ...] = field(default=())
 
 
-def recommend(sources: Sequence[TableSource], requested: Requested) -> Recommendation:
+def recommend(sources: Sequence[EvidenceTable], requested: Requested) -> Recommendation:
     """Return which models the evidence of some tables recommends.
 
     Raises: UnknownName for what is neither a capability nor a benchmark of a table, with the nearest names; UsageError
@@ -184,7 +184,7 @@ def probability_better(first: IntervalValue, second: IntervalValue) -> float | N
 # ------------------------------------------------------------------------------------------ demands
 
 
-def _demand(name: str, sources: Sequence[TableSource]) -> Demand:
+def _demand(name: str, sources: Sequence[EvidenceTable]) -> Demand:
     known = find_capability(name)
     if known is not None:
         return Demand(known.key, known.title, known.suggested)
@@ -199,7 +199,7 @@ def _demand(name: str, sources: Sequence[TableSource]) -> Demand:
     return Demand(column.key, column.title)
 
 
-def _columns_for(demand: Demand, source: TableSource) -> list[ScoreColumn]:
+def _columns_for(demand: Demand, source: EvidenceTable) -> list[ScoreColumn]:
     """Return the columns of a table that measure a demand."""
     if demand.key in capabilities():
         return [
@@ -218,7 +218,7 @@ def _command(demand: Demand) -> str:
 # ------------------------------------------------------------------------------------------ one table
 
 
-def _ranking(source: TableSource, demands: Sequence[Demand], requested: Requested) -> ModelRanking:
+def _ranking(source: EvidenceTable, demands: Sequence[Demand], requested: Requested) -> ModelRanking:
     by_demand = {demand: _columns_for(demand, source) for demand in demands}
     notes = [
         f"{column.title} has a unit of its own and does not count"
@@ -258,7 +258,7 @@ def _counts(column: ScoreColumn) -> bool:
     return column.is_share and column.higher_is_better
 
 
-def _fulfilling(source: TableSource, requested: Requested, excluded: dict[str, int]) -> list[BoardRow]:
+def _fulfilling(source: EvidenceTable, requested: Requested, excluded: dict[str, int]) -> list[BoardRow]:
     """Return the rows that fulfil the conditions.
 
     Counts by reason, in `excluded`, the models of which only one thing is lacking: that it is stated, or that they can
@@ -286,7 +286,7 @@ def _fulfilling(source: TableSource, requested: Requested, excluded: dict[str, i
     return rows
 
 
-def _where(source: TableSource, mask: NDArray[np.bool_]) -> list[BoardRow]:
+def _where(source: EvidenceTable, mask: NDArray[np.bool_]) -> list[BoardRow]:
     return [source.table.rows[at] for at in np.flatnonzero(mask).tolist()]
 
 

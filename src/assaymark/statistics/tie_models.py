@@ -25,7 +25,7 @@ from assaymark.statistics.bradley_terry import (
     solved,
 )
 
-__all__ = ["Outcomes", "TieFit", "TieModel", "fit_tie_model", "outcomes_of"]
+__all__ = ["TieFit", "TieModel", "TieOutcomes", "fit_tie_model", "outcomes_of"]
 
 TieModel = Literal["davidson", "rao-kupper"]
 
@@ -33,7 +33,7 @@ _STEPS = 100
 _TOLERANCE = 1e-10  # of the last step
 
 
-class Outcomes(NamedTuple):
+class TieOutcomes(NamedTuple):
     """Probabilities of a win of the first model, a tie and a loss; they sum to 1. Shapes: those of the scores."""
 
     win: Floats
@@ -57,7 +57,7 @@ class TieFit:
         """The parameter of ties: log ν (Davidson) or η (Rao-Kupper)."""
         return float(self.fit.effects[-1])
 
-    def matrix(self) -> Outcomes:
+    def matrix(self) -> TieOutcomes:
         """Return the probabilities for the row's model against the column's. Shapes: [models, models] each."""
         strengths = self.fit.strengths
         return outcomes_of(self.model, strengths[:, None] - strengths[None, :], self.parameter)
@@ -74,7 +74,7 @@ class _Derivatives(NamedTuple):
     tie_tie: Floats
 
 
-def outcomes_of(model: TieModel, score: Floats, parameter: float) -> Outcomes:
+def outcomes_of(model: TieModel, score: Floats, parameter: float) -> TieOutcomes:
     """Return the probabilities at score z = θ_a - θ_b + xᵀβ.
 
     Davidson: win, tie and loss are in the ratio exp(z/2) : ν : exp(-z/2). Rao-Kupper: a win has σ(z - η), a loss
@@ -84,10 +84,10 @@ def outcomes_of(model: TieModel, score: Floats, parameter: float) -> Outcomes:
     """
     if model == "rao-kupper":
         win, loss = sigmoid(score - parameter), sigmoid(-score - parameter)
-        return Outcomes(win, math.expm1(2.0 * parameter) * win * loss, loss)
+        return TieOutcomes(win, math.expm1(2.0 * parameter) * win * loss, loss)
     half = 0.5 * score
     total = np.logaddexp(np.logaddexp(half, -half), parameter)
-    return Outcomes(np.exp(half - total), np.exp(parameter - total), np.exp(-half - total))
+    return TieOutcomes(np.exp(half - total), np.exp(parameter - total), np.exp(-half - total))
 
 
 def fit_tie_model(battles: Battles, model: TieModel, covariates: Floats | None = None) -> TieFit:

@@ -24,9 +24,9 @@ from assaymark.store.rule_rows import (
     Completeness,
     DrawnTrace,
     NewRule,
-    Outcome,
     Rule,
     RuleCounts,
+    ScoringOutcome,
     WeightedScore,
     draw_of,
 )
@@ -309,7 +309,7 @@ class RuleLog:
 
     # ---------------------------------------------------------------------------------------- results
 
-    def finish(self, outcomes: Sequence[Outcome]) -> int:
+    def finish(self, outcomes: Sequence[ScoringOutcome]) -> int:
         """Store what became of claimed traces, in one transaction; return how many were still held.
 
         Scores replace the rule's earlier ones of the same trace. Nothing is stored of a trace that another worker has
@@ -322,7 +322,7 @@ class RuleLog:
                 n_stored += self._finish(connection, outcome, received)
         return n_stored
 
-    def _finish(self, connection: Connection, outcome: Outcome, received: float) -> bool:
+    def _finish(self, connection: Connection, outcome: ScoringOutcome, received: float) -> bool:
         drawn = outcome.drawn
         # the trace's row first, as whoever adds spans locks it: so no span comes between the look and the score
         of_trace = traces.c.project == drawn.project, traces.c.trace_id == drawn.trace_id

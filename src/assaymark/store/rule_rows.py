@@ -10,9 +10,9 @@ __all__ = [
     "Completeness",
     "DrawnTrace",
     "NewRule",
-    "Outcome",
     "Rule",
     "RuleCounts",
+    "ScoringOutcome",
     "WeightedScore",
     "draw_of",
     "filter_is_live",
@@ -103,7 +103,7 @@ class DrawnTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScoringOutcome:
     """What became of a drawn trace. reason: why it failed, None where it did not; no scores: it was not scored."""
 
     drawn: DrawnTrace

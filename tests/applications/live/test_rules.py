@@ -21,7 +21,7 @@ from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.rule_rows import Completeness, Outcome, draw_of
+from assaymark.store.rule_rows import Completeness, ScoringOutcome, draw_of
 from tests.applications.live.live_traces import Live, conversation, scorer_file, trace_id
 from tests.applications.traces.sending import span
 from tests.judges.judge_server import judging_server
@@ -357,10 +357,10 @@ def test_a_suspended_worker_stores_nothing(live: Live, tmp_path: Path) -> None:
     time.sleep(0.05)
     second = rules.claim(rule, Owner.this_process("second"), 60.0, 10)
     assert [each.trace_id for each in first] == [each.trace_id for each in second]
-    assert rules.finish([Outcome(first[0])]) == 0
+    assert rules.finish([ScoringOutcome(first[0])]) == 0
     rules.release(first)
     assert rules.claim(rule, Owner.this_process("third"), 60.0, 10) == []
-    assert rules.finish([Outcome(second[0])]) == 1
+    assert rules.finish([ScoringOutcome(second[0])]) == 1
     assert rules.counts(live.project)[rule.id].empty == 1
 
 

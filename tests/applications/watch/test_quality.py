@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from sqlalchemy import insert
 
-from assaymark.applications.watch.quality import Metric, QualityPoint, QualityQuery, quality_of
+from assaymark.applications.watch.quality import QualityMetric, QualityPoint, QualityQuery, quality_of
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.store import Store
@@ -50,7 +50,7 @@ def made_store(folder: Path, made: list[MadeTrace]) -> Store:
     return store
 
 
-def points_of(metrics: tuple[Metric, ...], key: str) -> dict[tuple[str | None, int], QualityPoint]:
+def points_of(metrics: tuple[QualityMetric, ...], key: str) -> dict[tuple[str | None, int], QualityPoint]:
     """Return a metric's points by version and start."""
     (metric,) = [each for each in metrics if each.key == key]
     return {(each.version, point.start // 10**9): point for each in metric.series for point in each.points}

@@ -124,12 +124,12 @@ def _where(endpoint: str | None, token: str | None) -> Destination | None:
     return Destination(endpoint.rstrip("/"), headers)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class _RefusedRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """Follow no redirect: the token is for this server."""
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+_OPENER = urllib.request.build_opener(_RefusedRedirects)
 
 
 def _post(address: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:

@@ -26,7 +26,7 @@ from assaymark.records import GenerationSettings, QueryKind, Request, Sample, co
 from assaymark.settings import lease_seconds
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.rule_rows import Completeness, DrawnTrace, Outcome, Rule
+from assaymark.store.rule_rows import Completeness, DrawnTrace, Rule, ScoringOutcome
 from assaymark.store.trace_rows import NewScore, TraceRow
 
 __all__ = ["RoundCounts", "ScoringWorker"]
@@ -65,7 +65,7 @@ class _Ready:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldTraces:
     """A drawn trace that was read. answered: None where it cannot be scored, for the reason `why`."""
 
     drawn: DrawnTrace
@@ -185,24 +185,24 @@ class ScoringWorker:
             is_over.set()
             thread.join()
 
-    def _outcomes(self, ready: _Ready, drawn: Sequence[DrawnTrace]) -> list[Outcome]:
+    def _outcomes(self, ready: _Ready, drawn: Sequence[DrawnTrace]) -> list[ScoringOutcome]:
         held = [self._read(each) for each in drawn]
         if ready.judge is not None:
             ready.judge.check()
             return self._judged(ready, ready.judge, held)
         return [self._scored(ready, each) for each in held]
 
-    def _read(self, drawn: DrawnTrace) -> _Held:
+    def _read(self, drawn: DrawnTrace) -> _HeldTraces:
         try:
             trace, steps = read_trace(self._store, drawn.project, drawn.trace_id)
         except (UnknownName, DataError, HashMismatch) as error:
-            return _Held(drawn, None, None, str(error))
+            return _HeldTraces(drawn, None, None, str(error))
         try:
-            return _Held(drawn, trace, answered_trace(trace, steps))
+            return _HeldTraces(drawn, trace, answered_trace(trace, steps))
         except DataError as error:
-            return _Held(drawn, trace, None, str(error))
+            return _HeldTraces(drawn, trace, None, str(error))
 
-    def _scored(self, ready: _Ready, held: _Held) -> Outcome:
+    def _scored(self, ready: _Ready, held: _HeldTraces) -> ScoringOutcome:
         if held.answered is None:
             return _failed(ready, held, held.why, may_retry=False)
         if isinstance(ready.scorer, JudgedScorer):
@@ -213,7 +213,7 @@ class ScoringWorker:
         except Exception as error:  # noqa: BLE001 - whatever a scorer raises is a failed score
             return _failed(ready, held, self._calls.why(name, error))
 
-    def _judged(self, ready: _Ready, judge: Model, held: Sequence[_Held]) -> list[Outcome]:
+    def _judged(self, ready: _Ready, judge: Model, held: Sequence[_HeldTraces]) -> list[ScoringOutcome]:
         scorer = ready.scorer
         if not isinstance(scorer, JudgedScorer):
             raise UsageError(f"scorer '{scorer.facts.name}' asks no judge")
@@ -242,7 +242,7 @@ def _judged_answer(at: int, answered: Answered) -> JudgedAnswer:
     return JudgedAnswer(Request(sample.task, at, sample.sha256, (), ()), sample, 0, answered)
 
 
-def _outcome(ready: _Ready, held: _Held, results: Sequence[Result]) -> Outcome:
+def _outcome(ready: _Ready, held: _HeldTraces, results: Sequence[Result]) -> ScoringOutcome:
     """Return what a scorer's results are as scores. Raises: WrongResult for a name that cannot be stored."""
     scores: dict[str, NewScore] = {}
     for result in results:
@@ -256,15 +256,15 @@ def _outcome(ready: _Ready, held: _Held, results: Sequence[Result]) -> Outcome:
             value = float(result.value) if is_number and result.value is not None else None
             comment = None if result.comment is None else result.comment[:LONGEST_COMMENT]
             scores[name] = _score(ready, held, name, value=value, label=result.label, explanation=comment)
-    return Outcome(held.drawn, tuple(scores.values()))
+    return ScoringOutcome(held.drawn, tuple(scores.values()))
 
 
-def _failed(ready: _Ready, held: _Held, why: str, *, may_retry: bool = True) -> Outcome:
+def _failed(ready: _Ready, held: _HeldTraces, why: str, *, may_retry: bool = True) -> ScoringOutcome:
     reason = " ".join(why.split())[:LONGEST_COMMENT]
-    return Outcome(held.drawn, (_score(ready, held, ready.rule.score, error=reason),), reason, may_retry)
+    return ScoringOutcome(held.drawn, (_score(ready, held, ready.rule.score, error=reason),), reason, may_retry)
 
 
-def _score(ready: _Ready, held: _Held, name: str, **more: Any) -> NewScore:
+def _score(ready: _Ready, held: _HeldTraces, name: str, **more: Any) -> NewScore:
     drawn = held.drawn
     identity = f"rule {drawn.rule} {drawn.trace_id.hex()} {name}"
     values = {"value": None, "label": None, "explanation": None, "error": None, **more}

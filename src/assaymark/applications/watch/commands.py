@@ -11,7 +11,7 @@ from assaymark.cli.output import echo, examples, json_option, print_json, store_
 from assaymark.errors import StoreError
 
 if TYPE_CHECKING:
-    from assaymark.applications.watch.quality import Metric, Quality
+    from assaymark.applications.watch.quality import Quality, QualityMetric
     from assaymark.store import Store
 
 __all__ = ["WATCH_COMMANDS"]
@@ -47,7 +47,7 @@ def quality(
         echo(f"{results.n_other_versions:,} earlier versions are left out")
 
 
-def _print_metric(results: "Quality", metric: "Metric") -> None:
+def _print_metric(results: "Quality", metric: "QualityMetric") -> None:
     from assaymark.applications.watch.quality import version_text
 
     echo(metric.title)

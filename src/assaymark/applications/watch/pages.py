@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from assaymark.applications.watch.board import AlarmBoard, alarm_board
-from assaymark.applications.watch.quality import Metric, Quality, QualityQuery, quality_of, version_text
+from assaymark.applications.watch.quality import Quality, QualityMetric, QualityQuery, quality_of, version_text
 from assaymark.records import JsonValue
 from assaymark.store import Store
 from assaymark.store.trace_rows import Token
@@ -22,7 +22,7 @@ PERIODS = (("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days"), ("90
 class ChartedMetric:
     """A metric with its chart. rows: bucket start, then for each point (version, point, address of its traces)."""
 
-    metric: Metric
+    metric: QualityMetric
     svg: Markup
 
 
@@ -62,7 +62,7 @@ def quality_page(store: Store, token: Token, query: QualityQuery) -> QualityPage
     return QualityPage(token.project_name, query, quality, charts, board)
 
 
-def _events(quality: Quality, metric: Metric, board: AlarmBoard) -> list[PlotEvent]:
+def _events(quality: Quality, metric: QualityMetric, board: AlarmBoard) -> list[PlotEvent]:
     """Return the alarms of a metric that lie in the window."""
     return [
         PlotEvent(event.at / NANOSECONDS, f"alarm {event.name}: {event.text}", f"/trace/{event.trace_id}")
@@ -72,7 +72,7 @@ def _events(quality: Quality, metric: Metric, board: AlarmBoard) -> list[PlotEve
     ]
 
 
-def _chart(quality: Quality, metric: Metric, events: Sequence[PlotEvent]) -> Markup:
+def _chart(quality: Quality, metric: QualityMetric, events: Sequence[PlotEvent]) -> Markup:
     middle = quality.window.bucket / 2
     series = []
     for each in metric.series:

@@ -21,7 +21,7 @@ from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
 from assaymark.store import Store
 from assaymark.store.trace_quality import QualityWindow, Sums
 
-__all__ = ["Metric", "MetricSeries", "Quality", "QualityPoint", "QualityQuery", "quality_of", "version_text"]
+__all__ = ["MetricSeries", "Quality", "QualityMetric", "QualityPoint", "QualityQuery", "quality_of", "version_text"]
 
 Unit = Literal["share", "seconds", "cost", "tokens", "number"]
 
@@ -106,7 +106,7 @@ class MetricSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class QualityMetric:
     """One metric over time. key: errors, latency, latency 95%, cost, tokens, or a scorer's name."""
 
     key: str
@@ -137,7 +137,7 @@ class Quality:
     window: QualityWindow
     versions: tuple[str | None, ...]  # that have lines, the latest last
     n_other_versions: int
-    metrics: tuple[Metric, ...]
+    metrics: tuple[QualityMetric, ...]
 
     def list_address(self, start: int, version: str | None) -> str:
         """Return the address of the list of the traces of a point."""
@@ -207,11 +207,15 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
             point = QualityPoint.of(score.bucket, _mean(score.sums, is_share=is_share[score.name]), score.n_failed)
             of_scores.setdefault(score.name, {}).setdefault(score.version, []).append(point)
     metrics = [
-        Metric(name, name, "share" if is_share[name] else "number", _series(of_scores[name], versions), is_score=True)
+        QualityMetric(
+            name, name, "share" if is_share[name] else "number", _series(of_scores[name], versions), is_score=True
+        )
         for name in sorted(of_scores)
     ]
     metrics += [
-        Metric(key, title, unit, _series(points[key], versions)) for key, title, unit in _OF_TRACES if key in points
+        QualityMetric(key, title, unit, _series(points[key], versions))
+        for key, title, unit in _OF_TRACES
+        if key in points
     ]
     return Quality(window, tuple(versions), len(ordered) - len(versions), tuple(metrics))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities
-from assaymark.leaderboard.evidence import TableSource
+from assaymark.leaderboard.evidence import EvidenceTable
 from assaymark.leaderboard.recommend import (
     ModelRanking,
     Recommendation,
@@ -61,7 +61,7 @@ class RecommendPage:
         return shown_probability(p)
 
 
-def recommend_page(sources: Sequence[TableSource], parameters: Sequence[tuple[str, str]]) -> RecommendPage:
+def recommend_page(sources: Sequence[EvidenceTable], parameters: Sequence[tuple[str, str]]) -> RecommendPage:
     """Return the answer to the request in an address: `for`, `max_params`, `license`, `where` and `top`."""
     names = [part.strip() for key, value in parameters if key == "for" for part in value.split(",") if part.strip()]
     problem, recommendation, requested = "", None, Requested(tuple(dict.fromkeys(names)))

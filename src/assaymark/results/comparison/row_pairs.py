@@ -19,14 +19,14 @@ from assaymark.statistics.multiplicity import holm
 from assaymark.statistics.paired import compare_paired
 from assaymark.store import SampleRecord, Store
 
-__all__ = ["PartDifference", "RowPair", "RowScore", "differences_by", "row_pairs"]
+__all__ = ["PairedScore", "PartDifference", "RowPair", "differences_by", "row_pairs"]
 
 MOST_PARTS = 100  # of one name, such as different tags
 LONGEST_TEXT = 2000  # characters that are kept of a text
 
 
 @dataclass(frozen=True, slots=True)
-class RowScore:
+class PairedScore:
     """One score of a row in both runs. gain: positive if the second is better; None where one is missing or neutral."""
 
     metric: str
@@ -50,7 +50,7 @@ class RowPair:
     second_answer: str | None
     first_error: str | None
     second_error: str | None
-    scores: tuple[RowScore, ...]
+    scores: tuple[PairedScore, ...]
     gain: float
     parts: Mapping[str, tuple[str, ...]]  # tag, split and names in the metadata -> values
 
@@ -120,14 +120,14 @@ def _pair(task: str, first: SampleRecord, second: SampleRecord, lines: Sequence[
     )
 
 
-def _scores(first: SampleRecord, second: SampleRecord, lines: Sequence[Difference]) -> Iterator[RowScore]:
+def _scores(first: SampleRecord, second: SampleRecord, lines: Sequence[Difference]) -> Iterator[PairedScore]:
     for line in lines:
         value, other = (_value(each, line) for each in (first, second))
         gain = None
         if value is not None and other is not None and not line.is_neutral:
             gain = (other - value) if line.higher_is_better else (value - other)
         if value is not None or other is not None:
-            yield RowScore(line.metric, value, other, gain, line.scale == "proportion")
+            yield PairedScore(line.metric, value, other, gain, line.scale == "proportion")
 
 
 def _value(record: SampleRecord, line: Difference) -> float | None:

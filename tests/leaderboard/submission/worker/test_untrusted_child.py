@@ -26,7 +26,7 @@ from assaymark.leaderboard.submission.worker.messages import (
 from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
 from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, descendants
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
-from assaymark.leaderboard.submission.worker.sandbox import Bubblewrap, find_sandbox
+from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
 from assaymark.leaderboard.submission.worker.work import _remove
 
 BEGIN = """
@@ -41,7 +41,7 @@ Attack = Callable[..., StepEnd]
 
 
 @pytest.fixture
-def sandbox() -> Bubblewrap:
+def sandbox() -> JobSandbox:
     """Return the sandbox, or skip where it cannot work."""
     found = find_sandbox()
     if found is None:
@@ -50,7 +50,7 @@ def sandbox() -> Bubblewrap:
 
 
 @pytest.fixture
-def attack(tmp_path: Path, sandbox: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> Attack:
+def attack(tmp_path: Path, sandbox: JobSandbox, monkeypatch: pytest.MonkeyPatch) -> Attack:
     """Return a function that runs a program as the evaluation's process, after it has limited itself."""
     folder = tmp_path / "job" / "evaluate-1"
     for part in ("cwd", "home/tmp"):
@@ -145,7 +145,7 @@ def test_what_it_says_of_the_host_proves_nothing(attack: Attack, program: str, r
 def test_a_sandbox_that_does_not_start_is_our_fault(tmp_path: Path) -> None:
     """Where bubblewrap or Python fails before our code runs, the submission has done nothing."""
     (tmp_path / "cwd").mkdir()
-    place = StepPlace(tmp_path, {}, Resources(1 << 30), 60.0, Bubblewrap("/usr/bin/false", ()))
+    place = StepPlace(tmp_path, {}, Resources(1 << 30), 60.0, JobSandbox("/usr/bin/false", ()))
     assert run_step({"step": "evaluate"}, place, lambda _: None).fault == "infrastructure"
 
 

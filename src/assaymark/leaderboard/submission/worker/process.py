@@ -30,7 +30,7 @@ from assaymark.leaderboard.submission.worker.messages import (
     read_message,
 )
 from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
-from assaymark.leaderboard.submission.worker.sandbox import Bubblewrap, package_folders
+from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, package_folders
 
 __all__ = ["StepEnd", "StepPlace", "run_step"]
 
@@ -54,7 +54,7 @@ class StepPlace:
     environment: Mapping[str, str]  # all variables of the process
     limits: Resources
     seconds: float  # after which it is ended
-    sandbox: Bubblewrap | None = None  # None: a plain process, with the network
+    sandbox: JobSandbox | None = None  # None: a plain process, with the network
     readable: Sequence[Path] = ()  # what the sandbox may read
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from assaymark.leaderboard.submission.worker.resources import Resources
 from assaymark.limits.system_folders import SYSTEM, system_mounts
 
-__all__ = ["Bubblewrap", "find_sandbox", "package_folders"]
+__all__ = ["JobSandbox", "find_sandbox", "package_folders"]
 
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "OpenCL")
 _SSL = ("ssl/certs", "ssl/openssl.cnf", "ca-certificates")  # of /etc/ssl no more: it holds private keys
@@ -29,7 +29,7 @@ _AS_ROOT, _AS_USER = (_OWN_USERS, ("--cap-drop", "ALL")), (_OWN_USERS, ())
 
 
 @dataclass(frozen=True, slots=True)
-class Bubblewrap:
+class JobSandbox:
     """A bubblewrap that works here."""
 
     executable: str
@@ -70,7 +70,7 @@ class Bubblewrap:
 
 
 @cache
-def find_sandbox() -> Bubblewrap | None:
+def find_sandbox() -> JobSandbox | None:
     """Return the sandbox if one can be started here, else None."""
     executable = shutil.which("bwrap")
     if executable is None:
@@ -83,7 +83,7 @@ def find_sandbox() -> Bubblewrap | None:
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0:
-            return Bubblewrap(executable, rights)
+            return JobSandbox(executable, rights)
     return None
 
 
