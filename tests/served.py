@@ -3,7 +3,7 @@
 import csv
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,25 @@ def client(served: Served) -> Iterator[httpx.Client]:
     """Return a client of the server."""
     with httpx.Client(base_url=served.url, timeout=20) as found:
         yield found
+
+
+AXE = Path(__file__).resolve().parents[1] / "node_modules" / "axe-core" / "axe.min.js"
+FINDINGS = """axe.run({rules: {'target-size': {enabled: true}}}).then(r => r.violations
+    .map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' ').slice(0, 300)))"""
+
+
+@pytest.fixture
+def axe() -> Callable[[Any], list[str]]:
+    """Return a function that gives axe-core's findings on a page in a context with bypass_csp, or skip by name."""
+    if not AXE.is_file():
+        pytest.skip(f"no {AXE}; install it with: npm install --no-save axe-core")
+
+    def findings(page: Any) -> list[str]:
+        page.add_script_tag(path=str(AXE))
+        found: list[str] = page.evaluate(FINDINGS)
+        return found
+
+    return findings
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
 """What charts show: best over time, Pareto front, heat map, residuals; against plain computations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from assaymark.leaderboard.chart_data import best_over_time, heat_map, profile, score_by_size
+from assaymark.leaderboard.chart_data import MEASURES, best_over_time, column_bars, heat_map, profile, score_against
 from assaymark.leaderboard.rows import Average, BoardRow, Fact, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, selected_rows
 from assaymark.leaderboard.table import BoardTable
@@ -29,6 +31,7 @@ def table(n: int = 40, *, stderr: float | None = 0.01) -> BoardTable:
         facts: dict[str, Fact] = {
             "date": NO_DATES.get(place, f"2024-{place % 12 + 1:02}-15"),
             "params": round(float(random.uniform(0.5, 70)), 1),
+            "speed": float(10 * (1 + place % 9)),  # several models are as fast
         }
         average = Average(IntervalValue(mean, mean - 0.01, mean + 0.01, 0.005), len(cells))
         rows.append(BoardRow(f"r{place}", f"m/{place}", "measured", cells, average, facts))
@@ -61,18 +64,51 @@ def test_each_step_is_the_first_to_score_as_much() -> None:
     assert "m/4" not in {one.model for one in found}
 
 
-def test_the_front_holds_what_no_smaller_model_reaches() -> None:
-    """By comparing each pair."""
-    made = table()
-    sized = score_by_size(made, selected_rows(made, View(), ()))
-    found = list(sized.models())
-    assert [one.params for one in found] == sorted(one.params for one in found)
-    assert len(sized) == len(found) == 39  # the incomplete one is left out
-    for one in found:
-        beaten = any(
-            other.params <= one.params and other.number.value >= one.number.value for other in found if other is not one
+@pytest.mark.parametrize("key", ["params", "speed"])
+@pytest.mark.parametrize("n", [1, 7, 40, 90])
+def test_the_front_holds_what_no_other_model_dominates(key: str, n: int) -> None:
+    """By comparing each pair: another model is as small, or as fast, and its average is as high."""
+    made = table(n)
+    measured = score_against(made, selected_rows(made, View(), ()), MEASURES[key])
+    models = list(measured.models())
+    sign = 1 if key == "params" else -1
+    assert [sign * model.measure for model in models] == sorted(sign * model.measure for model in models)
+    assert len(measured) == len(models) == (n - 1 if n > 4 else n)  # the incomplete one is left out
+    for model in models:
+        is_dominated = any(
+            sign * other.measure <= sign * model.measure and other.number.value >= model.number.value
+            for other in models
+            if other is not model
         )
-        assert one.is_on_front == (not beaten)
+        assert model.is_on_front == (not is_dominated)
+    assert any(model.is_on_front for model in models)
+
+
+def test_a_row_without_a_usable_measure_is_on_no_chart() -> None:
+    """Unknown, zero, negative and infinite measures are left out."""
+    made = table(10)
+    facts: tuple[Fact, ...] = (None, 0.0, -1.0, float("inf"))
+    rows = [replace(row, facts={**row.facts, "speed": fact}) for row, fact in zip(made.rows[5:9], facts, strict=True)]
+    other = BoardTable(COLUMNS, (*made.rows[:5], *rows, *made.rows[9:]), rank_apart=False)
+    measured = score_against(other, selected_rows(other, View(), ()), MEASURES["speed"])
+    assert {model.model for model in measured.models()} == {"m/0", "m/1", "m/2", "m/3", "m/9"}
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_bars_are_the_best_rows_of_a_column(higher_is_better: bool) -> None:
+    """The thirty best by the column itself, whatever the view is sorted by; a row without a score has no bar."""
+    column = ScoreColumn("d", "D", higher_is_better=higher_is_better)
+    made = table()
+    view = View(sort="-d" if higher_is_better else "d")
+    bars = column_bars(selected_rows(made, view, ()), column)
+    scores = {row.model: row.cells["d"].number.value for row in made.rows if "d" in row.cells}
+    assert [bar.model for bar in bars] == sorted(scores, key=scores.__getitem__, reverse=higher_is_better)[:30]
+    averages = column_bars(selected_rows(made, View(), ()), ScoreColumn("average", "Average"))
+    assert len(averages) == 30
+    few = table(6)
+    assert {bar.model for bar in column_bars(selected_rows(few, View(), ()), ScoreColumn("average", "Average"))} == {
+        f"m/{place}" for place in (0, 1, 2, 3, 5)
+    }  # an average of some columns is none
 
 
 def test_residuals_equal_a_regression_by_lstsq() -> None:

@@ -33,6 +33,12 @@ def test_prices_are_no_formulas_and_lines_stay() -> None:
     assert made == "<p>It costs $5 or $6.<br>\nNot more.</p>\n"
 
 
+def test_ends_of_lines_may_be_those_of_windows() -> None:
+    """The same text with either kind of line end is the same HTML."""
+    text = "# Title\n\n|a|\n|-|\n|1|\n\n```python\nx = 1\n```\n"
+    assert answer_html(text.replace("\n", "\r\n")) == answer_html(text)
+
+
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -14,12 +14,14 @@ from assaymark.web.plots import (
     LEFT,
     TOP,
     WIDTH,
+    LinkedBar,
     PlotEvent,
     PlotPoint,
     PlotSeries,
+    bar_plot,
+    front_plot,
     history_plot,
     series_plot,
-    size_plot,
     time_plot,
 )
 from assaymark.web.svg import date_axis, log_axis, number_axis, time_axis
@@ -81,7 +83,7 @@ def test_the_front_is_above_the_others_and_pixels_are_drawn_once() -> None:
     """A thousand models in one place are one dot."""
     sizes = np.array([1.0, *[7.0] * 1000, 70.0])
     values = np.array([0.3, *[0.2] * 1000, 0.8])
-    drawn = size_plot(sizes, values, values > 0.25, "front")
+    drawn = front_plot(sizes, values, values > 0.25, "front")
     assert len(path_of(drawn, "dots")) == 1
     assert len(path_of(drawn, "dots best")) == 2
     ((x, y),) = path_of(drawn, "dots")
@@ -100,10 +102,45 @@ def test_the_best_so_far_reaches_the_last_day() -> None:
     assert tree.attrib["aria-label"] == 'best "so" <far>'
 
 
+def test_bars_begin_at_zero_and_are_drawn_to_scale() -> None:
+    """Widths are in the ratio of the values, below zero too; intervals surround the ends; names and titles are text."""
+    rows = [
+        LinkedBar('a <b>"', 0.8, 0.6, 0.9, "80.0", "first <i>", "/model/a"),
+        LinkedBar("b", 0.4, None, None, "40.0", "second", "/model/b"),
+        LinkedBar("c", -0.2, -0.3, -0.1, "-20.0", "third"),
+    ]
+    tree = ET.fromstring(bar_plot(rows, "Column <u>", 'label "x"', is_share=True))
+    rectangles = [part.attrib for part in tree.iter("rect")]
+    widths = [float(rectangle["width"]) for rectangle in rectangles]
+    assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
+    assert widths[0] == pytest.approx(4 * widths[2], abs=0.4)
+    zero = float(rectangles[0]["x"])
+    assert float(rectangles[2]["x"]) + widths[2] == pytest.approx(zero, abs=0.2)
+    whiskers = [part.attrib for part in tree.iter("line") if part.attrib["class"] == "whisker"]
+    assert len(whiskers) == 2
+    assert float(whiskers[0]["x1"]) < zero + widths[0] < float(whiskers[0]["x2"])
+    assert [link.attrib["href"] for link in tree.iter("a")] == ["/model/a", "/model/b"]
+    assert [title.text for title in tree.iter("title")] == ["first <i>", "second", "third"]
+    assert {'a <b>"', "Column <u>", "0%", "80.0"} <= {text.text for text in tree.iter("text")}
+    assert tree.attrib["aria-label"] == 'label "x"'
+
+
+def test_a_front_of_falling_measures_rises_to_the_left() -> None:
+    """Of speeds, the fastest first: its line goes left and up, and keeps a level until the next model's speed."""
+    speeds, values = np.array([100.0, 50.0, 10.0]), np.array([0.2, 0.3, 0.9])
+    drawn = front_plot(speeds, values, np.array([True, True, True]), "front", title="Tokens per second")
+    (steps,) = [part.attrib["d"] for part in ET.fromstring(drawn).iter("path") if part.attrib["class"] == "steps"]
+    xs = [float(x) for x in re.findall(r"[MH]([\d.]+)", steps)]
+    ys = [float(y) for y in re.findall(r"[ V]([\d.]+)", steps)]
+    assert xs == sorted(xs, reverse=True)
+    assert ys == sorted(ys, reverse=True)
+    assert ">Tokens per second</text>" in drawn
+
+
 def test_one_point_alone_is_drawn() -> None:
     """The axes have a length even where all values are equal."""
     assert "h0" in series_plot([PlotPoint(0, 0.0, 0.0, 0.0)], "one", is_share=True)
-    assert "h0" in size_plot(np.array([7.0]), np.array([0.5]), np.array([True]), "one")
+    assert "h0" in front_plot(np.array([7.0]), np.array([0.5]), np.array([True]), "one")
     assert "h0" in series_plot([PlotPoint(0, -1.7e308), PlotPoint(1, 1.7e308)], "the largest", is_share=False)
 
 

@@ -116,7 +116,8 @@ def page_of(names: Sequence[str], posted: Posted) -> ChatPage:
             raise ChatProblem(f"there is no model '{name[:64]}' here")
     if not chosen:
         raise ChatProblem("choose a model")
-    system, text = posted.text("system"), posted.text("text")
+    # a form ends lines with \r\n, the page's script with \n: a model is asked the same with and without it
+    system, text = posted.text("system"), posted.text("text").replace("\r\n", "\n")
     rounds = _rounds(posted.text("history"), names)
     if posted.text("again") and rounds:
         text, rounds = rounds[-1].question, rounds[:-1]

@@ -1,9 +1,11 @@
-"""What the charts of a board show: the best score over time, score against size, strengths of a model, a heat map.
+"""What the charts of a board show: bars of a column, best score over time, score against size or speed, a heat map.
+
+The strengths of a model are here too.
 
 All of it is computed from the rows that a view leaves, so a chart follows the filters of the table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -16,10 +18,12 @@ from assaymark.leaderboard.table import BoardTable, averaged
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.distributions import two_sided_z
 
-__all__ = ["HeatCell", "HeatMap", "Residual", "SizedModel", "SizedModels", "TimedModel", "best_over_time", "heat_map",
-           "last_day", "profile", "score_by_size"]  # fmt: skip
+__all__ = ["MEASURES", "ColumnBar", "HeatCell", "HeatMap", "Measure", "MeasuredModel", "MeasuredModels", "Residual",
+           "TimedModel", "best_over_time", "column_bars", "heat_map", "last_day", "profile",
+           "score_against"]  # fmt: skip
 
 MOST_HEAT_ROWS = 30
+MOST_BARS = 30
 DAY = len("2024-01-31")  # characters of a date without the time
 YEARS = range(1900, 2100)
 FEWEST_MODELS = 10  # complete rows that a column's expectation is fitted to
@@ -37,33 +41,60 @@ class TimedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class SizedModel:
-    """A model with its number of parameters."""
+class Measure:
+    """What an average is set against: a fact of models that is a positive number."""
 
-    model: str
-    params: float  # billions
-    number: IntervalValue
-    is_on_front: bool  # no model of as few parameters scores as much
+    key: str  # of `columns.FACTS`
+    title: str  # of the axis
+    unit: str  # behind a number, with its space
+    higher_is_better: bool
+    known: str  # what a row must state, in a sentence
+    front: str  # who is compared on the front, in a sentence
+
+
+MEASURES: Mapping[str, Measure] = {
+    "params": Measure("params", "Parameters", " B", False, "a known number of parameters", "with as few parameters"),
+    "speed": Measure("speed", "Tokens per second", "", True, "a measured speed", "as fast"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class SizedModels:
-    """Models by size, the smallest first. Shapes: each array [models]."""
+class ColumnBar:
+    """A row's number in one column."""
+
+    model: str
+    is_baseline: bool
+    number: IntervalValue
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredModel:
+    """A model with its number of a measure."""
+
+    model: str
+    measure: float  # billions of parameters, or tokens per second
+    number: IntervalValue
+    is_on_front: bool  # no model at least as good by the measure scores as much
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredModels:
+    """Models by a measure, the best first: the smallest or the fastest. Shapes: each array [models]."""
 
     rows: SelectedRows
     places: npt.NDArray[np.int64]  # among the rows
-    params: Floats  # billions
+    measures: Floats
     values: Floats
     is_on_front: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.places)
 
-    def models(self, among: npt.NDArray[np.bool_] | None = None) -> Iterator[SizedModel]:
+    def models(self, among: npt.NDArray[np.bool_] | None = None) -> Iterator[MeasuredModel]:
         """Yield the models one by one, or some of them."""
         for at in range(len(self)) if among is None else np.flatnonzero(among).tolist():
             row = self.rows.row(int(self.places[at]))
-            yield SizedModel(row.row.model, float(self.params[at]), _average(row), bool(self.is_on_front[at]))
+            yield MeasuredModel(row.row.model, float(self.measures[at]), _average(row), bool(self.is_on_front[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +153,34 @@ def _day(text: str) -> int:
     return day.toordinal() if day.year in YEARS else 0
 
 
-def score_by_size(table: BoardTable, rows: SelectedRows) -> SizedModels:
-    """Return the complete rows that state their parameters, smallest first, with the Pareto front marked."""
-    params = table.index.numbers("params")[rows.places]
-    sized = np.flatnonzero((params > 0) & rows.is_ranked)
-    sized = sized[np.lexsort((-rows.values[sized], params[sized]))]
-    values = rows.values[sized]
-    return SizedModels(rows, sized, params[sized], values, _above_all_before(values))
+def score_against(table: BoardTable, rows: SelectedRows, measure: Measure) -> MeasuredModels:
+    """Return the complete rows that have a measure, the best by it first, with the Pareto front marked."""
+    measures = table.index.numbers(measure.key)[rows.places]
+    known = np.flatnonzero(np.isfinite(measures) & (measures > 0) & rows.is_ranked)
+    order = -measures if measure.higher_is_better else measures
+    known = known[np.lexsort((-rows.values[known], order[known]))]
+    values = rows.values[known]
+    return MeasuredModels(rows, known, measures[known], values, _above_all_before(values))
+
+
+def column_bars(rows: SelectedRows, column: ScoreColumn) -> list[ColumnBar]:
+    """Return the first rows that have a number in a column, the best first; an incomplete average is none.
+
+    Args:
+        rows: in the order in which they are taken.
+        column: a score column, or one with the key "average".
+    """
+    bars: list[ColumnBar] = []
+    for at in range(len(rows)):
+        if len(bars) == MOST_BARS:
+            break
+        row = rows.row(at)
+        average = row.average if row.rank is not None or row.row.is_baseline else None
+        scored = average if column.key == "average" else row.cells.get(column.key)
+        if scored is not None:
+            bars.append(ColumnBar(row.row.model, row.row.is_baseline, scored.number))
+    bars.sort(key=lambda bar: bar.number.value, reverse=column.higher_is_better)  # baselines stand among the models
+    return bars
 
 
 def _above_all_before(values: Floats) -> npt.NDArray[np.bool_]:

@@ -54,7 +54,7 @@ DISPLAYED = frozenset({"math_block", "math_block_label", "math_block_eqno", "mat
 
 def answer_html(text: str) -> Markup:
     """Return an answer as HTML that a page of ours can hold; empty for an empty answer."""
-    readable = printable(text)
+    readable = printable(text.replace("\r\n", "\n"))  # some models end lines as Windows does
     if len(readable) > LONGEST_ANSWER:
         return Markup("<pre>{}</pre>").format(readable)
     reader = _reader()

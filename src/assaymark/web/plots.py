@@ -1,4 +1,4 @@
-"""Plots with two axes as SVG in the page: steps over time, scores against size, values of checkpoints.
+"""Plots with axes as SVG in the page: bars, steps over time, scores against size or speed, values of checkpoints.
 
 Colours are classes of the style sheet. A drawing has a text for screen readers; its numbers stand in a table beside it.
 Named points are links, which a pointer can follow: the keyboard has the table. `plots.js` names the nearest one.
@@ -18,12 +18,14 @@ from assaymark.web.svg import Axis, date_axis, drawing, line_between, log_axis, 
 
 __all__ = [
     "MOST_SERIES",
+    "LinkedBar",
     "PlotEvent",
     "PlotPoint",
     "PlotSeries",
+    "bar_plot",
+    "front_plot",
     "history_plot",
     "series_plot",
-    "size_plot",
     "time_plot",
 ]
 
@@ -35,11 +37,12 @@ SERIES_WIDTH, SERIES_HEIGHT = 420, 200
 RADIUS = 4.5  # of a point that is a link, pixels
 HISTORY_HEIGHT = 220
 MOST_SERIES = 6  # that colours and dashes of the style sheet tell apart
+BAR_ROW, BAR_NAMES, BAR_VALUES = 24, 400, 90  # height of a row, room for its name and for its value, pixels
 
 
 @dataclass(frozen=True, slots=True)
 class PlotPoint:
-    """A value with its interval, at a position: a day's ordinal, billions of parameters, or a step."""
+    """A value with its interval, at a position: a day's ordinal, a measure of the model, or a step."""
 
     x: float
     value: float
@@ -64,6 +67,19 @@ class PlotEvent:
     x: float
     title: str
     href: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedBar:
+    """A value with its interval and the name of what it belongs to."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    text: str  # the value as it is written beside the bar
+    title: str  # what a pointer on it is told
+    href: str = ""
 
 
 class _Plot:
@@ -144,34 +160,86 @@ def time_plot(points: Sequence[PlotPoint], end: float, label: str) -> Markup:
     return plot.svg(label)
 
 
-def size_plot(
-    sizes: npt.NDArray[np.float64],
+def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bool) -> Markup:
+    """Return a bar from zero for each row, its interval as a line across the end.
+
+    Args:
+        rows: from the top, at least one.
+        column: title of the axis.
+        label: text for screen readers.
+        is_share: whether values are shares in [0, 1], shown as per cent.
+    """
+    width, height = LEFT + WIDTH + RIGHT, BAR_ROW * len(rows)
+    room = width - BAR_NAMES - BAR_VALUES
+    ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
+    axis = number_axis([0.0, *ends], _per_cent if is_share else "{:g}".format)
+
+    def at(value: float) -> float:
+        return BAR_NAMES + room * axis.at(value)
+
+    parts = []
+    for place, text in axis.ticks:
+        x = BAR_NAMES + room * place
+        parts.append(line_between(x, 0, x, height + 4, "grid"))
+        parts.append(text_at(x, height + 18, text, "middle"))
+    for index, row in enumerate(rows):
+        parts.append(_bar(row, BAR_ROW * index, at))
+    parts.append(text_at(width - RIGHT, height + 37, column, "end"))
+    return drawing(width, height + BOTTOM, parts, label, "group" if any(row.href for row in rows) else "img")
+
+
+def _bar(row: LinkedBar, y: float, at: Callable[[float], float]) -> Markup:
+    begin, end = sorted((at(0.0), at(row.value)))
+    rectangle = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
+    parts = [
+        text_at(BAR_NAMES - 8, y + BAR_ROW / 2 + 4, row.name, "end"),
+        rectangle.format("mark best" if row.href else "mark", begin, y + 4, end - begin, BAR_ROW - 8),
+    ]
+    reach = end
+    if row.low is not None and row.high is not None:
+        parts.append(line_between(at(row.low), y + BAR_ROW / 2, at(row.high), y + BAR_ROW / 2, "whisker"))
+        reach = max(end, at(row.high))
+    parts.append(text_at(reach + 8, y + BAR_ROW / 2 + 4, row.text, "start"))
+    inner = Markup("<title>{}</title>").format(printable(row.title)) + Markup().join(parts)
+    if not row.href:
+        return Markup("<g>{}</g>").format(inner)
+    return Markup('<a href="{}" tabindex="-1">{}</a>').format(row.href, inner)
+
+
+def front_plot(
+    measures: npt.NDArray[np.float64],
     values: npt.NDArray[np.float64],
     is_on_front: npt.NDArray[np.bool_],
     label: str,
     links: Mapping[int, tuple[str, str]] = MappingProxyType({}),
+    *,
+    title: str = "",
+    unit: str = "",
 ) -> Markup:
-    """Return scores (shares) against billions of parameters on a logarithmic axis, the Pareto front as a line.
+    """Return scores (shares) against a positive measure on a logarithmic axis, the Pareto front as a line.
 
     Args:
-        sizes: ascending. Shapes: this and the next two [models], at least one.
+        measures: the best first: ascending where less is better. Shapes: this and the next two [models], at least one.
         values: the scores.
-        is_on_front: whether no model of as few parameters scores as much.
+        is_on_front: whether no model before it scores as much.
         label: text for screen readers.
         links: title and address of models, by their position.
+        title: of the measure's axis.
+        unit: behind the measure's numbers.
     """
     y = number_axis([float(values.min()), float(values.max())], _per_cent)
-    plot = _Plot(log_axis([float(sizes.min()), float(sizes.max())], " B"), y, WIDTH, HEIGHT, ("Parameters", "Average"))
-    is_named = np.isin(np.arange(len(sizes)), list(links))
+    x = log_axis([float(measures.min()), float(measures.max())], unit)
+    plot = _Plot(x, y, WIDTH, HEIGHT, (title, "Average"))
+    is_named = np.isin(np.arange(len(measures)), list(links))
     plain = ~is_on_front & ~is_named
-    plot.dots(sizes[plain], values[plain], "dots", FINE)
-    front = [PlotPoint(x, value) for x, value in zip(sizes[is_on_front], values[is_on_front], strict=True)]
+    plot.dots(measures[plain], values[plain], "dots", FINE)
+    front = [PlotPoint(x, value) for x, value in zip(measures[is_on_front], values[is_on_front], strict=True)]
     plot.path([plot.at(point.x, point.value) for point in front], "steps", steps=True)
     if not is_named[is_on_front].all():
         plot.best_dots(front)
     for kind, of_kind in (("mark", ~is_on_front), ("mark best", is_on_front)):
         chosen = np.flatnonzero(is_named & of_kind).tolist()
-        named = [PlotPoint(float(sizes[at]), float(values[at]), None, None, *links[at]) for at in chosen]
+        named = [PlotPoint(float(measures[at]), float(values[at]), None, None, *links[at]) for at in chosen]
         plot.links(named, kind)
     return plot.svg(label)
 

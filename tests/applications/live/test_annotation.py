@@ -23,8 +23,7 @@ from tests.applications.live.live_traces import Live, conversation, trace_id
 from tests.applications.live.serving_live import serving_live
 from tests.applications.traces.sending import Receiver
 from tests.cli.test_hostile_text import CORPUS
-from tests.served import browser
-from tests.web.test_browser import AXE, FINDINGS
+from tests.served import AXE, FINDINGS, browser
 
 __all__ = ["browser"]
 

@@ -11,8 +11,8 @@ from assaymark.applications.watch.alarms import new_alarm, watch_once
 from tests.applications.traces.sending import Receiver
 from tests.applications.watch.filling import fill
 from tests.applications.watch.test_alarms import BEGAN, N_BASELINE, RATE, drop, helpful
-from tests.served import browser
-from tests.web.test_browser import AXE, FINDINGS, SMALL_TARGETS
+from tests.served import AXE, FINDINGS, browser
+from tests.web.test_browser import SMALL_TARGETS
 
 __all__ = ["browser"]
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from assaymark.web.app import create_app
 from assaymark.web.secret import server_secret
 from tests.arena.stored_votes import NO_LIMITS, answers, cast
 from tests.served import running
-from tests.web.test_browser import AXE, FINDINGS
 
 pytestmark = pytest.mark.slow
 
@@ -96,10 +95,8 @@ def test_two_tabs_show_one_vote(browser: Any, url: str, arena: Arena) -> None:
     context.close()
 
 
-def test_pages_are_accessible(browser: Any, url: str) -> None:
+def test_pages_are_accessible(browser: Any, url: str, axe: Callable[[Any], list[str]]) -> None:
     """No serious finding of axe-core on the arena's pages, in light and dark."""
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed (npm install axe-core)")
     for scheme in ("light", "dark"):
         context = browser.new_context(color_scheme=scheme, bypass_csp=True)
         page = context.new_page()
@@ -109,8 +106,7 @@ def test_pages_are_accessible(browser: Any, url: str) -> None:
         page.wait_for_url("**/arena/battle/*")
         for path in [page.url.removeprefix(url), *pages]:
             page.goto(url + path)
-            page.add_script_tag(path=str(AXE))
-            assert page.evaluate(FINDINGS) == []
+            assert axe(page) == []
         context.close()
 
 

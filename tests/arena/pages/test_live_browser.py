@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from assaymark.store import Store
 from tests.arena.pages.test_arena_browser import is_within
 from tests.arena.pages.test_live_battles import live_arena
-from tests.web.test_browser import AXE, FINDINGS
 
 pytestmark = pytest.mark.slow
 
@@ -139,24 +138,34 @@ def test_answers_appear_piece_by_piece(browser: Any, tmp_path: Path, monkeypatch
         page.close()
 
 
-def test_forms_and_accessibility(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without JavaScript the answers come whole; axe-core has no serious finding on the battle's pages."""
-    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+@pytest.mark.parametrize("scripts", [False, True])
+def test_forms(browser: Any, tmp_path: Path, scripts: bool) -> None:
+    """With and without JavaScript a question is answered whole and can be voted on by plain buttons."""
     with live_arena(tmp_path) as (url, _):
-        for scripts in (False, True):
-            context = browser.new_context(java_script_enabled=scripts, bypass_csp=True)
-            page = context.new_page()
-            page.goto(url)
-            if scripts and AXE.is_file():
-                page.add_script_tag(path=str(AXE))
-                assert page.evaluate(FINDINGS) == []
-            page.get_by_role("button", name="Start a battle").click()
-            page.fill("#text", "Where is the ice?")
-            page.get_by_role("button", name="Ask both models").click()
-            page.get_by_role("button", name="Both are bad").wait_for()
-            if scripts and AXE.is_file():
-                page.add_script_tag(path=str(AXE))
-                assert page.evaluate(FINDINGS) == []
-            page.get_by_role("button", name="Both are bad").click()
-            assert "Both are bad" in page.locator(".result").inner_text()
-            context.close()
+        context = browser.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.goto(url)
+        page.get_by_role("button", name="Start a battle").click()
+        page.fill("#text", "Where is the ice?")
+        page.get_by_role("button", name="Ask both models").click()
+        page.get_by_role("button", name="Both are bad").click()
+        assert "Both are bad" in page.locator(".result").inner_text()
+        context.close()
+
+
+def test_no_finding_of_axe(browser: Any, tmp_path: Path, axe: Callable[[Any], list[str]]) -> None:
+    """axe-core finds nothing on a battle before the question, before the vote and after it."""
+    with live_arena(tmp_path) as (url, _):
+        context = browser.new_context(bypass_csp=True)
+        page = context.new_page()
+        page.goto(url)
+        assert axe(page) == []
+        page.get_by_role("button", name="Start a battle").click()
+        page.fill("#text", "Where is the ice?")
+        page.get_by_role("button", name="Ask both models").click()
+        page.get_by_role("button", name="Both are bad").wait_for()
+        assert axe(page) == []
+        page.get_by_role("button", name="Both are bad").click()
+        page.locator(".result").wait_for()
+        assert axe(page) == []
+        context.close()

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.pages.board import about_page
+from assaymark.leaderboard.site import Site
 
 SCORES = """model,params,license,type,Law,Books
 a/small,1.5,mit,chat,40,50
@@ -41,6 +44,15 @@ def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureF
     assert printed.index("b/large") < printed.index("c/mid") < printed.index("a/small")
     assert main(["board", "query", str(board), "--csv"]) == 0
     assert capsys.readouterr().out.startswith("rank,rank_best,rank_worst,model,average")
+
+
+def test_the_about_page_of_a_fresh_board_has_no_sample_text(board: Path) -> None:
+    """Nothing that `init` writes as a comment or a draft is shown before its owner writes it."""
+    twin = about_page(Site([read_board(board)]), "board").to_json()
+    assert isinstance(twin, dict)
+    assert {key: twin[key] for key in ("title", "introduction", "about", "policy", "faq")} == {
+        "title": "Ours", "introduction": "", "about": "", "policy": "", "faq": [],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

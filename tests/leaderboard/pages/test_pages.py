@@ -224,10 +224,10 @@ def test_charts_follow_the_filters(client: httpx.Client) -> None:
     """Drawn of the rows that the view leaves, with the values as tables beside them."""
     every = client.get("/board/wide/charts.json").json()
     half = client.get("/board/wide/charts.json?max=20").json()
-    assert len(half["score_by_size"]) < len(every["score_by_size"])
-    assert max(one["params"] for one in half["score_by_size"]) <= 20
+    assert len(half["score_against"]) < len(every["score_against"])
+    assert max(model["measure"] for model in half["score_against"]) <= 20
     page = client.get("/board/wide/charts?max=20").text
-    assert page.count('<svg class="chart"') == 2  # no dates, so no chart over time
+    assert page.count('<svg class="chart"') == 3  # no dates, so no chart over time
     assert 'href="/board/wide?params=..20"' in page
     assert "Fewer than two rows with a date" in page
 

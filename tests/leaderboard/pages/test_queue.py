@@ -604,3 +604,27 @@ def test_fresh_cookies_of_one_network_are_one_reporter(queue: Queue) -> None:
     assert report(queue, "small", "2001:db8:0:1::1").status_code == 303
     reporters = {one.reporter for one in queue.store.moderation.flags()}
     assert len(reporters) == 2
+
+
+@pytest.mark.slow
+def test_the_page_follows_the_queue_and_keeps_the_focus(queue: Queue, browser: Any) -> None:
+    """A new row appears without a reload; the focus stays on the button that it was on, which then votes."""
+    first = queue.submit(queue.token()).json()["submission"]
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{queue.url}/sign-in")
+    page.fill("#account", queue.token("bob"))
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/queue")
+    button = page.get_by_role("button", name="Vote for small")
+    button.focus()
+    page.evaluate("window.kept = true")
+    second = queue.submit(queue.token(), model="large").json()["submission"]
+    page.locator(f"#vote-{second}").wait_for(timeout=20_000)
+    assert page.evaluate("window.kept") is True
+    assert page.evaluate("document.activeElement.id") == f"vote-{first}"
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/submission/{first}")
+    votes = {name: queue.store.queue.submission(name).n_votes for name in (first, second)}
+    assert votes == {first: 2, second: 1}  # a submitter has voted for his own
+    context.close()

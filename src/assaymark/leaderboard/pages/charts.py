@@ -1,25 +1,31 @@
-"""The charts of a board: best score over time, score against size, heat map.
+"""The charts of a board: bars of a column, best score over time, score against size or speed, heat map.
 
 How well a board's benchmarks agree with the ratings beside them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import TypeVar
+from urllib.parse import urlencode
 
 import numpy as np
 from markupsafe import Markup
 
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import (
+    MEASURES,
+    ColumnBar,
     HeatMap,
-    SizedModel,
-    SizedModels,
+    Measure,
+    MeasuredModel,
+    MeasuredModels,
     TimedModel,
     best_over_time,
+    column_bars,
     heat_map,
     last_day,
-    score_by_size,
+    score_against,
 )
 from assaymark.leaderboard.correlations import BenchmarkCorrelation, board_correlations, correlations_json
 from assaymark.leaderboard.pages.board import view_of
@@ -31,8 +37,9 @@ from assaymark.leaderboard.stored import model_label
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
 from assaymark.records import JsonValue
-from assaymark.web.plots import PlotPoint, size_plot, time_plot
-from assaymark.web.render import model_path, plain, shown_score
+from assaymark.registry import nearest
+from assaymark.web.plots import LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
+from assaymark.web.render import model_path, plain, shown_ends, shown_score
 from assaymark.web.svg import heatmap
 
 __all__ = ["ChartsPage", "CorrelationsPage", "charts_page", "correlations_page"]
@@ -69,8 +76,11 @@ def correlations_page(site: Site, name: str) -> CorrelationsPage:
 
 
 MOST_COLUMNS = 16  # of the heat map
+MOST_NAMED = 12  # choices that a problem names where none is near
 MOST_LINKS = 500  # models in a chart above which only those on the front are links
-LONGEST_NAME = 40  # characters beside it
+LONGEST_NAME = 36  # characters beside it
+AVERAGE = ScoreColumn("average", "Average")
+Choice = TypeVar("Choice", ScoreColumn, Measure)
 
 
 @dataclass(frozen=True)
@@ -81,13 +91,26 @@ class ChartsPage:
     table: BoardTable
     view: View
     n_rows: int
+    column: ScoreColumn  # of the bars
+    columns: tuple[ScoreColumn, ...]  # that may be chosen
+    bars: tuple[ColumnBar, ...]  # the best first
     best: tuple[TimedModel, ...]
-    sized: SizedModels
-    front: tuple[SizedModel, ...]  # the models on the Pareto front, smallest first
+    measure: Measure
+    measures: tuple[Measure, ...]  # that may be chosen
+    measured: MeasuredModels
+    front: tuple[MeasuredModel, ...]  # the models on the Pareto front, the smallest or the fastest first
     heat: HeatMap
+    problems: tuple[str, ...]  # parameters that could not be read
+    bars_svg: Markup | None
     best_svg: Markup | None
-    size_svg: Markup | None
+    front_svg: Markup | None
     heat_svg: Markup | None
+
+    def query(self) -> str:
+        """Return the query string of this page."""
+        own = {"column": (self.column.key, "average"), "against": (self.measure.key, "params")}
+        pairs = [*self.view.pairs(), *((name, key) for name, (key, default) in own.items() if key != default)]
+        return f"?{urlencode(pairs)}" if pairs else ""
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -95,36 +118,87 @@ class ChartsPage:
             "board": self.board.name,
             "version": self.table.version,
             "view": dict(self.view.pairs()),
+            "problems": list(self.problems),
+            "column": {"key": self.column.key, "title": self.column.title, "is_share": self.column.is_share,
+                       "higher_is_better": self.column.higher_is_better},
+            "bars": plain(self.bars),
             "best_over_time": plain(self.best),
-            "score_by_size": plain(list(self.sized.models())),
+            "against": {"key": self.measure.key, "title": self.measure.title,
+                        "higher_is_better": self.measure.higher_is_better},
+            "score_against": plain(list(self.measured.models())),
             "heat_map": {
                 "columns": [column.key for column in self.heat.columns],
                 "rows": [{"model": model, "cells": plain(cells)} for model, cells in self.heat.rows],
             },
-        }
+        }  # fmt: skip
 
 
 def charts_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> ChartsPage:
-    """Return a board's charts under a view. Raises: UnknownName for a board that does not exist."""
+    """Return a board's charts under a view.
+
+    Args:
+        site: the boards.
+        name: of the board.
+        pairs: parameters of a view; `column` of the bars, and what the average is set `against`.
+
+    Raises: UnknownName for a board that does not exist.
+    """
     board = site.board(name)
     table = site.table(board)
-    view = view_of(board, table, pairs)
+    own = {"column", "against"}
+    view = view_of(board, table, [pair for pair in pairs if pair[0] not in own])
+    chosen = {key: value for key, value in pairs if key in own and value}
+    columns = {column.key: column for column in (AVERAGE, *table.columns)}
+    problems = [*view.problems]
+    column = _chosen("column", chosen.get("column", "average"), columns, problems)
+    measure = _chosen("against", chosen.get("against", "params"), MEASURES, problems)
     rows = selected_rows(table, view, board.shown_columns)
-    best, sized = best_over_time(table, rows), score_by_size(table, rows)
+    by_column = replace(view, sort=f"-{column.key}" if column.higher_is_better else column.key)
+    bars = column_bars(selected_rows(table, by_column, board.shown_columns), column)
+    best, measured = best_over_time(table, rows), score_against(table, rows, measure)
     heat = heat_map(rows, table.columns[:MOST_COLUMNS])
     return ChartsPage(
         board,
         table,
         view,
         len(rows),
+        column,
+        tuple(columns.values()),
+        tuple(bars),
         tuple(best),
-        sized,
-        tuple(sized.models(sized.is_on_front)),
+        measure,
+        tuple(MEASURES.values()),
+        measured,
+        tuple(measured.models(measured.is_on_front)),
         heat,
+        tuple(problems),
+        _bars_svg(bars, column) if bars else None,
         _best_svg(best, last_day(table, rows)) if len(best) > 1 else None,
-        _size_svg(sized) if len(sized) > 1 else None,
+        _front_svg(measured, measure) if len(measured) > 1 else None,
         _heat_svg(heat) if heat.rows and heat.columns else None,
     )
+
+
+def _chosen(name: str, key: str, known: Mapping[str, Choice], problems: list[str]) -> Choice:
+    """Return what a parameter names; for an unknown name the first choice, and a line for the reader."""
+    if key in known:
+        return known[key]
+    near = nearest(key[:100], known) or list(known)[:MOST_NAMED]
+    problems.append(f"{name}: '{key[:40]}' is not known; {'nearest' if nearest(key[:100], known) else 'there are'}: "
+                    f"{', '.join(near)}")  # fmt: skip
+    return next(iter(known.values()))
+
+
+def _bars_svg(bars: Sequence[ColumnBar], column: ScoreColumn) -> Markup:
+    names = _distinct([bar.model if bar.is_baseline else model_label(bar.model) for bar in bars])
+    rows = []
+    for name, bar in zip(names, bars, strict=True):
+        text, ends = shown_score(bar.number, column.is_share), shown_ends(bar.number, column.is_share)
+        title = f"{bar.model if bar.is_baseline else model_label(bar.model)}: {text}{f' ({ends})' if ends else ''}"
+        href = "" if bar.is_baseline else model_path(bar.model)
+        rows.append(LinkedBar(name, bar.number.value, bar.number.low, bar.number.high, text, title, href))
+    axis = column.title if column.higher_is_better else f"{column.title} (lower is better)"
+    return bar_plot(rows, axis, f"{axis} of the first rows, with 95% intervals", is_share=column.is_share)
 
 
 def _best_svg(best: Sequence[TimedModel], end: str) -> Markup:
@@ -140,15 +214,18 @@ def _day(text: str) -> int:
     return date.fromisoformat(text).toordinal()
 
 
-def _size_svg(sized: SizedModels) -> Markup:
-    label = "Average against the number of parameters, with the Pareto front"
-    is_linked = np.ones(len(sized), dtype=np.bool_) if len(sized) <= MOST_LINKS else sized.is_on_front
-    models = zip(np.flatnonzero(is_linked).tolist(), sized.models(is_linked), strict=True)
+def _front_svg(measured: MeasuredModels, measure: Measure) -> Markup:
+    label = f"Average against {measure.title.lower()}, with the Pareto front"
+    is_linked = np.ones(len(measured), dtype=np.bool_) if len(measured) <= MOST_LINKS else measured.is_on_front
+    models = zip(np.flatnonzero(is_linked).tolist(), measured.models(is_linked), strict=True)
+    unit = measure.unit or f" {measure.title.lower()}"
     links = {
-        at: (f"{model_label(model.model)}: {shown_score(model.number)}, {model.params:.3g} B", model_path(model.model))
+        at: (f"{model_label(model.model)}: {shown_score(model.number)}, {model.measure:.3g}{unit}",
+             model_path(model.model))
         for at, model in models
-    }
-    return size_plot(sized.params, sized.values, sized.is_on_front, label, links)
+    }  # fmt: skip
+    return front_plot(measured.measures, measured.values, measured.is_on_front, label, links, title=measure.title,
+                      unit=measure.unit)  # fmt: skip
 
 
 def _heat_svg(heat: HeatMap) -> Markup:
@@ -164,10 +241,10 @@ def _heat_svg(heat: HeatMap) -> Markup:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names short enough for an axis, still different where two rows have one model or one beginning."""
+    """Return names short enough for an axis: beginning and end, still different where two rows have one model."""
     labels: list[str] = []
     for name in names:
-        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
         n_same = sum(label == short or label.startswith(f"{short} (") for label in labels)
         labels.append(f"{short} ({n_same + 1})" if n_same else short)
     return labels

@@ -10,9 +10,12 @@ for (const frame of document.querySelectorAll(".plot")) {
   frame.after(line);
   let nearest = null;
   svg.addEventListener("pointermove", (event) => {
-    const distance = (link) => {
+    const distance = (link) => { // to its box, since bars are long; of boxes that overlap the nearer centre counts
       const box = link.getBoundingClientRect();
-      return Math.hypot(box.x + box.width / 2 - event.clientX, box.y + box.height / 2 - event.clientY);
+      const x = Math.max(box.left - event.clientX, event.clientX - box.right, 0);
+      const y = Math.max(box.top - event.clientY, event.clientY - box.bottom, 0);
+      const off = Math.hypot(box.x + box.width / 2 - event.clientX, box.y + box.height / 2 - event.clientY);
+      return Math.hypot(x, y) + off / 1000;
     };
     const found = links.reduce((best, link) => (distance(link) < distance(best) ? link : best));
     if (found === nearest) return;

@@ -1,0 +1,75 @@
+"""A board's bars and its front, as parameters of the page of charts and in its twin, on a real server."""
+
+from pathlib import Path
+
+import httpx
+
+from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import BoardTable
+from assaymark.web.app import create_app
+from tests.served import running
+
+
+def test_bars_of_a_column_and_the_measure_are_parameters(client: httpx.Client) -> None:
+    """Bars are the column's values in the table; the choice stays in the links; a wrong one is said, not ignored."""
+    twin = client.get("/board/wide/charts.json?column=b&max=20").json()
+    table = client.get("/board/wide.json?sort=-b&max=20&per=50").json()
+    values = [(row["model"], row["scores"]["b"]["value"]) for row in table["rows"]][:30]
+    assert [(bar["model"], bar["number"]["value"]) for bar in twin["bars"]] == values
+    assert (twin["column"]["key"], twin["problems"]) == ("b", [])
+    page = client.get("/board/wide/charts?column=b&max=20").text
+    assert 'charts.json?params=..20&amp;column=b"' in page
+    assert '<option value="b" selected>' in page
+    for query, said in (
+        ("column=average_", "column: &#39;average_&#39; is not known; nearest: average"),
+        ("column=%3Cscript%3E", "column: &#39;&lt;script&gt;&#39; is not known; there are: average, a, b"),
+        ("against=price", "against: &#39;price&#39; is not known; there are: params, speed"),
+        ("sort=nope", "sort: &#39;nope&#39; is not known"),
+    ):
+        wrong = client.get(f"/board/wide/charts?{query}")
+        assert wrong.status_code == 200
+        assert said in wrong.text
+        assert "The first 30 rows" in wrong.text  # the default is drawn
+    speeds = client.get("/board/exam/charts.json?against=speed").json()
+    assert speeds["against"] == {"key": "speed", "title": "Tokens per second", "higher_is_better": True}
+
+
+class LossSite(Site):
+    """A site whose table has one column in a unit of its own, of which less is better."""
+
+    def table(self, board: Board) -> BoardTable:
+        """Return three models by their loss."""
+        column = ScoreColumn("loss", "Loss <b>", is_share=False, higher_is_better=False)
+        values = {"org/a": 3.5, "org/b": 1.25, "org/c": 2.0}
+        rows = [
+            BoardRow(
+                f"row-{place}",
+                model,
+                "measured",
+                {"loss": RowScore(IntervalValue(value, value - 0.5, value + 0.5))},
+                None,
+            )
+            for place, (model, value) in enumerate(values.items())
+        ]
+        return BoardTable((column,), tuple(rows), version="1")
+
+
+def test_bars_of_a_column_where_lower_is_better_say_so(tmp_path: Path) -> None:
+    """The lowest stands at the top, on the page and in the twin; the title is text."""
+    (tmp_path / "loss.yaml").write_text("title: Loss\ntasks: [demo_facts]\n")
+    site = LossSite([read_board(tmp_path / "loss.yaml")])
+    with running(create_app([board_feature(site)])) as url, httpx.Client(base_url=url) as client:
+        page = client.get("/board/loss/charts?column=loss").text
+        twin = client.get("/board/loss/charts.json?column=loss").json()
+        averages = client.get("/board/loss/charts").text
+    assert "<b>lower is better</b>" in page
+    assert "Loss &lt;b&gt; (lower is better)</text>" in page
+    assert "Loss <b>" not in page
+    assert [bar["model"] for bar in twin["bars"]] == ["org/b", "org/c", "org/a"]
+    assert twin["column"] == {"key": "loss", "title": "Loss <b>", "is_share": False, "higher_is_better": False}
+    assert page.index("org/b</text>") < page.index("org/c</text>") < page.index("org/a</text>")
+    assert "No row with a complete average" in averages
