@@ -1,4 +1,4 @@
-// Names the point that is nearest to the pointer, below its chart; a click anywhere near it follows its link.
+// Names the point that is nearest to the pointer, below its chart; the point itself is a link.
 "use strict";
 for (const frame of document.querySelectorAll(".plot")) {
   const svg = frame.querySelector("svg");
@@ -17,10 +17,10 @@ for (const frame of document.querySelectorAll(".plot")) {
       const off = Math.hypot(box.x + box.width / 2 - event.clientX, box.y + box.height / 2 - event.clientY);
       return Math.hypot(x, y) + off / 1000;
     };
-    const found = links.reduce((best, link) => (distance(link) < distance(best) ? link : best));
-    if (found === nearest) return;
+    const closest = links.reduce((best, link) => (distance(link) < distance(best) ? link : best));
+    if (closest === nearest) return;
     nearest?.classList.remove("near");
-    nearest = found;
+    nearest = closest;
     nearest.classList.add("near");
     line.textContent = nearest.querySelector("title").textContent;
   });
