@@ -253,7 +253,7 @@ class AlarmLog:
             for event_id, alarm_id in connection.execute(keys.order_by(events.raised)).all():
                 event = connection.execute(select(trace_alarm_events).where(events.id == event_id)).one()
                 row = connection.execute(select(trace_alarms).where(alarms.id == alarm_id)).one()
-                due.append((_stream(row), _event(event), row.secret or ""))
+                due.append((_stream(row), _event(event), row.signing_key or ""))
         return due
 
     def claim_delivery(self, event: AlarmEvent, until: float) -> bool:

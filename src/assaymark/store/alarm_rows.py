@@ -19,7 +19,7 @@ class NewAlarm:
     lower_is_better: bool
     n_baseline: int
     webhook: str | None
-    secret: str | None
+    signing_key: str | None
     allow_private: bool
 
 

@@ -38,7 +38,7 @@ trace_alarms = Table(  # one row for each metric of an alarm
     Column("lower_is_better", SmallInteger, nullable=False),
     Column("n_baseline", Integer, nullable=False),  # values from which the baseline is computed
     Column("webhook", Text),
-    Column("secret", Text),  # with which the webhook's requests are signed
+    Column("signing_key", Text),  # with which the webhook's requests are signed
     Column("allow_private", SmallInteger, nullable=False),
     Column("made", Double, nullable=False),
     Column("begins", Double, nullable=False),  # what came before does not count

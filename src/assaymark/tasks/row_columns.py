@@ -316,9 +316,9 @@ def _not(kind: str, answer: Any, options: Sequence[Any]) -> str:
         near = nearest(str(answer).strip(), texts, 1)
         return f"none of the options {listed}{more}" + (f"; nearest: '{near[0]:.40}'" if near else "")
     return {
-        LETTER: f"no letter from A to {LETTERS[:n_options][-1]}",
-        FROM_0: f"no number from 0 to {n_options - 1}",
-        FROM_1: f"no number from 1 to {n_options}",
+        LETTER: f"not a letter from A to {LETTERS[:n_options][-1]}",
+        FROM_0: f"not a number from 0 to {n_options - 1}",
+        FROM_1: f"not a number from 1 to {n_options}",
         "label": "none of the labels",
     }[kind]
 

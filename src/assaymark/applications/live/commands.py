@@ -315,7 +315,7 @@ def link(trace: str, *, url: str, days: float, project: str | None, store: str |
     if as_json:
         print_json({"trace_id": trace_id.hex(), "url": address})
     else:
-        click.echo(address)
+        echo(address)
 
 
 LIVE_COMMANDS = (rule, score, scores, link, queue, to_rows)

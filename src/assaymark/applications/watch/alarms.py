@@ -34,7 +34,8 @@ __all__ = [
     "watch_once",
 ]
 
-OF_TRACES = ("errors", "latency", "cost")
+ERRORS = "errors"
+OF_TRACES = (ERRORS, "latency", "cost")
 SCORE = "score:"
 BASELINE, LEAST_BASELINE, MOST_BASELINE = 300, 30, 100_000
 CONFIDENCE = 0.95  # of the baseline's interval, of which each end holds with 97.5%
@@ -100,7 +101,7 @@ def new_alarm(
         raise UsageError("no metric; name one with --metric: errors, latency, cost or a scorer")
     if lower_is_better and any(metric in OF_TRACES for metric in named):
         raise UsageError("--lower_is_better is for scorers; of errors, latency and cost lower is better anyway")
-    if bound is not None and "errors" in named:
+    if bound is not None and ERRORS in named:
         raise UsageError("--bound is for scores, latency and cost; errors are counted")
     return NewAlarm(
         name.strip(), named, alpha, horizon, bound, two_sided, lower_is_better, n_baseline, webhook, secret,
@@ -162,7 +163,7 @@ def _is_turned(stream: AlarmStream) -> bool:
 
 
 def _subject(stream: AlarmStream) -> str:
-    if stream.metric == "errors":
+    if stream.metric == ERRORS:
         return "the share of traces with a failed step"
     if stream.metric in OF_TRACES and stream.bound is None:
         return f"the share of traces whose {stream.metric} is above the baseline's {100 * QUANTILE:.0f}% quantile"
@@ -262,7 +263,7 @@ def _raw(values: Sequence[AlarmValue]) -> Floats:
 
 
 def _baseline(stream: AlarmStream, raw: Floats) -> tuple[float | None, Interval]:
-    if stream.metric in OF_TRACES and stream.metric != "errors" and stream.bound is None:
+    if stream.metric in OF_TRACES and stream.metric != ERRORS and stream.bound is None:
         return quantile_baseline(raw, QUANTILE, CONFIDENCE)
     return None, baseline_of(_turned(stream, raw, None), CONFIDENCE)
 

@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("lower_is_better", sa.SmallInteger, nullable=False),
         sa.Column("n_baseline", sa.Integer, nullable=False),
         sa.Column("webhook", sa.Text),
-        sa.Column("secret", sa.Text),
+        sa.Column("signing_key", sa.Text),
         sa.Column("allow_private", sa.SmallInteger, nullable=False),
         *(sa.Column(name, sa.Double, nullable=False) for name in ("made", "begins", "looked_until")),
         sa.Column("n_values", sa.BigInteger, nullable=False),
