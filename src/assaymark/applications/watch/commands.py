@@ -145,12 +145,10 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
         return
     rows = [(each.name, each.metric, each.state, each.guarantee) for each in board.alarms]
     print_table(("alarm", "metric", "state", "promise"), rows)
-    if board.raised:
-        print_table(
-            ("raised (UTC)", "alarm", "what", "evidence", "trace", "webhook"),
-            [(each.time, each.name, each.text, f"{each.evidence:,.0f} of {each.threshold:,.0f}", each.trace_id[:16],
-              each.delivery) for each in board.raised],
-        )  # fmt: skip
+    for event in board.raised:
+        evidence = f"evidence {event.evidence:,.0f} of {event.threshold:,.0f}"
+        parts = [event.text, evidence, f"trace {event.trace_id[:16]}", event.delivery]
+        echo(f"raised {event.time} UTC, {event.name}: {'; '.join(part for part in parts if part)}")
 
 
 @alarm.command("remove")
