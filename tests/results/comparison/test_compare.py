@@ -343,7 +343,7 @@ def test_the_units_of_the_overall_line_are_named() -> None:
     assert pair.overall is not None
     assert (pair.overall.units, pair.overall.left_out) == ((("pair", 2),), ("stories",))
     text = " ".join(as_text(comparison_table(compare_runs([first, second], groups)), 100).split())
-    assert "excluded from overall, not a proportion for which higher or lower is better: stories" in text
+    assert "excluded from overall, not a proportion of correct answers: stories" in text
     assert "over 1 part (2 of 3 tasks)" in text
     assert "of 3 tasks tested individually (Holm): demo-large ahead on 2, 1 not significantly different" in text
     assert "not for the group and overall, a single test each" in text
@@ -399,7 +399,7 @@ def test_a_neutral_share_beside_another_task_is_left_out_of_overall(asks: tuple[
     assert pair.overall is not None
     assert pair.overall.units == (("t", 1),)
     assert (pair.overall.left_out, pair.overall.repeated) == (("u",), ())
-    assert "excluded from overall, not a proportion for which higher or lower is better: u" in table_notes(pair)
+    assert "excluded from overall, neither higher nor lower is better: u" in table_notes(pair)
 
 
 def test_the_two_scorings_of_truthfulqa_ask_the_same() -> None:

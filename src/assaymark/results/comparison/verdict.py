@@ -52,9 +52,13 @@ def table_notes(pair: PairComparison) -> list[str]:
         names = [f"{name} ({n} tasks)" if n > 1 else name for name, n in overall.units]
         averaged = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         notes.append(f"overall: the mean of {averaged}, each with weight 1/{len(names)}")
-        if overall.left_out:
-            excluded = ", ".join(overall.left_out)
-            notes.append(f"excluded from overall, not a proportion for which higher or lower is better: {excluded}")
+        neutral = {line.name for line in pair.tasks if line.is_neutral}
+        for why, names in (
+            ("not a proportion of correct answers", [name for name in overall.left_out if name not in neutral]),
+            ("neither higher nor lower is better", [name for name in overall.left_out if name in neutral]),
+        ):
+            if names:
+                notes.append(f"excluded from overall, {why}: {', '.join(names)}")
         notes += [
             f"overall: {name} asks what {other} asks and scores it differently; only {other} counts"
             for name, other in overall.repeated
