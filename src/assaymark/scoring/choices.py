@@ -41,6 +41,7 @@ class ChoiceAnswer:
     unconditional: NDArray[np.float64] | None  # log-likelihood after an empty context; None: not requested
     choices: tuple[str, ...]
     gold: int | tuple[int, ...]  # the right choice, or those any of which is right; -100 for none
+    probabilities: NDArray[np.float64]  # of the choices, which sum to 1
     n_tokens: tuple[int, ...] | None = None
 
     @property
@@ -52,11 +53,6 @@ class ChoiceAnswer:
     def gold_label(self) -> int | list[int]:
         """The gold index, or the list of them, as corpus metrics take it."""
         return list(self.gold) if isinstance(self.gold, tuple) else self.gold
-
-    @property
-    def probabilities(self) -> NDArray[np.float64]:
-        """The choices' probabilities, which sum to 1."""
-        return softmax(self.nats)
 
 
 def score_choices(
@@ -99,7 +95,8 @@ def score_choices(
         if metric not in computations:
             raise UnknownName("multiple-choice metric", metric, nearest(metric, computations))
         result[metric] = computations[metric](answer)
-    return result | _beside(answer)
+    is_own = "acc" in result and "acc" not in (functions or {})  # a task's own metric may have that name
+    return result | _beside(answer, result["acc"] if is_own else _acc(answer))
 
 
 def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
@@ -119,9 +116,8 @@ def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
     return adjusted
 
 
-def _beside(answer: ChoiceAnswer) -> dict[str, ScoreValue]:
-    """Return the scores of every multiple-choice sample besides the requested metrics."""
-    plain = _acc(answer)
+def _beside(answer: ChoiceAnswer, plain: ScoreValue) -> dict[str, ScoreValue]:
+    """Return the scores of every multiple-choice sample besides the requested metrics; plain: its `acc`."""
     credit = float(plain.detail["credit"])
     best = float(answer.probabilities.max())
     return {
@@ -192,8 +188,10 @@ def _checked(
         raise MalformedSample(
             f"{len(unconditional)} unconditional log-likelihoods for {len(choices)} choices; expected one per choice"
         )
+    finite = _finite(nats, "choice")
     return ChoiceAnswer(
-        nats=_finite(nats, "choice"),
+        nats=finite,
+        probabilities=softmax(finite),
         greedy=tuple(bool(flag) for flag in greedy),
         unconditional=None if unconditional is None else _finite(unconditional, "unconditional choice"),
         choices=tuple(choices),
