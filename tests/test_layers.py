@@ -12,11 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from assaymark.python_source import parse_python
+
 PACKAGE = "assaymark"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 FACADE = {"__init__", "__main__"}  # may import anything; nothing may import them
 
-FOUNDATION = {"errors", "randomness", "settings", "records", "registry", "hub_access", "drafts", "limits", "stopping"}
+FOUNDATION = {
+    "errors",
+    "randomness",
+    "settings",
+    "records",
+    "registry",
+    "hub_access",
+    "drafts",
+    "limits",
+    "stopping",
+    "python_source",
+}
 MAY_IMPORT: dict[str, set[str]] = {
     # foundation: no knowledge of benchmarks, models or storage
     "errors": set(),
@@ -28,10 +41,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "drafts": {"settings"},
     "limits": {"errors"},
     "stopping": set(),
+    "python_source": set(),
     # pure middle: each part takes records and gives records, and can be tested alone
     "datasets": {"errors", "settings", "records", "registry", "hub_access", "limits"},
-    "prompts": {"errors", "records", "randomness", "limits"},
-    "scoring": {"errors", "records", "settings", "registry", "limits"},
+    "prompts": {"errors", "records", "randomness", "limits", "python_source"},
+    "scoring": {"errors", "records", "settings", "registry", "limits", "python_source"},
     "statistics": {"errors", "randomness", "registry"},
     "engine": {"errors", "settings"},
     "store": {"errors", "settings", "records"},
@@ -42,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "options": {"errors", "settings", "records", "registry", "prompts", "store", "tasks", "models"},
     "results": {
         "errors",
+        "python_source",
         "registry",
         "drafts",
         "settings",
@@ -101,11 +116,8 @@ def unit_of(path: Path) -> str:
 @cache
 def tree_of(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
-    text = path.read_text(encoding="utf-8")
-    try:
-        return ast.parse(text)
-    except SystemError:  # CPython before 3.11.8, where another thread parses at the same time (gh-106905)
-        return ast.parse(text)
+    tree: ast.Module = parse_python(path.read_bytes())
+    return tree
 
 
 def imported_units(path: Path) -> set[str]:

@@ -23,6 +23,7 @@ from assaymark.applications.returned import answer_of
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Result, Scorer, ScorerFacts
 from assaymark.errors import UsageError
+from assaymark.python_source import source_of_object
 from assaymark.records import JsonValue, canonical_json, content_hash
 from assaymark.registry import nearest
 from assaymark.scoring.metric import Scale
@@ -624,7 +625,7 @@ def source_hash(function: Any, facts: ScorerFacts | None = None) -> str:
         source = content_hash(Path(file).read_text(encoding="utf-8", errors="replace"))
     else:
         try:
-            source = inspect.getsource(code)
+            source = source_of_object(code)
         except (OSError, TypeError):
             compiled = getattr(code, "__code__", None)
             source = repr(code) if compiled is None else repr((compiled.co_code.hex(), compiled.co_consts))

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from assaymark.errors import UsageError
+from assaymark.python_source import parse_python, source_of_object
 from assaymark.records import JsonValue, content_hash
 
 __all__ = ["files_hash", "function_hash", "name_of_function"]
@@ -45,7 +46,6 @@ _CHANGING = frozenset(
         "update",
     }
 )  # fmt: skip - methods of containers
-_TRIES = 20
 _DEEPEST = 6  # levels of values that are looked into
 
 
@@ -154,7 +154,7 @@ def _function(function: Any, name: str, depth: int) -> JsonValue:
 def _changed_by(kind: type) -> set[str]:
     """Return the attributes that methods of a class change, which are an object's state and not its source."""
     try:
-        return _changed_in(textwrap.dedent(inspect.getsource(kind)))
+        return _changed_in(textwrap.dedent(source_of_object(kind)))
     except (OSError, TypeError):
         return set()
 
@@ -208,7 +208,7 @@ def _class(kind: type, name: str, depth: int) -> JsonValue:
 def _source(thing: Any, name: str) -> str:
     try:
         linecache.checkcache()
-        return textwrap.dedent(inspect.getsource(thing))
+        return textwrap.dedent(source_of_object(thing))
     except (OSError, TypeError):
         raise _no_source(name) from None
 
@@ -252,14 +252,11 @@ def _parts_of(file: Path, content: bytes, names: set[str]) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(file: Path, content: bytes) -> ast.Module:
-    for _ in range(_TRIES):
-        try:
-            return ast.parse(content)
-        except SystemError:  # Python 3.11, where another thread parses at the same time (python/cpython#106905)
-            continue
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise UsageError(f"{file} is not valid Python: {error}") from None
-    raise UsageError(f"{file} cannot be parsed while other threads do so; try again")
+    try:
+        tree: ast.Module = parse_python(content)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise UsageError(f"{file} is not valid Python: {error}") from None
+    return tree
 
 
 def _counted(tree: ast.Module, names: set[str]) -> list[ast.stmt]:

@@ -10,7 +10,6 @@ task is named by the file only. Source: https://huggingface.co/docs/lighteval/sa
 https://huggingface.co/open-llm-leaderboard-old
 """
 
-import ast
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 from assaymark.errors import DataError
 from assaymark.interop.imported import ForeignChoice, ForeignRun, ForeignSample, Importer, ReportedValue
 from assaymark.interop.log_files import json_object, object_in
+from assaymark.python_source import python_value
 from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
 from assaymark.scoring.metrics import is_higher_better
 
@@ -159,7 +159,7 @@ def _value(value: Any, where: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return ast.literal_eval(value)
+        return python_value(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         raise DataError(f"{where} is {value[:60]!r}, which is not a Python value: {error}") from error
 

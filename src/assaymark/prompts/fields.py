@@ -5,12 +5,12 @@ a template, a function is called. Text that renders as digits is an index if the
 as a list is several targets. These rules are lm-evaluation-harness's.
 """
 
-import ast
 from collections.abc import Callable, Collection
 from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.prompts.templates import Row, compile_template
+from assaymark.python_source import python_value
 
 Resolve = Callable[[Row], Any]
 
@@ -54,7 +54,7 @@ def resolve_target(field: Any, columns: Collection[str], *, has_choices: bool) -
             return int(text)
         if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
             try:
-                return ast.literal_eval(text)
+                return python_value(text)
             except (SyntaxError, ValueError):
                 return text
         return text
@@ -80,7 +80,7 @@ def resolve_choices(field: Any, columns: Collection[str]) -> Resolve:
     def choices(row: Row) -> Any:
         text = render(row)
         try:
-            return ast.literal_eval(text)
+            return python_value(text)
         except (SyntaxError, ValueError) as error:
             raise MalformedSample(f"doc_to_choice returns {text!r:.120}; expected a list: {error}") from error
 

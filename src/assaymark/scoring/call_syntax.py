@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from assaymark.python_source import parse_python
+
 __all__ = ["UnreadableCall", "java_calls", "python_call_text", "python_calls", "source_call_text"]
 
 Call = tuple[str, dict[str, Any]]  # a function's name, and its arguments by name
@@ -52,7 +54,7 @@ def python_calls(text: str) -> list[Call]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in an answer are not our warnings
-            body = ast.parse(source.strip("'"), mode="eval").body
+            body = parse_python(source.strip("'"), "eval").body
         items = body.elts if isinstance(body, ast.List | ast.Tuple) else [body]
         return [_python_call(item) for item in items]
     except UnreadableCall:

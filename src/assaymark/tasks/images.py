@@ -6,7 +6,6 @@ image is read when its prompt is made; until then a row has a `RowImage`, which 
 Columns of images in rows of one's own, in MMMU's layout: `image`, or `image_1` to `image_7`.
 """
 
-import ast
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from assaymark.datasets import Row, Rows
 from assaymark.datasets.images import ImageReader, image_part, is_image_value, sha256_of
 from assaymark.errors import DataError, MalformedSample
 from assaymark.prompts.images import PLACEHOLDER, check_places
+from assaymark.python_source import python_value
 from assaymark.records import ImagePart, content_hash
 from assaymark.tasks.task import Field
 
@@ -77,7 +77,7 @@ def _listed(value: Any) -> Any:
     if not isinstance(value, str) or not (value.startswith("[") and value.endswith("]")):
         return value
     try:
-        parsed = ast.literal_eval(value)
+        parsed = python_value(value)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return value
     return (parsed or None) if isinstance(parsed, list) and all(isinstance(each, str) for each in parsed) else value

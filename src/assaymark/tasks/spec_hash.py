@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assaymark.datasets.files import file_digest
+from assaymark.python_source import parse_python
 from assaymark.records import content_hash
 from assaymark.tasks.task import FunctionRef
 
@@ -62,7 +63,7 @@ def local_imports(file: Path) -> frozenset[Path]:
 def _imported_names(file: Path, _mtime_ns: int) -> tuple[str, ...]:
     """Return the modules that a file's syntax tree may import, anywhere in it; relative ones begin with dots."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = parse_python(file.read_bytes())
     except (SyntaxError, ValueError, RecursionError):  # reported when the file is imported
         return ()
     names: list[str] = []

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assaymark.python_source import parse_python
 from assaymark.records import Estimate, JsonValue, Skipped
 from assaymark.records.plans import content_hash
 from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput, MetricInput, TaskSummaryInput
@@ -236,7 +237,7 @@ def _definitions(file: Path, _mtime_ns: int) -> Mapping[str, str]:
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     definitions = {}
-    for node in ast.parse(text).body:
+    for node in parse_python(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             definitions[node.name] = "".join(lines[start - 1 : node.end_lineno])
