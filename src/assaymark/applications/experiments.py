@@ -61,9 +61,11 @@ class Experiment:
 
     def _repr_html_(self) -> str:
         """Return the differences and the first rows as HTML, which notebooks show."""
-        from assaymark.results.views.row_tables import comparison_html
+        from assaymark.results.documents.notebook import comparison_html
+        from assaymark.results.views.row_tables import rows_html
 
-        return comparison_html(self.comparison, self.rows)
+        pairs = zip(self.rows, self.comparison.pairs, strict=True)
+        return comparison_html(self.comparison) + "".join(rows_html(rows, pair) for rows, pair in pairs)
 
 
 def experiment(first: Run, *others: Run) -> Experiment:

@@ -118,7 +118,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
             "profile": row.plan.profile,
             "dtype": row.plan.model.dtype,
             "limit": row.plan.limit,
-            "num_fewshot": shots.get(estimate.task),
+            "num_fewshot": shots.get(estimate.task, estimate.details.get("n_shots")),
             "is_share": is_proportion(estimate),
             "note": truncation_of(estimate),
             **{name: getattr(estimate, name) for name in COLUMNS if hasattr(estimate, name)},
@@ -210,10 +210,15 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, Any]]:
     for estimate in store.estimates(run_id):
         if estimate.value is not None:
             by_task.setdefault(estimate.task, []).append(estimate)
+    task_of_subject = {
+        name: estimates[0].details["path"][-1]
+        for name, estimates in by_task.items()
+        if estimates[0].details.get("kind") == "subject"
+    }
     return [
         {
             "task": {"type": "text-generation", "name": "Text Generation"},
-            "dataset": _dataset(name, tasks.get(name, {}).get("spec") or {}, shots.get(name)),
+            "dataset": _dataset(name, task_of_subject.get(name, name), tasks, shots),
             "metrics": [
                 {
                     "type": estimate.metric,
@@ -228,13 +233,15 @@ def model_index_results(store: Store, run_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def _dataset(name: str, spec: Mapping[str, Any], shots: int | None) -> dict[str, Any]:
+def _dataset(name: str, task: str, tasks: Mapping[str, Any], shots: Mapping[str, int]) -> dict[str, Any]:
+    """Return the data set of a task, or of the task that a subject belongs to, under a name."""
+    spec = tasks.get(task, {}).get("spec") or {}
     dataset = {
         "name": name,
         "type": str(spec.get("dataset_path") or name),
         "config": spec.get("dataset_name"),
         "split": spec.get("test_split") or spec.get("validation_split"),
-        "args": None if shots is None else {"num_few_shot": shots},
+        "args": None if shots.get(task) is None else {"num_few_shot": shots[task]},
     }
     return {key: value for key, value in dataset.items() if value is not None}
 

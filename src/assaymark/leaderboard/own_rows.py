@@ -285,7 +285,8 @@ def _path(estimate: Estimate) -> tuple[str, ...]:
 
 def _leaves(member: Member, run: StoredRun) -> list[Estimate]:
     tasks = [e for e in run.estimates if e.details.get("kind", "task") == "task" and e.value is not None]
-    return [e for e in tasks if e.task == member.task] or [e for e in tasks if member.task in _path(e)]
+    own = [e for e in tasks if e.task == member.task] or [e for e in tasks if member.task in _path(e)]
+    return own or [e for e in run.estimates if e.task == member.task and e.details.get("kind") == "subject"]
 
 
 def with_present_names(run: StoredRun) -> StoredRun:

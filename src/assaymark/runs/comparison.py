@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assaymark.drafts import write_whole
 from assaymark.errors import StoreError, UsageError
 from assaymark.records import JsonValue
+from assaymark.results.comparison.records import Comparison
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
 
@@ -14,12 +15,39 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from assaymark.results.comparison.gates import PairGateResult
-    from assaymark.results.comparison.records import Comparison
     from assaymark.results.comparison.row_pairs import PartDifference, RowPair
     from assaymark.results.evidence.win_rates import WinRates
 
 
-def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> "Comparison":
+class RunComparison(Comparison):
+    """The second and every later run against the first. Printing it prints its table; a notebook shows it as HTML."""
+
+    __slots__ = ()
+
+    def plot(self) -> Any:
+        """Return a chart (`altair.Chart`) of the differences with 95% intervals around zero.
+
+        Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.
+        """
+        from assaymark.results.documents.notebook import comparison_chart
+
+        return comparison_chart(self)
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        from assaymark.results.console import as_text
+        from assaymark.results.views.comparison_tables import comparison_table
+
+        return as_text(comparison_table(self))
+
+    def _repr_html_(self) -> str:
+        """Return the differences with their intervals drawn to scale as HTML, which notebooks show."""
+        from assaymark.results.documents.notebook import comparison_html
+
+        return comparison_html(self)
+
+
+def compare_stored(store: str | None, names: Sequence[str], *, strict_prompts: bool = False) -> RunComparison:
     """Compare stored runs by their names; see `compare_runs`."""
     return compare_runs(stored_runs(store, names), strict_prompts=strict_prompts)
 
@@ -30,8 +58,8 @@ def stored_runs(store: str | None, names: Sequence[str]) -> list[Run]:
     return [run_in(opened, name) for name in names]
 
 
-def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> "Comparison":
-    """Return an `assaymark.results.comparison.compare.Comparison`: differences with intervals, tests, flips, a verdict.
+def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> RunComparison:
+    """Return an `assaymark.results.comparison.records.Comparison`: differences with intervals, tests, flips, a verdict.
 
     Each run is compared with the first one: `difference` is second minus first, `gain` is positive if the second is
     better.
@@ -48,10 +76,11 @@ def compare_runs(runs: Sequence[Run], *, strict_prompts: bool = False) -> "Compa
         raise UsageError("the same run was named twice; name different runs")
     evidence = [run_evidence(run.store, run.id) for run in runs]
     matched = matched_evidence(evidence, [(run.store, run.id) for run in runs])
-    return compare_evidence(matched, strict_prompts=strict_prompts)
+    compared = compare_evidence(matched, strict_prompts=strict_prompts)
+    return RunComparison(compared.labels, compared.run_ids, compared.pairs, compared.ranks)
 
 
-def rows_of_pairs(runs: Sequence[Run], comparison: "Comparison") -> "list[list[RowPair]]":
+def rows_of_pairs(runs: Sequence[Run], comparison: Comparison) -> "list[list[RowPair]]":
     """Return for each later run its rows beside the first run's, those that got worse first."""
     from assaymark.results.comparison.row_pairs import row_pairs
 
@@ -60,7 +89,7 @@ def rows_of_pairs(runs: Sequence[Run], comparison: "Comparison") -> "list[list[R
 
 
 def differences_by_part(
-    name: str, comparison: "Comparison", rows: "Sequence[Sequence[RowPair]]"
+    name: str, comparison: Comparison, rows: "Sequence[Sequence[RowPair]]"
 ) -> "list[list[PartDifference]]":
     """Return for each pair the differences by tag, by split, or by a name in the rows' metadata.
 
@@ -86,7 +115,7 @@ def win_rates(runs: Sequence[Run]) -> "list[WinRates]":
     return of_runs(boards)
 
 
-def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[PairGateResult]":
+def gate_results(comparison: Comparison, gates: Sequence[str]) -> "list[PairGateResult]":
     """Return the result of each gate expression, such as "mmlu >= -0.01" (`report.comparison.gates.PairGateResult`).
 
     Raises: UsageError for an expression that cannot be parsed; UnknownName for a task that was not compared.
@@ -96,7 +125,7 @@ def gate_results(comparison: "Comparison", gates: Sequence[str]) -> "list[PairGa
     return check_gates(comparison, [parse_gate(text) for text in gates])
 
 
-def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> str:
+def comparison_markdown(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> str:
     """Return the comparison and any win rates as Markdown."""
     from assaymark.results.evidence.win_rates import win_rates_markdown
     from assaymark.results.views.comparison_tables import comparison_markdown as to_markdown
@@ -105,7 +134,7 @@ def comparison_markdown(comparison: "Comparison", rates: "Sequence[WinRates]" = 
 
 
 def write_junit(
-    path: Path, comparison: "Comparison", results: "Sequence[PairGateResult]", rates: "Sequence[WinRates]" = ()
+    path: Path, comparison: Comparison, results: "Sequence[PairGateResult]", rates: "Sequence[WinRates]" = ()
 ) -> None:
     """Write the results of gates as JUnit XML, for CI systems, with the verdict and win rates as its output.
 
@@ -122,7 +151,7 @@ def write_junit(
 
 
 def comparison_views(
-    comparison: "Comparison", rates: "Sequence[WinRates]" = (), *, flips: bool = False
+    comparison: Comparison, rates: "Sequence[WinRates]" = (), *, flips: bool = False
 ) -> "list[RenderableType]":
     """Return the comparison and any win rates for a terminal."""
     from assaymark.results.console import Text
@@ -133,7 +162,7 @@ def comparison_views(
     return [comparison_table(comparison), *([flips_table(comparison)] if flips else []), *lines]
 
 
-def comparison_to_json(comparison: "Comparison", rates: "Sequence[WinRates]" = ()) -> JsonValue:
+def comparison_to_json(comparison: Comparison, rates: "Sequence[WinRates]" = ()) -> JsonValue:
     """Return the comparison with stable names."""
     from assaymark.results.evidence.win_rates import win_rates_to_json
     from assaymark.results.views.comparison_tables import comparison_to_json as to_json

@@ -88,6 +88,19 @@ class Run:
 
         return find_estimate(self.estimates, task, metric)
 
+    def subjects(self, task: str) -> tuple[Estimate, ...]:
+        """Return the estimates of a task's subjects: of an own task whose rows name any, or of the tasks of a group.
+
+        They are those of the primary metric, in the order of the run. Empty where there are none.
+        """
+        return tuple(
+            estimate
+            for estimate in self.estimates
+            if estimate.details.get("primary")
+            and estimate.details.get("kind") in {"task", "subject"}
+            and task in estimate.details.get("path", ())
+        )
+
     def samples(self, task: str) -> list[SampleRecord]:
         """Return a task's stored samples: row, prompt, outputs, scores."""
         return list(self.store.samples(self.id, task))
@@ -262,6 +275,23 @@ class Run:
         from assaymark.results.console import as_text
 
         return as_text(self.table())
+
+    def _repr_html_(self) -> str:
+        """Return the table with intervals drawn to scale as HTML, which notebooks show."""
+        from assaymark.results.documents.notebook import run_html
+        from assaymark.results.evidence.from_store import run_view
+
+        return run_html(run_view(self.store, self.id))
+
+    def plot(self) -> Any:
+        """Return a chart (`altair.Chart`) of the values with 95% intervals; a bar marks chance.
+
+        Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.
+        """
+        from assaymark.results.documents.notebook import run_chart
+        from assaymark.results.evidence.from_store import run_view
+
+        return run_chart(run_view(self.store, self.id))
 
     def __repr__(self) -> str:
         """Return id, model and tasks in one line."""

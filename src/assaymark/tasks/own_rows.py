@@ -12,7 +12,7 @@ guessed, and one line says what was guessed and how to change it.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,15 @@ __all__ = [
     "rows_of_file",
     "shape_in",
     "spec_of_dataset",
+    "subject_of",
     "task_from_dataset",
     "task_from_rows",
     "with_plain_names",
 ]
 
 
-SHOWN_COLUMNS = frozenset({"category", "subject", "topic"})  # they group the samples on their page
+SUBJECT_COLUMNS = ("category", "subject", "topic")  # each of their values has a score of its own
+_SUBJECT_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,19 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
 
 def ignored_columns(rows: Rows, shape: Shape) -> str:
     """Return the end of the note on what was guessed: which columns are not used."""
-    ignored = [n for n in rows.column_names if n not in shape.used and n.strip().lower() not in SHOWN_COLUMNS]
+    ignored = [n for n in rows.column_names if n not in shape.used and n.strip().lower() not in SUBJECT_COLUMNS]
     return f"; ignored columns: {', '.join(ignored)}" if ignored else ""
+
+
+def subject_of(row: Mapping[str, Any]) -> str | None:
+    """Return the value of a row's first column of SUBJECT_COLUMNS, in any case, that has one; None without."""
+    named = {name.strip().lower(): value for name, value in row.items()}
+    for column in SUBJECT_COLUMNS:
+        value = named.get(column)
+        if isinstance(value, str) and (line := " ".join(value.split())):
+            line = "".join(character if character.isprintable() else "\ufffd" for character in line)
+            return line if len(line) <= _SUBJECT_LENGTH else line[: _SUBJECT_LENGTH - 1] + "…"
+    return None
 
 
 def rows_of_file(path: Path, data: OwnData) -> OwnRows:

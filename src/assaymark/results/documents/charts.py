@@ -26,6 +26,7 @@ __all__ = [
     "calibration_chart",
     "can_draw",
     "difference_charts",
+    "imported_altair",
     "interval_charts",
     "to_svg",
 ]
@@ -84,7 +85,7 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _imported_altair()
+    alt = imported_altair()
     points = _with_short_names(points)
     tasks = list(dict.fromkeys(point.task for point in points))
     runs = list(dict.fromkeys(point.run for point in points))
@@ -119,7 +120,7 @@ def difference_charts(points: Sequence[DifferencePoint]) -> list[Spec]:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _imported_altair()
+    alt = imported_altair()
     points = _with_short_names(points)
     reach = max([0.01, *(abs(end) for point in points for end in (point.low, point.high))])
     x_scale = alt.Scale(domain=[-100 * reach, 100 * reach], nice=True)
@@ -157,7 +158,7 @@ def calibration_chart(curves: Sequence[tuple[str, CalibrationError]]) -> Spec:
 
     Raises: MissingExtra without the extra `charts`.
     """
-    alt = _imported_altair()
+    alt = imported_altair()
     runs = [name for name, _ in curves]
     rows = []
     for name, curve in curves:
@@ -211,7 +212,7 @@ def _with_printable_texts(part: Any) -> Any:
     return printable(part) if isinstance(part, str) else part
 
 
-def _imported_altair() -> Any:
+def imported_altair() -> Any:
     """Return altair. Raises: MissingExtra without the extra `charts`."""
     try:
         import altair as alt

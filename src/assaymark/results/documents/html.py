@@ -31,7 +31,7 @@ from assaymark.results.documents.charts import to_svg
 from assaymark.results.numbers import NOTHING
 from assaymark.results.plain_text import html_text
 
-__all__ = ["BROWSERS", "find_browser", "html_page", "print_pdf"]
+__all__ = ["BROWSERS", "find_browser", "html_blocks", "html_page", "print_pdf"]
 
 
 BROWSERS = (
@@ -143,13 +143,18 @@ h2~h2{break-before:page}h2,h3,h4{break-after:avoid}tr,.tile,.example,.short,figu
 
 def html_page(blocks: Sequence[Block], title: str, foot: str) -> str:
     """Return the page."""
-    body = "\n".join(_block(block) for block in blocks)
+    body = html_blocks(blocks)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html_text(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<style>{STYLE}</style></head>\n<body>\n<main>\n{body}\n</main>\n<footer>{html_text(foot)}</footer>\n</body></html>\n"
     )
+
+
+def html_blocks(blocks: Sequence[Block]) -> str:
+    """Return blocks as elements without a page around them; every text is escaped."""
+    return "\n".join(_block(block) for block in blocks)
 
 
 def _block(block: Block) -> str:

@@ -72,9 +72,8 @@ def headline(contents: ReportContents) -> list[Block]:
     return [*blocks, Tiles(tuple(tiles))] if tiles else blocks
 
 
-def results_section(contents: ReportContents) -> list[Block]:
+def results_section(views: Sequence[RunView]) -> list[Block]:
     """Return the table of all values, their chart, and the warnings about them."""
-    views = contents.views
     rows = table_rows(views, primary_only=len(views) > 1)
     blocks: list[Block] = [Heading("Results"), _one_run(rows) if len(views) == 1 else _side_by_side(rows, views)]
     if lines := composite_lines(views):

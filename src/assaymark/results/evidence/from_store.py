@@ -30,6 +30,7 @@ from assaymark.scoring.metrics import aggregation_of, find_metric, is_auxiliary,
 from assaymark.store import RunRow, Store
 from assaymark.store.rows import SampleRecord, SampleScoreRow
 from assaymark.tasks.bound import BoundTask
+from assaymark.tasks.own_rows import subject_of
 from assaymark.tasks.task import Selection
 
 __all__ = ["choice_queries", "deciding_score", "gold_indices", "is_wrong", "request_target", "verdict_of",
@@ -161,6 +162,7 @@ class _RequestFacts:
     choices: tuple[str, ...] = ()
     prompt_hash: str = ""
     gold: tuple[int, ...] = ()
+    subject: str | None = None
 
 
 def save_summary(
@@ -338,6 +340,7 @@ def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> 
         n_context_tokens=own.n_context_tokens,
         gold=own.gold,
         choices=own.choices,
+        subject=own.subject,
     )
 
 
@@ -372,6 +375,7 @@ def _request_facts(record: SampleRecord) -> _RequestFacts:
         texts if len(set(texts)) > 1 else (),
         sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         tuple(sorted(gold_indices(record))) if len(queries) > 1 else (),
+        None if record.sample is None else subject_of(record.sample.row),
     )
 
 

@@ -33,6 +33,7 @@ class ScoreRow:
     n_context_tokens: int = 0  # tokens of the prompt that the model received
     gold: tuple[int, ...] = ()  # positions of the gold choices, where the sample has choices
     choices: tuple[str, ...] = ()  # their texts, where they are distinct
+    subject: str | None = None  # of its row, where the task is the user's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class TaskSummaryInput:
     primary_metric: str | None = None
     n_skipped: int = 0  # rows that were left out because they cannot be read
     first_skipped: str = ""  # where the first of them is, and why
+    is_own: bool = False  # the user's: samples of each of its subjects are summarised too
     asks: str = ""  # hash of what the task asks, without how it is scored; empty where it is not known
 
     @property

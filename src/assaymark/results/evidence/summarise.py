@@ -8,7 +8,8 @@ counted, and the interval is valid at 0%, at 100% and for few samples. `details[
 "plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; for choices
 also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose gold answer is
 none of their choices); first_error where requests failed; n_skipped and
-first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks.
+first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks. Of the samples of one
+subject of a user's own task: kind "subject", with the task at the end of its path; its name is TASK:SUBJECT.
 
 Of every multiple-choice task the Brier score and the calibration error are computed. The confidence of an answer is the
 share of the choices' probability on the best one. With few samples even a perfectly calibrated model has a calibration
@@ -16,7 +17,8 @@ error above zero, so its expected value is reported too.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
@@ -36,10 +38,12 @@ from assaymark.statistics.estimate import (
 )
 from assaymark.statistics.intervals import wilson
 
+Scored = Mapping[tuple[str, str], Sequence[ScoreRow]]  # by filter and metric
+
 NULL_DRAWS = 200  # enough for the mean of the null distribution; its tail is not used
 
 
-def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> EstimateDetails:
+def calibration_details(own: Scored) -> EstimateDetails:
     """Return a task's calibration details; empty where it has no choices, or not all of their probabilities are known.
 
     Keys: brier, calibration_error, calibration_error_null (expected of a calibrated model), calibration_p.
@@ -58,13 +62,14 @@ def calibration_details(own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> Es
     return details
 
 
-def _scored(own: Mapping[tuple[str, str], Sequence[ScoreRow]], metric: str) -> list[ScoreRow]:
+def _scored(own: Scored, metric: str) -> list[ScoreRow]:
     score_rows = next((rows for (_, name), rows in own.items() if name == metric), ())
     return [row for row in score_rows if row.status is not ScoreStatus.FAILED]
 
 
 BOOTSTRAP_ITERS = 100_000  # lm-eval's default
 NO_BOUNDS = (-math.inf, math.inf)
+MOST_SUBJECTS = 200  # of a task; a column with more values names something else
 LONGEST_ERROR = 240  # characters shown of a failure's cause
 
 
@@ -91,6 +96,7 @@ def summarise(
     for row in rows:
         by_task.setdefault(row.task, {}).setdefault((row.filter, row.metric), []).append(row)
     of_task: dict[str, list[Estimate]] = {}
+    of_subjects: dict[str, list[Estimate]] = {}
     for task in tasks:
         own = by_task.get(task.name, {})
         shared = _shared_details(task, own)
@@ -98,12 +104,52 @@ def summarise(
             _estimate(task, metric, own[name_of_filter, metric.name], shared, bootstrap_iters, confidence)
             for metric, name_of_filter in _metrics_of(task, own)
         ]
-    return group_estimates(of_task, groups, confidence)
+        of_subjects[task.name] = [
+            _estimate(part, metric, part_rows[name_of_filter, metric.name], _of_subject(part, shared), 0, confidence)
+            for part, part_rows in _subjects(task, own)
+            for metric, name_of_filter in _metrics_of(task, part_rows)
+        ]
+    return tuple(_with_subjects(group_estimates(of_task, groups, confidence), of_subjects))
 
 
-def _metrics_of(
-    task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]
-) -> list[tuple[MetricInput, str]]:
+def _subjects(task: TaskSummaryInput, own: Scored) -> Iterator[tuple[TaskSummaryInput, Scored]]:
+    """Yield a task for the samples of each subject, in alphabetical order, with their scores.
+
+    Nothing where the task is a published one, or its rows name fewer than two subjects or more than MOST_SUBJECTS.
+    """
+    names = {row.subject for rows in own.values() for row in rows if row.subject}
+    if not task.is_own or not 2 <= len(names) <= MOST_SUBJECTS:
+        return
+    for name in sorted(names, key=lambda each: (each.casefold(), each)):
+        parts = {key: [row for row in rows if row.subject == name] for key, rows in own.items()}
+        part = replace(task, name=f"{task.name}:{name}", alias=name, n_total=None, n_skipped=0)
+        yield part, {key: rows for key, rows in parts.items() if rows}
+
+
+def _of_subject(part: TaskSummaryInput, shared: EstimateDetails) -> EstimateDetails:
+    """Return the details of a subject's estimates: those of its task that hold for a part of the samples."""
+    kept: EstimateDetails = {
+        "kind": "subject",
+        "alias": part.alias or part.name,
+        "version": part.version,
+        "output_type": part.output_type,
+        "n_shots": shared.get("n_shots"),
+    }
+    return kept
+
+
+def _with_subjects(estimates: Sequence[Estimate], of_subjects: Mapping[str, Sequence[Estimate]]) -> Iterator[Estimate]:
+    """Yield estimates, those of a task's subjects after its own."""
+    for index, estimate in enumerate(estimates):
+        yield estimate
+        following = estimates[index + 1].task if index + 1 < len(estimates) else None
+        if estimate.details.get("kind") == "task" and estimate.task != following:
+            path = (*estimate.details.get("path", ()), estimate.task)
+            for cell in of_subjects.get(estimate.task, ()):
+                yield replace(cell, details={**cell.details, "path": path})
+
+
+def _metrics_of(task: TaskSummaryInput, own: Scored) -> list[tuple[MetricInput, str]]:
     """Return metric and filter of each estimate: those that the task lists, then others that were scored."""
     listed = {metric.name: metric for metric in task.metrics}
     filters = list(dict.fromkeys([*(f for metric in task.metrics for f in metric.filters), *(f for f, _ in own)]))
@@ -113,7 +159,7 @@ def _metrics_of(
     return [(metric, f) for f in filters for metric in listed.values() if (f, metric.name) in own]
 
 
-def _shared_details(task: TaskSummaryInput, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> EstimateDetails:
+def _shared_details(task: TaskSummaryInput, own: Scored) -> EstimateDetails:
     """Return the details common to all metrics of a task: of its prompts, gold answers and calibration."""
     first = next(iter(own.values()), ())
     details: EstimateDetails = {
@@ -138,7 +184,7 @@ def _first_tokens(rows: Sequence[ScoreRow]) -> EstimateDetails:
     return {"n_first_token": len(own), "n_outside": sum(_detail(row, "n_outside", 0) for row in own)} if own else {}
 
 
-def _absent_golds(name: str, own: Mapping[tuple[str, str], Sequence[ScoreRow]]) -> EstimateDetails:
+def _absent_golds(name: str, own: Scored) -> EstimateDetails:
     """Return how many rows have a gold answer that is none of their choices, and the first; empty without any."""
     of_choices = next((rows for (_, metric), rows in own.items() if metric == TIES), ())
     absent = [row.sample_index for row in of_choices if _detail(row, "gold_is_absent", default=False)]

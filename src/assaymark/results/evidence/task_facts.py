@@ -82,6 +82,7 @@ def tasks_from(
             primary_metric=task.get("primary_metric"),
             n_skipped=task.get("skipped", {}).get("n", 0),
             first_skipped=next(iter(task.get("skipped", {}).get("first", ())), ""),
+            is_own=task.get("origin") == "user",
             asks=_asks(task.get("spec")),
         )
         for name, task in facts.get("tasks", {}).items()

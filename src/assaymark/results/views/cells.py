@@ -75,10 +75,22 @@ def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: 
 
 def leaf_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
     """Return the view's estimates of tasks (not groups), the primary metric of each; `under` restricts to one group."""
+    return _primary_of_kind("task", view, under)
+
+
+def subject_estimates(view: RunView, under: str | None = None) -> list[Estimate]:
+    """Return what `leaf_estimates` returns, but the subjects of an own task in its place where its rows name any."""
+    subjects = _primary_of_kind("subject", view, under)
+    divided = {estimate.details["path"][-1] for estimate in subjects}
+    tasks = [estimate for estimate in leaf_estimates(view, under) if estimate.task not in divided]
+    return [*tasks, *subjects]
+
+
+def _primary_of_kind(kind: str, view: RunView, under: str | None) -> list[Estimate]:
     return [
         estimate
         for estimate in view.estimates
-        if estimate.details.get("kind", "task") == "task"
+        if estimate.details.get("kind", "task") == kind
         and estimate.details.get("primary", True)
         and (under is None or under in estimate.details.get("path", ()))
     ]

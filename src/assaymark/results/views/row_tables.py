@@ -7,14 +7,14 @@ from dataclasses import asdict
 from rich.console import Group, RenderableType
 
 from assaymark.records import JsonValue
-from assaymark.results.comparison.records import Comparison, PairComparison
+from assaymark.results.comparison.records import PairComparison
 from assaymark.results.comparison.row_pairs import PartDifference, RowPair
 from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING, counted
 from assaymark.results.views.cells import plain_table
-from assaymark.results.views.comparison_tables import ordered_lines, shown_cells
+from assaymark.results.views.comparison_tables import shown_cells
 
-__all__ = ["comparison_html", "parts_table", "parts_to_json", "rows_table", "rows_to_json"]
+__all__ = ["parts_table", "parts_to_json", "rows_html", "rows_table", "rows_to_json"]
 
 MOST_ROWS = 20  # that are printed
 LONGEST_CELL = 300  # characters of an answer
@@ -79,35 +79,19 @@ def parts_to_json(parts: Sequence[PartDifference]) -> JsonValue:
     return [{"part": part.part, **asdict(part.line), "gain": part.line.gain} for part in parts]
 
 
-def comparison_html(comparison: Comparison, rows: Sequence[Sequence[RowPair]]) -> str:
-    """Return a comparison with its rows as HTML for a notebook; every text is escaped.
-
-    Args:
-        comparison: of two or more runs.
-        rows: of each pair.
-    """
-    blocks: list[str] = []
-    for pair, own in zip(comparison.pairs, rows, strict=True):
-        header = _row("th", ["score", *pair.labels, *_HEADERS, "gained / lost"])
-        lines = [_row("td", [_line_name(cells[0], line.metric, line.kind), *cells[1:]])
-                 for line, depth in ordered_lines(pair) if (cells := shown_cells(line, depth))]  # fmt: skip
-        blocks.append(f"<p><b>{html.escape(pair.verdict)}</b></p><table>{header}{''.join(lines)}</table>")
-        table_rows = [
-            _row("td", [f"{row.row}: {_cut(row.inputs)}", _cut(row.expected), *(_shown(*each) for each in _sides(row)),
-                        "; ".join(_scores(row))])
-            for row in own[:MOST_ROWS]
-        ]  # fmt: skip
-        if table_rows:
-            header = _row("th", ["row", "expected", *pair.labels, "scores"])
-            title = f"{counted(len(own), 'row')}, those that got worse first"
-            more = f" (the first {MOST_ROWS})" if len(own) > MOST_ROWS else ""
-            table = f"<table>{header}{''.join(table_rows)}</table>"
-            blocks.append(f"<details open><summary>{title}{more}</summary>{table}</details>")
-    return "".join(blocks)
-
-
-def _line_name(name: str, metric: str, kind: str) -> str:
-    return f"{name} {metric}" if kind == "task" else name
+def rows_html(rows: Sequence[RowPair], pair: PairComparison) -> str:
+    """Return the first rows of a pair of runs as HTML for a notebook; every text is escaped."""
+    lines = [
+        _row("td", [f"{row.row}: {_cut(row.inputs)}", _cut(row.expected), *(_shown(*each) for each in _sides(row)),
+                    "; ".join(_scores(row))])
+        for row in rows[:MOST_ROWS]
+    ]  # fmt: skip
+    if not lines:
+        return ""
+    header = _row("th", ["row", "expected", *pair.labels, "scores"])
+    title = f"{counted(len(rows), 'row')}, those that got worse first"
+    more = f" (the first {MOST_ROWS})" if len(rows) > MOST_ROWS else ""
+    return f"<details open><summary>{title}{more}</summary><table>{header}{''.join(lines)}</table></details>"
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:

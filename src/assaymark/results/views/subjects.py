@@ -1,4 +1,4 @@
-"""A run's tasks sorted by score, and the tasks that are significantly below the others."""
+"""A run's tasks, or the subjects of its own ones, sorted by score, and those significantly below the others."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from assaymark.records import Estimate
 from assaymark.results.console import Text
 from assaymark.results.evidence.records import RunView
 from assaymark.results.numbers import is_proportion, shown_p
-from assaymark.results.views.cells import Sized, chance_cell, heading, leaf_estimates, number_cells, plain_table
+from assaymark.results.views.cells import Sized, chance_cell, heading, number_cells, plain_table, subject_estimates
 from assaymark.statistics.groups import compare_shares
 from assaymark.statistics.multiplicity import holm
 
@@ -51,7 +51,7 @@ def _n_right(leaf: Estimate) -> int:
 
 def subject_notes(view: RunView, group: str | None = None) -> list[str]:
     """Return a line with the subjects that are significantly below the others, or that there are none."""
-    leaves = leaf_estimates(view, group)
+    leaves = subject_estimates(view, group)
     if not any(leaf.details.get("path") for leaf in leaves):
         return ["no task of this run has subjects; its tasks are shown instead"]
     weak = weak_subjects(leaves)
@@ -66,9 +66,9 @@ def _name(leaf: Estimate) -> str:
 
 
 def subject_table(view: RunView, group: str | None = None) -> RenderableType:
-    """Return every task (of one group, or of the run), best first, with its interval drawn to scale."""
+    """Return every task or subject (of one group, or of the run), best first, with its interval drawn to scale."""
     leaves = sorted(
-        (estimate for estimate in leaf_estimates(view, group) if estimate.value is not None),
+        (estimate for estimate in subject_estimates(view, group) if estimate.value is not None),
         key=lambda estimate: (estimate.metric, -(estimate.value or 0.0) * (1 if estimate.higher_is_better else -1)),
     )
     lines = subject_notes(view, group)

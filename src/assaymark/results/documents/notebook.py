@@ -1,0 +1,95 @@
+"""Runs and comparisons as a notebook shows them: HTML with tables and drawn intervals, and charts of altair.
+
+The HTML is a report's blocks below one element. Its text has the notebook's own colours, so one piece suits a light
+and a dark theme; it holds no script, and every text from a model, a task or a file is escaped.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
+from assaymark.results.comparison.records import Comparison
+from assaymark.results.documents.blocks import Block, Bullets, Figure, Paragraph
+from assaymark.results.documents.charts import INK, imported_altair
+from assaymark.results.documents.html import html_blocks
+from assaymark.results.documents.sections import change_section, results_section
+from assaymark.results.evidence.records import RunView
+
+__all__ = ["blocks_html", "comparison_chart", "comparison_html", "run_chart", "run_html"]
+
+CHART_INK: Final = "#7f7f88"  # a chart is drawn outside of the page's own text, so it has a grey that suits both themes
+DARK = (
+    "[data-jp-theme-light=false]",  # JupyterLab
+    ".vscode-dark",
+    "html[theme=dark]",  # Colab
+    "body[data-theme=dark]",  # Sphinx
+)
+_SCOPE = ".assaymark-view"
+_STYLE = (
+    f"{_SCOPE}{{--good:#00684b;--bad:#a84700;overflow-x:auto}}"
+    f"{','.join(f'{theme} {_SCOPE}' for theme in DARK)}{{--good:#3fcf9f;--bad:#ff9a57}}"
+    f"{_SCOPE} table{{border-collapse:collapse;font-size:.9em;margin:.4em 0}}"
+    f"{_SCOPE} th,{_SCOPE} td{{padding:.25em .6em;text-align:right;background:none;border:0;"
+    "border-bottom:1px solid rgba(127,127,136,.35);font-variant-numeric:tabular-nums}"
+    f"{_SCOPE} th{{border-bottom:1.5px solid currentColor}}{_SCOPE} .t{{text-align:left}}"
+    f"{_SCOPE} tr.group td.t:first-child,{_SCOPE} .verdict{{font-weight:600}}"
+    f"{_SCOPE} .below{{display:block;font-size:.9em;opacity:.8}}"
+    f"{_SCOPE} .facts,{_SCOPE} figcaption{{opacity:.8;font-size:.9em}}"
+    f"{_SCOPE} .better{{color:var(--good)}}{_SCOPE} .worse{{color:var(--bad)}}"
+    f"{_SCOPE} figure{{margin:.6em 0}}{_SCOPE} svg{{max-width:100%;height:auto}}"
+    f"{_SCOPE} ul.warning{{list-style:none;padding:0}}"
+)
+
+
+def run_html(view: RunView) -> str:
+    """Return a run's values with their intervals, and what limits them, as HTML."""
+    facts = " · ".join([view.label, f"run {view.run_id}", *(value for _, value in view.facts)])
+    return blocks_html([Paragraph(facts, "facts"), *results_section([view])[1:]])
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return the verdicts of a comparison and the differences with their intervals, as HTML."""
+    verdicts = Bullets(tuple(pair.verdict for pair in comparison.pairs))
+    return blocks_html([verdicts, *change_section(comparison)[1:]])
+
+
+def blocks_html(blocks: Sequence[Block]) -> str:
+    """Return blocks as one element, with a style that concerns nothing else on the page."""
+    return f'<div class="assaymark-view"><style>{_STYLE}</style>{html_blocks(blocks)}</div>'
+
+
+def run_chart(view: RunView) -> Any:
+    """Return a chart (`altair.Chart`) of a run's values with 95% intervals; a bar marks chance.
+
+    Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.
+    """
+    return _chart(results_section([view]), "this run has no proportion with an interval")
+
+
+def comparison_chart(comparison: Comparison) -> Any:
+    """Return a chart (`altair.Chart`) of every pair's differences with 95% intervals around zero.
+
+    Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.
+    """
+    return _chart(change_section(comparison), "this comparison has no difference of proportions with an interval")
+
+
+def _chart(blocks: Sequence[Block], why_none: str) -> Any:
+    alt = imported_altair()
+    specs = [_grey(dict(spec)) for block in blocks if isinstance(block, Figure) for spec in block.specs]
+    if not specs:
+        raise UsageError(f"{why_none}, so there is nothing to draw; print it, or read its estimates")
+    whole = {key: specs[0].pop(key) for key in ("$schema", "config")}
+    for spec in specs[1:]:  # parts of a chart may not repeat them
+        del spec["$schema"], spec["config"]
+    return alt.Chart.from_dict({**whole, **specs[0]} if len(specs) == 1 else {**whole, "vconcat": specs})
+
+
+def _grey(part: Any) -> Any:
+    if isinstance(part, Mapping):
+        return {key: _grey(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_grey(value) for value in part]
+    value: JsonValue = CHART_INK if part == INK else part
+    return value
