@@ -26,6 +26,7 @@ def test_public_names_are_pinned() -> None:
         "check_task",
         "compare_runs",
         "demo_model",
+        "diagnose",
         "diff_prompts",
         "draft_study",
         "evaluate",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assaymark.arena.rate_votes import rate_votes
     from assaymark.arena.studies.prompts import ask_study, draft_study
     from assaymark.audit.auditing import audit_calibration, audit_contamination, audit_prompts
+    from assaymark.audit.diagnosing import diagnose
     from assaymark.audit.task_check import check_task
     from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
     from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
@@ -63,6 +64,7 @@ __all__ = [
     "check_task",
     "compare_runs",
     "demo_model",
+    "diagnose",
     "diff_prompts",
     "draft_study",
     "evaluate",
@@ -137,6 +139,7 @@ _PLACES = {
     "audit_contamination": "assaymark.audit.auditing",
     "audit_prompts": "assaymark.audit.auditing",
     "audit_calibration": "assaymark.audit.auditing",
+    "diagnose": "assaymark.audit.diagnosing",
     "check_task": "assaymark.audit.task_check",
     "judge_runs": "assaymark.judges.judge",
     "plan_judging": "assaymark.judges.judge",

@@ -8,12 +8,17 @@ PLACES = {
             "assaymark.audit.commands.audit:audit",
             "Test for contamination, sensitivity to prompts, and calibration.",
         ),
+        "diagnose": Place(
+            "assaymark.audit.commands.diagnose:diagnose",
+            "Say why answers of a stored run are wrong: position bias, extraction, prompt, knowledge.",
+        ),
         "task": Place("assaymark.audit.commands.task:task", "Check a task file before evaluating a model on it."),
     },
     "audits": {
         "contamination": "assaymark.audit.auditing:contamination_kind",
         "contamination, control": "assaymark.audit.auditing:control_kind",
         "prompts": "assaymark.audit.auditing:prompts_kind",
+        "diagnosis": "assaymark.audit.diagnosing:diagnosis_kind",
     },
     "baselines": {"question_blind": "assaymark.audit.question_blind:add_question_blind"},
 }

@@ -40,6 +40,7 @@ __all__ = [
     "eligible_items",
     "rank_changes",
     "variants_hash",
+    "worded",
 ]
 
 
@@ -259,7 +260,7 @@ class _Evaluator:
 
     def variant(self, variant: Variant) -> dict[int, float] | None:
         """Return credits under a prompt variant; None if it does not fit all samples, or is the task's own wording."""
-        made = {item.index: _worded(variant, item, item.options) for item in self.items}
+        made = {item.index: worded(variant, item, item.options) for item in self.items}
         whole = {index: request for index, request in made.items() if request is not None}
         if len(whole) < len(made) or all(_is_same(whole[item.index], item.request) for item in self.items):
             return None
@@ -279,7 +280,7 @@ class _Evaluator:
         ids: dict[int, list[str]] = {}
         for item in self.items:
             for shift in range(len(item.options)):
-                request = _worded(ROTATED_VARIANT, item, rotated(item.options, shift), ORDERS, shift)
+                request = worded(ROTATED_VARIANT, item, rotated(item.options, shift), ORDERS, shift)
                 if request is not None:
                     requests.append(request)
                     ids.setdefault(item.index, []).append(request.id)
@@ -305,7 +306,7 @@ def _requests(variant: SystemPrompt, items: Sequence[AuditItem]) -> dict[int, Re
     }
 
 
-def _worded(variant: Variant, item: AuditItem, options: Sequence[str], name: str = "", turn: int = 0) -> Request | None:
+def worded(variant: Variant, item: AuditItem, options: Sequence[str], name: str = "", turn: int = 0) -> Request | None:
     """Return an item's request in a variant's wording, shots included; None if a question has too many options.
 
     `name` and `turn` distinguish several requests of one item in the same variant.

@@ -73,7 +73,31 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOpt
 
     Raises: UsageError for an imported run, which has no model here, or one without results; as `evaluate`.
     """
-    refuse_target(run.row, "reproduced from its stored plan")
+    model, names, rerun_options = stored_call(run, tasks, options, "reproduced from its stored plan")
+    with draft_folder() as folder:
+        rerun_options["store"] = f"{folder}/run.sqlite"
+        again = evaluate(model, names, **rerun_options)
+        try:
+            return compare_with_copy(run, again)
+        finally:
+            again.store.close()
+
+
+def stored_call(
+    run: Run, tasks: Sequence[str], options: EvaluateOptions, what: str, model: Any = None
+) -> tuple[Any, list[str], EvaluateOptions]:
+    """Return the model, tasks and options of `evaluate` that gave a stored run.
+
+    Args:
+        run: the stored run.
+        tasks: the files of the run's tasks, if they have moved.
+        options: those that are no part of a plan.
+        what: what cannot be done with a run whose model is not known, for messages.
+        model: the run's model, loaded; None: its kind, to be loaded with the stored arguments.
+
+    Raises: UsageError for an imported run, one of an application, or one without results.
+    """
+    refuse_target(run.row, what)
     plan = run.row.plan
     if plan.model.kind == "imported":
         raise UsageError(
@@ -82,14 +106,11 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOpt
     run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())
     rerun_options = cast("EvaluateOptions", {**options_of(plan), **options})
-    rerun_options["num_fewshot"] = _shots(plan, names, rerun_options)
-    with draft_folder() as folder:
-        rerun_options["store"] = f"{folder}/run.sqlite"
-        again = evaluate(plan.model.kind, names, **rerun_options)
-        try:
-            return compare_with_copy(run, again)
-        finally:
-            again.store.close()
+    if model is not None:
+        rerun_options.pop("model_args", None)
+    answering = plan.model.kind if model is None else model
+    rerun_options["num_fewshot"] = _shots(answering, plan, names, rerun_options)
+    return answering, names, rerun_options
 
 
 def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
@@ -125,14 +146,14 @@ def _task_files(run: Run) -> Mapping[str, str]:
     return files
 
 
-def _shots(plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
+def _shots(model: Any, plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
     """Return the num_fewshot that gives each task the shots it had; tasks that fix 0 shots keep 0.
 
     Raises: UsageError if there is none: the tasks were evaluated at different shots, as those of a suite are.
     """
     wanted = [task.num_fewshot for task in plan.tasks]
     for count in (None, *sorted(set(wanted))):
-        _, prepared = prepare_run(plan.model.kind, names, {**options, "num_fewshot": count})
+        _, prepared = prepare_run(model, names, {**options, "num_fewshot": count})
         if [task.num_fewshot for task in prepared.plan.tasks] == wanted:
             return count
     shots = ", ".join(f"{task.name} {task.num_fewshot}" for task in plan.tasks[:5])

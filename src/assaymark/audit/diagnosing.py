@@ -1,0 +1,227 @@
+"""`diagnose`: the wrong answers of a stored run, asked again by its model and put down to causes.
+
+The diagnosis is stored like an audit: a second call continues an interrupted one and sends nothing that is stored.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from assaymark.audit.diagnosis import (
+    MORE_SHOTS,
+    REASONING,
+    CauseCount,
+    Diagnosis,
+    OtherModel,
+    Variants,
+    WrongAnswer,
+    counts_of,
+    diagnose_answers,
+)
+from assaymark.audit.likelihoods import Likelihoods
+from assaymark.audit.prompts import variants_hash
+from assaymark.audit.stored import StoredAudit, audit_plan, plain, stored_audit, stored_parts
+from assaymark.errors import DataError, PlanError, UnknownName, UsageError
+from assaymark.models.lending import gives_back
+from assaymark.models.model import Model
+from assaymark.records import JsonValue, QueryKind, RunPlan, ScoreStatus
+from assaymark.registry import nearest
+from assaymark.results.evidence.from_store import choice_queries, deciding_score, find_estimate, wrong_samples
+from assaymark.results.numbers import short_model_name
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.opening import RunOpener
+from assaymark.runs.plan import PreparedRun, render_of
+from assaymark.runs.prepare import prepare_run
+from assaymark.runs.reproduce import stored_call
+from assaymark.runs.run import Run
+from assaymark.runs.stored import AuditKind, stored_line
+from assaymark.store import RunRow, SampleRecord, Store
+from assaymark.tasks.bound import BoundTask
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["DIAGNOSIS", "diagnose", "diagnosis_kind"]
+
+DIAGNOSIS = "diagnosis"
+MOST_MODELS = 20  # of the store, the best ones
+Announce = Callable[[str], None]
+
+
+def _shown(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+    from assaymark.audit.diagnosis_table import diagnosis_table
+
+    diagnoses: list[Diagnosis] = stored_parts(row, Diagnosis)
+    return plain(diagnoses), diagnosis_table(diagnoses)
+
+
+diagnosis_kind = AuditKind(_shown, "diagnosis")
+
+
+@gives_back
+def diagnose(
+    run: Run,
+    tasks: Sequence[str] = (),
+    *,
+    model: Any = None,
+    at_most: int | None = 200,
+    more_shots: int = 5,
+    reasoning: bool = False,
+    announce: Announce = lambda _: None,
+    **options: Unpack[EvaluateOptions],
+) -> list[Diagnosis]:
+    """Return why answers of a stored run are wrong, for each of its tasks.
+
+    Each wrong answer is asked again by the run's model in other ways, and has one cause (`audit.diagnosis`).
+
+    Args:
+        run: a stored run with results.
+        tasks: some of its tasks; without any, all of them.
+        model: the run's model, loaded, where its name does not load it.
+        at_most: wrong answers of each task that are looked at, drawn by the hash of their rows; None: all.
+        more_shots: shots beyond the run's; 0: none are added.
+        reasoning: whether multiple-choice questions are also answered after a chain of thought, which takes long.
+        announce: called with a line before each way of asking, and at the end with the id of the stored diagnosis.
+        options: those that are no part of a plan: data_dir, include_path, workers.
+
+    Raises: UsageError for an imported run, one of an application, one without results, or another model than the
+        run's; UnknownName for a task that it does not have.
+    """
+    names = run.row.tasks
+    for task in tasks:
+        if task not in names:
+            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+    answering, selected, call = stored_call(run, (), options, "asked again by its stored plan", model)
+    opened, prepared = prepare_run(answering, selected, call)
+    if opened.identity != run.row.plan.model:
+        raise UsageError(
+            f"the model is {opened.identity.name}, and run {run.short_id} was made by {run.row.plan.model.name} or by "
+            "other weights of that name; name the run's own model"
+        )
+    settings: dict[str, JsonValue] = {
+        "run": run.id, "at_most": at_most, "more_shots": more_shots, "reasoning": reasoning, "forms": variants_hash(),
+    }  # fmt: skip
+    plan = audit_plan(prepared.plan, DIAGNOSIS, settings)
+    asker = _Asker(run, opened, selected, call, at_most, more_shots, reasoning, announce)
+    with stored_audit(_opener(run.store, announce, options, plan), opened, options.get("command")) as audit:
+        diagnoses = [
+            audit.part(bound.plan.name, Diagnosis, partial(asker.diagnosis, audit, prepared, position))
+            for position, bound in enumerate(prepared.bound)
+            if not tasks or bound.plan.name in tasks
+        ]
+    announce(stored_line(run.store, audit.run_id, "diagnosis"))
+    return diagnoses
+
+
+def _opener(store: Store, announce: Announce, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
+    return RunOpener(store, plan, options.get("wait", True), announce)
+
+
+class _Asker:
+    """Diagnoses the tasks of one run."""
+
+    def __init__(
+        self, run: Run, model: Model, tasks: Sequence[str], call: EvaluateOptions, at_most: int | None, more_shots: int,
+        reasoning: bool, announce: Announce,
+    ) -> None:  # fmt: skip
+        self.run, self.model, self.tasks, self.call = run, model, tasks, call
+        self.at_most, self.more_shots, self.reasoning, self.announce = at_most, more_shots, reasoning, announce
+
+    def diagnosis(self, audit: StoredAudit, prepared: PreparedRun, position: int) -> Diagnosis:
+        """Return the diagnosis of the task at a position of the selection."""
+        bound = prepared.bound[position]
+        task = bound.plan.name
+        estimate = find_estimate(self.run.estimates, task)
+        wrong, n_failed = self._wrong(task)
+        chosen = sorted(wrong, key=lambda record: (record.request.sample_sha256, record.request.sample_index))
+        records = chosen if self.at_most is None else chosen[: self.at_most]
+        others = self._better_models(task, estimate.value) if records else []
+        answers: tuple[WrongAnswer, ...] = ()
+        tried: tuple[str, ...] = ()
+        if records:
+            answers, tried = diagnose_answers(
+                bound, records, audit.answer, Likelihoods(self.model, audit.answer), self._variants(position), others,
+                notify=lambda name: self.announce(f"{task}: {name}"),
+            )  # fmt: skip
+        causes: tuple[CauseCount, ...] = counts_of(answers)
+        return Diagnosis(
+            model=self.model.identity.name, task=task, n=estimate.n, n_wrong=len(wrong), n_failed=n_failed,
+            n_diagnosed=len(records), n_better_models=len(others), tried=tried, causes=causes,
+            answers=tuple(sorted(answers, key=lambda answer: answer.index)),
+        )  # fmt: skip
+
+    def _wrong(self, task: str) -> tuple[list[SampleRecord], int]:
+        """Return the wrong answers to first turns, and how many samples have no answer."""
+        wrong: list[SampleRecord] = []
+        n_failed = 0
+        for record in wrong_samples(self.run.store, self.run.id, task):
+            score = deciding_score(record)
+            if score is None or score.status is ScoreStatus.FAILED or not record.outputs:
+                n_failed += 1
+            elif record.request.turn == 0 and record.sample is not None:
+                wrong.append(record)
+        return wrong, n_failed
+
+    def _variants(self, position: int) -> Variants:
+        """Return the task with more shots and with a chain of thought, as far as it can be bound so."""
+        bound: dict[str, BoundTask] = {}
+        own = self._bound(self.call, position)
+        if self.more_shots:
+            shots = own.plan.num_fewshot + self.more_shots
+            try:
+                more = self._bound({**self.call, "num_fewshot": shots}, position)
+            except (DataError, PlanError, UsageError):  # a task that fixes its shots, or has none to draw
+                more = own
+            if more.plan.num_fewshot > own.plan.num_fewshot:
+                bound[MORE_SHOTS] = more
+        if self.reasoning and QueryKind.GENERATE in self.model.answers:
+            with suppress(DataError, UsageError):  # no multiple-choice task
+                bound[REASONING] = self._bound({**self.call, "prompt_style": "cot"}, position)
+        circular: BoundTask | None = None
+        with suppress(PlanError):  # no task lists options
+            rotated = self._bound({**self.call, "circular": True}, position)
+            circular = None if rotated.not_circular else rotated
+        render = render_of(self.model) if self.call.get("apply_chat_template") else None
+        return Variants(bound, circular, render)
+
+    def _bound(self, call: EvaluateOptions, position: int) -> BoundTask:
+        return prepare_run(self.model, self.tasks, call)[1].bound[position]
+
+    def _better_models(self, task: str, value: float | None) -> list[OtherModel]:
+        """Return the best runs of other models on a task, with what they picked where they were wrong."""
+        store = self.run.store
+        better: dict[str, tuple[float, RunRow]] = {}
+        for row in store.runs():
+            if task not in row.tasks or row.status != "finished" or row.plan.model == self.run.row.plan.model:
+                continue
+            estimates = [each for each in store.estimates(row.run_id) if each.task == task]
+            own = find_estimate(estimates, task).value if estimates else None
+            if own is not None and value is not None and own > value:
+                name = row.plan.model.name
+                if name not in better or own > better[name][0]:
+                    better[name] = own, row
+        best = sorted(better.values(), key=lambda pair: -pair[0])[:MOST_MODELS]
+        return [_other_model(store, row, task) for _, row in best]
+
+
+def _other_model(store: Store, row: RunRow, task: str) -> OtherModel:
+    wrong = {
+        record.request.sample_sha256: _pick(record)
+        for record in wrong_samples(store, row.run_id, task)
+        if record.request.turn == 0 and not any(output.error for output in record.outputs)
+    }
+    known = frozenset(store.sample_hashes(row.run_id, task).values())
+    return OtherModel(short_model_name(row.model), wrong, known)
+
+
+def _pick(record: SampleRecord) -> str | None:
+    """Return the text that a choice adds, or the position of the choice where texts are letters; None without."""
+    places = [query.index for query in choice_queries(record)]
+    nats = {output.ask_index: output.total_nats for output in record.outputs}
+    known = [nats.get(place) for place in places]
+    if not known or any(value is None for value in known):
+        return None
+    return str(int(np.argmax([value for value in known if value is not None])))
