@@ -59,7 +59,7 @@ def charts_url(served: Served) -> str:
 
 @pytest.mark.parametrize("kind", ["charts", "series", "ratings"])
 def test_at_320_pixels_charts_have_a_drawing_that_fits(browser: Any, kind: str, request: pytest.FixtureRequest) -> None:
-    """Each chart is drawn once; every text lies in it and is legible, no region scrolls; a wide window has the others."""
+    """Each chart is drawn once; its texts lie in it and are legible, no region scrolls; wide windows have others."""
     page = browser.new_page(viewport={"width": 320, "height": 640})
     page.goto(request.getfixturevalue(f"{kind}_url"))
     charts = page.evaluate(CHARTS)
