@@ -9,12 +9,13 @@ DEV_STAMP := $(VENV)/.assaymark-dev
 JOBS ?= 2
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-slow lint format bench bench-web bench-gpu docs dist clean
+.PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs dist clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
 	@echo "make test    set up .venv, then run the tests"
 	@echo "make test-slow   the tests that take longest or need PostgreSQL, Ray or a browser"
+	@echo "make screenshots take the pictures of pages again that test-slow compares"
 	@echo "make lint    style and types"
 	@echo "make bench   speed beside lm-evaluation-harness (QUICK=1: under ten minutes)"
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
@@ -52,6 +53,9 @@ ORACLES := $(patsubst tests/applications/oracles/%.txt,$(VENV)/oracles/.%,$(wild
 # tests of what cannot be had here (Ray, PostgreSQL, a browser, llama.cpp) are skipped with the reason
 test-slow: $(DEV_STAMP) $(VENV)/.ray $(VENV)/.llama $(VENV)/.axe $(ORACLES)
 	$(PYTEST) -m slow
+
+screenshots: $(DEV_STAMP)
+	RENEW_SCREENSHOTS=1 $(PYTEST) -m slow tests/web/test_screenshots.py
 
 $(VENV)/.ray: $(DEV_STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cluster]" \

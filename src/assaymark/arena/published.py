@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assaymark.arena.history import RatedMoment, rating_history
 from assaymark.arena.rating_tables import basis, warnings
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
@@ -132,6 +133,7 @@ class Published:
     n_skipped: int = 0  # battles that their voters left for another one
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    history: tuple[RatedMoment, ...] = ()  # by time; empty with fewer than 20 votes
 
 
 def publish_ratings(
@@ -175,6 +177,7 @@ def publish_ratings(
         largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
         n_flagged_votes=len(counted) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
         quality=quality_of(used), basis=fitted.basis, warnings=fitted.warnings,
+        history=fitted.history,
     )  # fmt: skip
 
 
@@ -184,6 +187,7 @@ class _Fitted:
     why_none: str | None
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    history: tuple[RatedMoment, ...] = ()
 
 
 def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[str, str] | None) -> _Fitted:
@@ -193,7 +197,8 @@ def _fitted(votes: Sequence[VoteRow], settings: RatingSettings, texts: Mapping[s
         read = votes_in(Rows.of([published_row(vote, texts) for vote in votes]), style=settings.style)
         ratings = rate(read, settings)
         described = tuple(line for line in basis(ratings, read) if not line.startswith("Read: "))
-        return _Fitted(ratings, None, described, tuple(warnings(ratings, read)))
+        history = rating_history(read, [vote.cast_at for vote in votes], ratings)
+        return _Fitted(ratings, None, described, tuple(warnings(ratings, read)), history)
     except AssaymarkError as error:
         return _Fitted(None, str(error))
 

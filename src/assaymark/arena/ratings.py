@@ -43,6 +43,7 @@ __all__ = [
     "RatingSettings",
     "covariates_of",
     "rate",
+    "rated_part",
 ]
 
 
@@ -234,7 +235,7 @@ def _with_parts(votes: Votes, over: Over, ratings: ArenaRatings) -> ArenaRatings
     labels = votes.parts[over]
     names, counts = np.unique(labels[labels != ""].astype(str), return_counts=True)
     order = range(len(names)) if over == "time" else np.argsort(-counts, kind="stable").tolist()
-    parts = tuple(_part(votes, str(names[index]), labels == names[index], ratings) for index in order)
+    parts = tuple(rated_part(votes, str(names[index]), labels == names[index], ratings) for index in order)
     plain = [
         (part.name, [(rating.model, rating.rating, rating.low, rating.high) for rating in part.ratings])
         for part in parts
@@ -243,7 +244,7 @@ def _with_parts(votes: Votes, over: Over, ratings: ArenaRatings) -> ArenaRatings
     return replace(ratings, parts=parts, changes=changes, n_without_part=int((labels == "").sum()))
 
 
-def _part(votes: Votes, name: str, used: NDArray[np.bool_], whole: ArenaRatings) -> RatedPart:
+def rated_part(votes: Votes, name: str, used: NDArray[np.bool_], whole: ArenaRatings) -> RatedPart:
     """Return the ratings of some votes. Their mean is that of the same models' ratings by all votes."""
     battles = votes.battles
     some = Battles(battles.first[used], battles.second[used], battles.outcome[used], battles.n_models)

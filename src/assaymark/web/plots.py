@@ -14,7 +14,20 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from assaymark.results.plain_text import printable
-from assaymark.web.svg import Axis, date_axis, drawing, line_between, log_axis, number_axis, text_at, time_axis
+from assaymark.web.svg import (
+    NARROW_WIDTH,
+    WIDE,
+    Axis,
+    Layout,
+    date_axis,
+    drawing,
+    line_between,
+    log_axis,
+    number_axis,
+    text_at,
+    tick_text,
+    time_axis,
+)
 
 __all__ = [
     "MOST_SERIES",
@@ -36,7 +49,9 @@ FINE = 2  # pixels between the smallest dots, which are wider than that
 SERIES_WIDTH, SERIES_HEIGHT = 420, 200
 RADIUS = 4.5  # of a point that is a link, pixels
 HISTORY_HEIGHT = 220
+NARROW_HEIGHT = 220  # of the plot, pixels
 MOST_SERIES = 6  # that colours and dashes of the style sheet tell apart
+NARROW_BAR_ROW, NARROW_BAR_VALUES = 40, 48  # the name is above the bar
 BAR_ROW, BAR_NAMES, BAR_VALUES = 24, 400, 90  # height of a row, room for its name and for its value, pixels
 
 
@@ -85,8 +100,13 @@ class LinkedBar:
 class _Plot:
     """A drawing with two axes and their titles, to which marks are added."""
 
-    def __init__(self, x: Axis, y: Axis, width: int, height: int, titles: tuple[str, str] = ("", "")) -> None:
-        self.x, self.y, self.width, self.height = x, y, width, height
+    def __init__(
+        self, x: Axis, y: Axis, layout: Layout, size: tuple[int, int], titles: tuple[str, str] = ("", "")
+    ) -> None:
+        """Args: size: width and height of the plot in a wide window, pixels; titles: of the axes."""
+        self.x, self.y, self.layout = x, y, layout
+        self.width, self.height = (NARROW_WIDTH - LEFT - RIGHT, NARROW_HEIGHT) if layout.is_narrow else size
+        width, height = self.width, self.height
         self.parts: list[Markup] = []
         self.role = "img"
         for place, text in y.ticks:
@@ -96,8 +116,7 @@ class _Plot:
         for place, text in x.ticks:
             at = LEFT + width * place
             self.parts.append(line_between(at, TOP + height, at, TOP + height + 4, "grid"))
-            self.parts.append(text_at(at, TOP + height + 18, text, "middle"))
-
+            self.parts.append(tick_text(at, TOP + height + 18, text, LEFT + width + RIGHT))
         if any(titles):
             self.parts.append(text_at(LEFT + width, TOP + height + 37, titles[0], "end"))
             self.parts.append(text_at(2, 17, titles[1], "start"))
@@ -137,19 +156,22 @@ class _Plot:
 
     def svg(self, label: str) -> Markup:
         """Return the drawing."""
-        return drawing(LEFT + self.width + RIGHT, TOP + self.height + BOTTOM, self.parts, label, self.role)
+        width, height = LEFT + self.width + RIGHT, TOP + self.height + BOTTOM
+        return drawing(width, height, self.parts, label, self.role, layout=self.layout)
 
 
-def time_plot(points: Sequence[PlotPoint], end: float, label: str) -> Markup:
+def time_plot(points: Sequence[PlotPoint], end: float, label: str, *, layout: Layout = WIDE) -> Markup:
     """Return the best score over time: a step for each new best one, its interval as a line.
 
     Args:
         points: by day; values are shares.
         end: the day that the last step reaches.
         label: text for screen readers.
+        layout: for which windows.
     """
     days = [date.fromordinal(round(day)) for day in (*(point.x for point in points), end)]
-    plot = _Plot(date_axis(days), number_axis(_heights(points), _per_cent), WIDTH, HEIGHT, ("Date", "Average"))
+    x, y = date_axis(days, layout.most_ticks), number_axis(_heights(points), _per_cent)
+    plot = _Plot(x, y, layout, (WIDTH, HEIGHT), ("Date", "Average"))
     steps = [plot.at(point.x, point.value) for point in points]
     plot.path([*steps, plot.at(end, points[-1].value)], "steps", steps=True)
     for point in points:
@@ -160,7 +182,7 @@ def time_plot(points: Sequence[PlotPoint], end: float, label: str) -> Markup:
     return plot.svg(label)
 
 
-def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bool) -> Markup:
+def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bool, layout: Layout = WIDE) -> Markup:
     """Return a bar from zero for each row, its interval as a line across the end.
 
     Args:
@@ -168,31 +190,41 @@ def bar_plot(rows: Sequence[LinkedBar], column: str, label: str, *, is_share: bo
         column: title of the axis.
         label: text for screen readers.
         is_share: whether values are shares in [0, 1], shown as per cent.
+        layout: for which windows; in a narrow one names stand above their bars.
     """
-    width, height = LEFT + WIDTH + RIGHT, BAR_ROW * len(rows)
-    room = width - BAR_NAMES - BAR_VALUES
+    row_height = NARROW_BAR_ROW if layout.is_narrow else BAR_ROW
+    width, height = NARROW_WIDTH if layout.is_narrow else LEFT + WIDTH + RIGHT, row_height * len(rows)
+    left = 8 if layout.is_narrow else BAR_NAMES
+    room = width - left - (NARROW_BAR_VALUES if layout.is_narrow else BAR_VALUES)
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
-    axis = number_axis([0.0, *ends], _per_cent if is_share else "{:g}".format)
+    axis = number_axis([0.0, *ends], _per_cent if is_share else "{:g}".format, layout.most_ticks)
 
     def at(value: float) -> float:
-        return BAR_NAMES + room * axis.at(value)
+        return left + room * axis.at(value)
 
     parts = []
     for place, text in axis.ticks:
-        x = BAR_NAMES + room * place
+        x = left + room * place
         parts.append(line_between(x, 0, x, height + 4, "grid"))
-        parts.append(text_at(x, height + 18, text, "middle"))
+        parts.append(tick_text(x, height + 18, text, width))
     for index, row in enumerate(rows):
-        parts.append(_bar(row, BAR_ROW * index, at))
+        if layout.is_narrow:
+            name = text_at(2, row_height * index + 14, row.name, "start")
+            parts.append(_bar(row, name, row_height * index + row_height - BAR_ROW, at))
+        else:
+            name = text_at(BAR_NAMES - 8, BAR_ROW * index + BAR_ROW / 2 + 4, row.name, "end")
+            parts.append(_bar(row, name, BAR_ROW * index, at))
     parts.append(text_at(width - RIGHT, height + 37, column, "end"))
-    return drawing(width, height + BOTTOM, parts, label, "group" if any(row.href for row in rows) else "img")
+    role = "group" if any(row.href for row in rows) else "img"
+    return drawing(width, height + BOTTOM, parts, label, role, layout=layout)
 
 
-def _bar(row: LinkedBar, y: float, at: Callable[[float], float]) -> Markup:
+def _bar(row: LinkedBar, name: Markup, y: float, at: Callable[[float], float]) -> Markup:
+    """Return a bar with its name, from the level `y` on."""
     begin, end = sorted((at(0.0), at(row.value)))
     rectangle = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
     parts = [
-        text_at(BAR_NAMES - 8, y + BAR_ROW / 2 + 4, row.name, "end"),
+        name,
         rectangle.format("mark best" if row.href else "mark", begin, y + 4, end - begin, BAR_ROW - 8),
     ]
     reach = end
@@ -215,6 +247,7 @@ def front_plot(
     *,
     title: str = "",
     unit: str = "",
+    layout: Layout = WIDE,
 ) -> Markup:
     """Return scores (shares) against a positive measure on a logarithmic axis, the Pareto front as a line.
 
@@ -226,10 +259,11 @@ def front_plot(
         links: title and address of models, by their position.
         title: of the measure's axis.
         unit: behind the measure's numbers.
+        layout: for which windows.
     """
     y = number_axis([float(values.min()), float(values.max())], _per_cent)
-    x = log_axis([float(measures.min()), float(measures.max())], unit)
-    plot = _Plot(x, y, WIDTH, HEIGHT, (title, "Average"))
+    x = log_axis([float(measures.min()), float(measures.max())], unit, layout.most_log_ticks)
+    plot = _Plot(x, y, layout, (WIDTH, HEIGHT), (title, "Average"))
     is_named = np.isin(np.arange(len(measures)), list(links))
     plain = ~is_on_front & ~is_named
     plot.dots(measures[plain], values[plain], "dots", FINE)
@@ -244,17 +278,18 @@ def front_plot(
     return plot.svg(label)
 
 
-def series_plot(points: Sequence[PlotPoint], label: str, *, is_share: bool) -> Markup:
+def series_plot(points: Sequence[PlotPoint], label: str, *, is_share: bool, layout: Layout = WIDE) -> Markup:
     """Return values against the step, with their intervals as a band."""
-    x = number_axis([point.x for point in points], "{:,.0f}".format)
+    x = number_axis([point.x for point in points], "{:,.0f}".format, layout.most_ticks)
     y = number_axis(_heights(points), _per_cent if is_share else "{:g}".format)
-    plot = _Plot(x, y, SERIES_WIDTH, SERIES_HEIGHT)
+    plot = _Plot(x, y, layout, (SERIES_WIDTH, SERIES_HEIGHT), ("Step", ""))
     known = [(point.x, point.low, point.high) for point in points if point.low is not None and point.high is not None]
     if known:
         around = [(step, low) for step, low, _ in known] + [(step, high) for step, _, high in reversed(known)]
         plot.path([plot.at(step, value) for step, value in around], "area")
     plot.path([plot.at(point.x, point.value) for point in points], "steps")
-    plot.best_dots(points)
+    plot.best_dots([point for point in points if not point.href])
+    plot.links([point for point in points if point.href], "mark best")
     return plot.svg(label)
 
 
@@ -263,6 +298,8 @@ def history_plot(
     label: str,
     shown: Callable[[float], str],
     events: Sequence[PlotEvent] = (),
+    *,
+    layout: Layout = WIDE,
 ) -> Markup:
     """Return values over time with their intervals as bands, a line for each series, and events as upright lines.
 
@@ -271,10 +308,11 @@ def history_plot(
         label: text for screen readers.
         shown: a value as the axis shows it.
         events: at times that the axis is extended to.
+        layout: for which windows.
     """
     points = [point for each in series for point in each.points]
-    x = time_axis([*(point.x for point in points), *(event.x for event in events)])
-    plot = _Plot(x, number_axis(_heights(points), shown), WIDTH, HISTORY_HEIGHT)
+    x = time_axis([*(point.x for point in points), *(event.x for event in events)], layout.most_ticks)
+    plot = _Plot(x, number_axis(_heights(points), shown), layout, (WIDTH, HISTORY_HEIGHT))
     drawn = [(at, each) for at, each in enumerate(series) if each.points]
     for at, each in drawn:
         known = [(point.x, point.low, point.high) for point in each.points
@@ -287,8 +325,8 @@ def history_plot(
         plot.path([plot.at(point.x, point.value) for point in each.points], f"series s{at}")
     made = Markup('<a href="{}" tabindex="-1"><path class="alarm" d="M{:.1f} {}V{}"/><title>{}</title></a>')
     for event in events:
-        when = LEFT + WIDTH * x.at(event.x)
-        plot.parts.append(made.format(event.href, when, TOP, TOP + HISTORY_HEIGHT, printable(event.title)))
+        when = LEFT + plot.width * x.at(event.x)
+        plot.parts.append(made.format(event.href, when, TOP, TOP + plot.height, printable(event.title)))
     for at, each in drawn:
         plot.links(each.points, f"mark series-mark s{at}")
     return plot.svg(label)

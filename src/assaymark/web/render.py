@@ -37,6 +37,7 @@ __all__ = [
     "model_path",
     "plain",
     "respond",
+    "shown_moment",
     "viewer_of",
     "wants_json",
 ]

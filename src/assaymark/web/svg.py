@@ -1,12 +1,16 @@
 """Charts as SVG in the page: no script, colours by class, text escaped. The numbers stand in a table beside them.
 
 Axes of plots: where values lie between two ends, and round ticks with their texts.
+
+Each chart is drawn for wide and for narrow windows (`on_screens`); the style sheet shows the one that fits. A narrow
+one is 340 pixels wide, so that its text is legible at 320: names stand above their marks, axes have fewer ticks.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +19,12 @@ from markupsafe import Markup, escape
 from assaymark.results.plain_text import printable
 
 __all__ = [
+    "NARROW",
+    "NARROW_WIDTH",
+    "WIDE",
     "Axis",
     "Bar",
+    "Layout",
     "PlottedValue",
     "bars",
     "date_axis",
@@ -25,8 +33,10 @@ __all__ = [
     "line_between",
     "log_axis",
     "number_axis",
+    "on_screens",
     "spans",
     "text_at",
+    "tick_text",
     "time_axis",
 ]
 
@@ -37,6 +47,35 @@ LARGEST = 1e300  # the difference of two larger numbers may be infinite
 MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 360)
 HOUR, DAY = 3600, 86_400  # seconds
 TIMES = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY)
+
+
+NARROW_WIDTH = 340  # of every narrow drawing, pixels
+LETTER_WIDTH = 7.2  # about the widest mean of a text, pixels
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a chart uses the width of a window."""
+
+    is_narrow: bool
+    most_ticks: int  # of an axis from left to right
+    most_log_ticks: int
+
+
+WIDE = Layout(False, MOST_TICKS, MOST_LOG_TICKS)
+NARROW = Layout(True, 4, 6)
+
+
+class Draw(Protocol):
+    """Draws a chart in a layout."""
+
+    def __call__(self, *, layout: Layout) -> Markup:
+        """Return the drawing."""
+
+
+def on_screens(draw: Draw) -> Markup:
+    """Return a chart for wide and for narrow windows, one after the other; a window shows one of them."""
+    return draw(layout=WIDE) + draw(layout=NARROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,44 +96,44 @@ class Axis:
         return np.asarray(((np.log10(values) if self.is_log else values) - self.low) / (self.high - self.low))
 
 
-def number_axis(values: Iterable[float], text_of: Callable[[float], str]) -> Axis:
+def number_axis(values: Iterable[float], text_of: Callable[[float], str], most: int = MOST_TICKS) -> Axis:
     """Return an axis of numbers, whose ticks are 1, 2 or 5 times a power of ten apart."""
     numbers = list(values)
     low, high = _ends(numbers, abs(numbers[0]) * MARGIN or 1.0)
-    step = 10.0 ** math.floor(math.log10((high - low) / MOST_TICKS))
-    step = next(step * factor for factor in (1, 2, 5, 10, 20) if (high - low) / (step * factor) <= MOST_TICKS)
+    step = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(step * factor for factor in (1, 2, 5, 10, 20) if (high - low) / (step * factor) <= most)
     ticks = [round(number * step, 12) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
     return _axis(low, high, [(tick, text_of(tick)) for tick in ticks])
 
 
-def log_axis(values: Iterable[float], unit: str = "") -> Axis:
+def log_axis(values: Iterable[float], unit: str = "", most: int = MOST_LOG_TICKS) -> Axis:
     """Return a logarithmic axis of positive numbers with ticks at 1, 2 and 5 times powers of ten, or at the powers."""
     low, high = _ends([math.log10(value) for value in values], MARGIN)
     powers = range(math.floor(low), math.ceil(high) + 1)
     for factors in ((1, 2, 5), (1,)):
         ticks = [factor * 10.0**power for power in powers for factor in factors]
         inside = [tick for tick in ticks if low <= math.log10(tick) <= high]
-        if len(inside) <= MOST_LOG_TICKS:
+        if len(inside) <= most:
             break
     return _axis(low, high, [(math.log10(tick), f"{tick:g}{unit}") for tick in inside], is_log=True)
 
 
-def date_axis(days: Iterable[date]) -> Axis:
+def date_axis(days: Iterable[date], most: int = MOST_TICKS) -> Axis:
     """Return an axis of days with ticks at the first day of months. Values: days as `date.toordinal` counts them."""
     low, high = _ends([float(day.toordinal()) for day in days], 31.0)
     first, last = (date.fromordinal(round(end)) for end in (low, high))
     n_months = 12 * (last.year - first.year) + last.month - first.month
-    step = next((months for months in MONTHS if n_months / months <= MOST_TICKS), MONTHS[-1])
+    step = next((months for months in MONTHS if n_months / months <= most), MONTHS[-1])
     beginning = 12 * first.year + first.month - 1
     starts = [date(month // 12, month % 12 + 1, 1) for month in range(beginning, beginning + n_months + 1)
               if month % step == 0]  # fmt: skip
     return _axis(low, high, [(start.toordinal(), f"{start:%b %Y}") for start in starts if low <= start.toordinal()])
 
 
-def time_axis(moments: Iterable[float]) -> Axis:
+def time_axis(moments: Iterable[float], most: int = MOST_TICKS) -> Axis:
     """Return an axis of times with ticks at whole hours or days, UTC. Values: seconds since 1970."""
     low, high = _ends(list(moments), float(DAY))
-    step = next((step for step in TIMES if (high - low) / step <= MOST_TICKS), TIMES[-1])
+    step = next((step for step in TIMES if (high - low) / step <= most), TIMES[-1])
     ticks = [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
     texts = [f"{datetime.fromtimestamp(tick, UTC):{'%H:%M' if tick % DAY else '%d %b'}}" for tick in ticks]
     return _axis(low, high, zip(ticks, texts, strict=True))
@@ -131,6 +170,8 @@ class PlottedValue:
     low: float | None
     high: float | None
     spread: float | None = None
+    title: str = ""  # what a pointer on its point is told
+    href: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,56 +181,94 @@ class Bar:
     name: str
     share: float
     text: str
+    title: str = ""  # what a pointer on it is told
+    href: str = ""
 
 
-def spans(rows: Sequence[PlottedValue]) -> Markup:
-    """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero."""
+def spans(rows: Sequence[PlottedValue], label: str = "", *, layout: Layout = WIDE) -> Markup:
+    """Return a chart with a point and a line for each row, and ticks below; differences have a line at zero.
+
+    label: text for screen readers.
+    """
+    left, room, height, line = _rows_of(layout)
     bands = [end for row in rows if row.spread is not None for end in (-row.spread, row.spread)]
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
-    axis = number_axis([*bands, *ends], lambda tick: f"{tick:+,g}" if bands and tick else f"{tick:,g}")
+    axis = number_axis([*bands, *ends], lambda tick: f"{tick:+,g}" if bands and tick else f"{tick:,g}",
+                       layout.most_ticks)  # fmt: skip
 
     def at(value: float) -> float:
-        return NAME_WIDTH + PLOT_WIDTH * axis.at(value)
+        return left + room * axis.at(value)
 
+    width = left + room + 20 if not layout.is_narrow else NARROW_WIDTH
     parts = []
     for place, text in axis.ticks:
-        x = NAME_WIDTH + PLOT_WIDTH * place
-        parts.append(line_between(x, 0, x, ROW * len(rows), "grid"))
-        parts.append(text_at(x, ROW * len(rows) + 15, text, "middle"))
+        x = left + room * place
+        parts.append(line_between(x, 0, x, height * len(rows), "grid"))
+        parts.append(tick_text(x, height * len(rows) + 15, text, width))
     if bands:
-        parts.append(line_between(at(0.0), 0, at(0.0), ROW * len(rows), "zero"))
+        parts.append(line_between(at(0.0), 0, at(0.0), height * len(rows), "zero"))
     for index, row in enumerate(rows):
-        y = ROW * index + ROW / 2
-        parts.append(_name(row.name, y))
+        y = height * index + line
+        parts.append(_name(row.name, y, left, layout))
         if row.spread is not None:
             band = Markup('<rect class="band" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>')
             parts.append(band.format(at(-row.spread), y - ROW / 2 + 3, at(row.spread) - at(-row.spread), ROW - 6))
         if row.low is not None and row.high is not None:
             parts.append(line_between(at(row.low), y, at(row.high), y, "span"))
-        parts.append(Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="4"/>').format(at(row.value), y))
-    return drawing(NAME_WIDTH + PLOT_WIDTH + 20, ROW * len(rows) + 22, parts)
+        point = Markup('<circle class="point mark best" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(at(row.value), y)
+        parts.append(_linked(point, row.title, row.href))
+    return drawing(width, height * len(rows) + 22, parts, label, _role(rows), layout=layout)
 
 
-def bars(rows: Sequence[Bar]) -> Markup:
-    """Return a chart with a bar for each row; the full width is 1."""
+def bars(rows: Sequence[Bar], label: str = "", *, layout: Layout = WIDE) -> Markup:
+    """Return a chart with a bar for each row; the full width is 1. label: text for screen readers."""
+    left, room, height, line = _rows_of(layout)
+    room = room if not layout.is_narrow else room - 50  # for the text behind a full bar
     parts = []
     for index, row in enumerate(rows):
-        y = ROW * index
-        width = PLOT_WIDTH * row.share
-        parts.append(_name(row.name, y + ROW / 2))
-        bar = Markup('<rect class="bar" x="{}" y="{:.1f}" width="{:.1f}" height="{}"/>')
-        parts.append(bar.format(NAME_WIDTH, y + 4, width, ROW - 8))
-        parts.append(text_at(NAME_WIDTH + width + 6, y + ROW / 2 + 4, row.text, "start"))
-    return drawing(NAME_WIDTH + PLOT_WIDTH + 50, ROW * len(rows), parts)
+        y = height * index + line
+        width = room * row.share
+        parts.append(_name(row.name, y, left, layout))
+        bar = Markup('<rect class="bar mark best" x="{}" y="{:.1f}" width="{:.1f}" height="{}"/>')
+        parts.append(_linked(bar.format(left, y - ROW / 2 + 4, width, ROW - 8), row.title, row.href))
+        parts.append(text_at(left + width + 6, y + 4, row.text, "start"))
+    return drawing(left + room + 50, height * len(rows), parts, label, _role(rows), layout=layout)
+
+
+def _rows_of(layout: Layout) -> tuple[float, float, float, float]:
+    """Return where the marks of rows begin and how wide they may be; a row's height, and where its marks lie in it."""
+    return (
+        (6, NARROW_WIDTH - 20, ROW + 18, ROW / 2 + 16) if layout.is_narrow else (NAME_WIDTH, PLOT_WIDTH, ROW, ROW / 2)
+    )
+
+
+def _role(rows: Sequence[PlottedValue] | Sequence[Bar]) -> str:
+    return "group" if any(row.href for row in rows) else "img"
+
+
+def _linked(mark: Markup, title: str, href: str) -> Markup:
+    """Return a mark as a link with a title; as it is without an address. The keyboard has the table instead."""
+    if not href:
+        return mark
+    made = Markup('<a href="{}" tabindex="-1"><title>{}</title>{}</a>')
+    return made.format(href, printable(title), mark)
 
 
 def heatmap(
-    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[tuple[float, str] | None]], label: str = ""
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[tuple[float, str] | None]],
+    label: str = "",
+    *,
+    layout: Layout = WIDE,
 ) -> Markup:
     """Return a table of coloured cells: each a share from 0 to 1 and its text; None is left blank.
 
-    Long titles of columns are slanted. label: text for screen readers.
+    Long titles of columns are slanted. A narrow one has its columns in groups, one below the other, and names above
+    cells. label: text for screen readers.
     """
+    if layout.is_narrow:
+        return _narrow_heatmap(rows, columns, cells, label)
     is_slanted = any(len(title) > LONGEST_LEVEL for title in columns)
     left = NAME_WIDTH if all(len(name) <= LONGEST_NAME for name in rows) else WIDE_NAMES
     wide = WIDE_CELL if columns and any(len(cell[1]) > LONGEST_VALUE for row in cells for cell in row if cell) else CELL
@@ -201,13 +280,44 @@ def heatmap(
         y = top + ROW * row
         parts.append(_name(name, y + ROW / 2, left))
         for column, cell in enumerate(cells[row]):
-            if cell is None:
-                continue
-            box = Markup('<rect class="cell" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}"/>')
-            x = left + wide * column
-            parts.append(box.format(x + 1, y + 1, wide - 2, ROW - 2, 0.08 + 0.5 * cell[0]))
-            parts.append(text_at(x + wide / 2, y + ROW / 2 + 4, cell[1], "middle"))
+            if cell is not None:
+                parts += _cell(cell, left + wide * column, y, wide)
     return drawing(left + wide * len(columns) + 10 + slope, top + ROW * len(rows) + 6, parts, label)
+
+
+def _cell(cell: tuple[float, str], x: float, y: float, width: float) -> list[Markup]:
+    box = Markup('<rect class="cell" x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{}" fill-opacity="{:.2f}"/>')
+    return [box.format(x + 1, y + 1, width - 2, ROW - 2, 0.08 + 0.5 * cell[0]),
+            text_at(x + width / 2, y + ROW / 2 + 4, cell[1], "middle")]  # fmt: skip
+
+
+def _narrow_heatmap(
+    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[tuple[float, str] | None]], label: str
+) -> Markup:
+    """Return a heat map whose columns stand in groups that fit the width, with upright titles where they are long."""
+    longest = max((len(cell[1]) for row in cells for cell in row if cell), default=0)
+    wide = WIDE_CELL if longest > LONGEST_VALUE else CELL
+    n_beside = (NARROW_WIDTH - 4) // wide
+    parts: list[Markup] = []
+    y = 0.0
+    for first in range(0, len(columns), n_beside):
+        titles = [_cut(title, LONGEST_NAME) for title in columns[first : first + n_beside]]
+        is_upright = any(len(title) > LONGEST_LEVEL for title in titles)
+        y += 10 + (LETTER_WIDTH * max(map(len, titles)) if is_upright else 14)
+        for place, title in enumerate(titles):
+            x = 2 + wide * (place + 0.5)
+            if is_upright:
+                made = Markup('<text x="{0:.1f}" y="{1:.1f}" transform="rotate(-90 {0:.1f} {1:.1f})">{2}</text>')
+                parts.append(made.format(x + 4, y - 4, title))
+            else:
+                parts.append(text_at(x, y - 6, title, "middle"))
+        for name, row in zip(rows, cells, strict=True):
+            parts.append(text_at(2, y + 14, _cut(name, WIDEST_NAME), "start"))
+            for place, cell in enumerate(row[first : first + n_beside]):
+                if cell is not None:
+                    parts += _cell(cell, 2 + wide * place, y + 18, wide)
+            y += ROW + 18
+    return drawing(NARROW_WIDTH, y + 6, parts, label, layout=NARROW)
 
 
 def _title(title: str, x: float, y: float, *, is_slanted: bool) -> Markup:
@@ -219,16 +329,24 @@ def _title(title: str, x: float, y: float, *, is_slanted: bool) -> Markup:
     return made.format(x - 4, y - 4, escape(_cut(title, LONGEST_NAME)))
 
 
-def drawing(width: float, height: float, parts: Sequence[Markup], label: str = "", role: str = "img") -> Markup:
+def drawing(
+    width: float, height: float, parts: Sequence[Markup], label: str = "", role: str = "img", *, layout: Layout = WIDE
+) -> Markup:
     """Return an SVG element of its parts; without a label screen readers skip it. role: group where it has links."""
     named = Markup('aria-hidden="true"')
     if label:
         named = Markup('role="{}" aria-label="{}"').format(role, printable(label))
-    start = Markup('<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" {}>')
-    return start.format(width, height, width, height, named) + Markup().join(parts) + Markup("</svg>")
+    start = Markup('<svg class="chart{}" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" {}>')
+    return (
+        start.format(" narrow" if layout.is_narrow else "", width, height, width, height, named)
+        + Markup().join(parts)
+        + Markup("</svg>")
+    )
 
 
-def _name(name: str, y: float, left: float = NAME_WIDTH) -> Markup:
+def _name(name: str, y: float, left: float = NAME_WIDTH, layout: Layout = WIDE) -> Markup:
+    if layout.is_narrow:
+        return text_at(2, y - ROW / 2 - 2, _cut(name, WIDEST_NAME), "start")
     return text_at(left - 8, y + 4, _cut(name, LONGEST_NAME if left == NAME_WIDTH else WIDEST_NAME), "end")
 
 
@@ -241,6 +359,12 @@ def text_at(x: float, y: float, text: str, anchor: str) -> Markup:
     """Return a text, escaped. anchor: start, middle or end."""
     made = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
     return made.format(x, y, anchor, escape(printable(text)))
+
+
+def tick_text(x: float, y: float, text: str, width: float) -> Markup:
+    """Return the text of a tick, centred below it but for what would leave a drawing of this width."""
+    half = LETTER_WIDTH * len(text) / 2
+    return text_at(max(half, min(x, width - half)), y, text, "middle")
 
 
 def line_between(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:

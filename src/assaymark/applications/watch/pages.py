@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
@@ -11,6 +12,7 @@ from assaymark.records import JsonValue
 from assaymark.store import Store
 from assaymark.store.trace_rows import Token
 from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
+from assaymark.web.svg import on_screens
 
 __all__ = ["QualityPage", "quality_page"]
 
@@ -91,4 +93,4 @@ def _chart(quality: Quality, metric: QualityMetric, events: Sequence[PlotEvent])
         )
         series.append(PlotSeries(name, points))
     label = f"{metric.title} over time, with 95% intervals"
-    return history_plot(series, label, metric.tick, events)
+    return on_screens(partial(history_plot, series, label, metric.tick, events))

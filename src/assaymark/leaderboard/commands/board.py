@@ -146,7 +146,8 @@ def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bo
 def export(boards: tuple[str, ...], output: str, show_gated: bool, store: str | None) -> None:
     """Write boards as a static site, for any web host: `assaymark board export board.yaml -o site/`.
 
-    A later export into the same folder writes what changed and deletes what is no longer shown.
+    The site opens from a disk too (site/index.html). A later export into the same folder writes what changed and
+    deletes what is no longer shown.
     """
     from assaymark.leaderboard.commands.serve import read_boards
     from assaymark.store import Store

@@ -6,6 +6,7 @@ How well a board's benchmarks agree with the ratings beside them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -40,7 +41,7 @@ from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.web.plots import LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
 from assaymark.web.render import model_path, plain, shown_ends, shown_score
-from assaymark.web.svg import heatmap
+from assaymark.web.svg import heatmap, on_screens
 
 __all__ = ["ChartsPage", "CorrelationsPage", "charts_page", "correlations_page"]
 
@@ -198,7 +199,8 @@ def _bars_svg(bars: Sequence[ColumnBar], column: ScoreColumn) -> Markup:
         href = "" if bar.is_baseline else model_path(bar.model)
         rows.append(LinkedBar(name, bar.number.value, bar.number.low, bar.number.high, text, title, href))
     axis = column.title if column.higher_is_better else f"{column.title} (lower is better)"
-    return bar_plot(rows, axis, f"{axis} of the first rows, with 95% intervals", is_share=column.is_share)
+    label = f"{axis} of the first rows, with 95% intervals"
+    return on_screens(partial(bar_plot, rows, axis, label, is_share=column.is_share))
 
 
 def _best_svg(best: Sequence[TimedModel], end: str) -> Markup:
@@ -207,7 +209,7 @@ def _best_svg(best: Sequence[TimedModel], end: str) -> Markup:
                   f"{model_label(model.model)}: {shown_score(model.number)} on {model.date}", model_path(model.model))
         for model in best
     ]  # fmt: skip
-    return time_plot(points, _day(end), "Best average over time, with 95% intervals")
+    return on_screens(partial(time_plot, points, _day(end), "Best average over time, with 95% intervals"))
 
 
 def _day(text: str) -> int:
@@ -224,8 +226,8 @@ def _front_svg(measured: MeasuredModels, measure: Measure) -> Markup:
              model_path(model.model))
         for at, model in models
     }  # fmt: skip
-    return front_plot(measured.measures, measured.values, measured.is_on_front, label, links, title=measure.title,
-                      unit=measure.unit)  # fmt: skip
+    columns = (measured.measures, measured.values, measured.is_on_front)
+    return on_screens(partial(front_plot, *columns, label, links, title=measure.title, unit=measure.unit))
 
 
 def _heat_svg(heat: HeatMap) -> Markup:
@@ -237,7 +239,8 @@ def _heat_svg(heat: HeatMap) -> Markup:
         for _, cells in heat.rows
     ]
     names = _distinct([model_label(model) for model, _ in heat.rows])
-    return heatmap(names, [column.title for column in heat.columns], cells, "Scores of the first rows")
+    titles = [column.title for column in heat.columns]
+    return on_screens(partial(heatmap, names, titles, cells, "Scores of the first rows"))
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

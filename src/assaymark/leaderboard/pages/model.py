@@ -3,8 +3,9 @@
 Checkpoints of one training: each benchmark against the step, and the paired differences to the first checkpoint.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
@@ -12,7 +13,7 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import Residual, profile
 from assaymark.leaderboard.exports import shown_json
-from assaymark.leaderboard.rows import BoardRow
+from assaymark.leaderboard.rows import BoardRow, IntervalValue
 from assaymark.leaderboard.series import Series, SeriesLine, find_series, series_names, step_of
 from assaymark.leaderboard.shown import ShownRow, all_rows
 from assaymark.leaderboard.site import Site
@@ -22,8 +23,8 @@ from assaymark.leaderboard.view import View
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.web.plots import PlotPoint, series_plot
-from assaymark.web.render import model_path, plain
-from assaymark.web.svg import PlottedValue, spans
+from assaymark.web.render import model_path, plain, shown_ends, shown_score
+from assaymark.web.svg import PlottedValue, on_screens, spans
 
 __all__ = ["ModelPage", "SeriesPage", "model_page", "series_page"]
 
@@ -62,14 +63,23 @@ def series_page(site: Site, name: str) -> SeriesPage:
     """Return the page of a series. Raises: UnknownName."""
     series = find_series(site, name)
     lines = series.lines[:MOST_CHARTS]
-    charts = tuple(_drawn(line) for line in lines)
+    models = {checkpoint.step: checkpoint.model for checkpoint in series.checkpoints}
+    charts = tuple(_drawn(line, models) for line in lines)
     return SeriesPage(series, charts, tuple((line, dict(line.points)) for line in series.lines))
 
 
-def _drawn(line: SeriesLine) -> Markup:
-    points = [PlotPoint(step, number.value, number.low, number.high) for step, number in line.points]
+def _drawn(line: SeriesLine, models: Mapping[int, str]) -> Markup:
+    points = [
+        PlotPoint(step, number.value, number.low, number.high, _title(step, number, line), model_path(models[step]))
+        for step, number in line.points
+    ]
     label = f"{line.column.title} against the step, with 95% intervals"
-    return series_plot(points, label, is_share=line.column.is_share)
+    return on_screens(partial(series_plot, points, label, is_share=line.column.is_share))
+
+
+def _title(step: int, number: IntervalValue, line: SeriesLine) -> str:
+    ends = shown_ends(number, line.column.is_share)
+    return f"step {step:,}: {shown_score(number, line.column.is_share)}{f' ({ends})' if ends else ''}"
 
 
 RELATED = 50  # models made from this one that are listed
@@ -178,7 +188,7 @@ def _on_board(board: Board, table: BoardTable, ids: Collection[str]) -> OnBoard:
         )
         for residual in residuals
     ]
-    return OnBoard(board, table, rows, in_type, residuals, spans(points) if points else None)
+    return OnBoard(board, table, rows, in_type, residuals, on_screens(partial(spans, points)) if points else None)
 
 
 def _points(share: float | None) -> float | None:

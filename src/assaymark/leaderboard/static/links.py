@@ -1,23 +1,25 @@
 """Addresses of the server as files of a static site, and pages with their links rewritten to these files.
 
 Links are relative, so that a site works at any address and from a disk. A link to a page that a static site does not
-have (a comparison, a theme, a JSON twin) loses its tag and keeps its text; in the header and the footer it is removed.
+have (a filter of samples, a theme, a JSON twin) loses its tag and keeps its text; in the header and the footer it is
+removed.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from html import escape, unescape
 from posixpath import dirname, relpath
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-__all__ = ["Paths", "rewritten"]
+__all__ = ["Paths", "addresses", "canonical", "file_name", "relative", "rewritten"]
 
 _TAG = re.compile(r"""<(?P<end>/?)(?P<name>[a-zA-Z][\w-]*)(?P<rest>(?:[^"'<>]|"[^"]*"|'[^']*')*)>""")
 _ATTRIBUTE = re.compile(r"""\s([\w:-]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*\.")  # names that Windows does not allow
-ADDRESSES = {"href", "src", "action"}
+ADDRESSES = {"href", "src", "action", "data-rows"}
+_OWN_FOLDER = re.compile(r"(/board/[^/?]+)(/charts|\.csv|\.jsonl|\.parquet)?")  # what may lack its query
 
 
 class Paths:
@@ -35,7 +37,7 @@ class Paths:
         known = self._files.get(address)
         if known is not None:
             return known
-        name = file or _file_name(address) + suffix
+        name = file or file_name(address) + suffix
         if name.lower() in self._taken:
             name = f"{name.removesuffix(suffix)}~{_hash(address)}{suffix}"
         self._taken.add(name.lower())
@@ -47,22 +49,31 @@ class Paths:
         self._files.setdefault(address, file)
 
     def link(self, page: str, target: str) -> str | None:
-        """Return a link from a page (a file) to an address of the server; None where the site does not have it."""
+        """Return a link from a page (a file) to an address of the server; None where the site does not have it.
+
+        A board under filters that are no page of the site is its table with the same query, which the script of boards
+        reads; its charts and downloads are those of the whole table.
+        """
         if not target.startswith("/") or target.startswith("//"):
             return target  # elsewhere, or within the page
         parts = urlsplit(target)
-        whole = f"{parts.path}?{parts.query}" if parts.query else parts.path
         query = ""
-        address = self._files.get(whole)
-        if address is None:
-            address = self._files.get(parts.path)
-            is_board = parts.path.startswith("/board/")
-            query = f"?{parts.query}" if parts.query and is_board else ""  # the script of boards reads it
-        if address is None:
+        file = self._files.get(canonical(target))
+        if file is None and (of_board := _OWN_FOLDER.fullmatch(parts.path)) is not None:
+            file = self._files.get(parts.path)
+            query = f"?{parts.query}" if parts.query and not of_board[2] else ""
+        if file is None:
             return None
-        file, _, anchor = address.partition("#")
+        file, _, anchor = file.partition("#")
         anchor = parts.fragment or anchor
         return f"{relative(page, file)}{query}{f'#{anchor}' if anchor else ''}"
+
+
+def canonical(address: str) -> str:
+    """Return an address of the server in one spelling: no fragment, its query encoded alike; of assets no version."""
+    parts = urlsplit(address)
+    query = "" if parts.path.startswith("/static/") else urlencode(parse_qsl(parts.query, keep_blank_values=True))
+    return f"{parts.path}?{query}" if query else parts.path
 
 
 def relative(page: str, file: str) -> str:
@@ -70,8 +81,12 @@ def relative(page: str, file: str) -> str:
     return quote(relpath(file, dirname(page) or "."), safe="/.~+-_")
 
 
-def _file_name(address: str) -> str:
-    parts = [unquote(part) for part in address.strip("/").split("/")]
+def file_name(address: str) -> str:
+    """Return the path of an address in the site, without an ending; what a file system may not hold is hashed."""
+    path, _, query = address.partition("?")
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    if query:  # /compare?runs=a,b is compare/runs-a-b
+        parts.append(re.sub(r"[^\w.]+", "-", unquote(query), flags=re.ASCII))
     kept = [
         part
         if _PLAIN.fullmatch(part) and not _RESERVED.fullmatch(part) and not part.lower().endswith(".html")
@@ -83,6 +98,15 @@ def _file_name(address: str) -> str:
 
 def _hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def addresses(html: str) -> Iterator[str]:
+    """Yield what the links, images, scripts and style sheets of a page name, in order."""
+    for tag in _TAG.finditer(html):
+        if not tag["end"]:
+            for attribute in _ATTRIBUTE.finditer(tag["rest"]):
+                if attribute[1].lower() in {"href", "src"}:
+                    yield unescape(attribute[2] or attribute[3] or attribute[4] or "")
 
 
 def rewritten(html: str, link: Callable[[str], str | None]) -> str:

@@ -1,6 +1,8 @@
-"""All rows of a board as one compact JSON, column by column: what filters of a static site read.
+"""All rows of a board as one script, column by column: what filters of a static site read.
 
-Ends of intervals have six significant digits; texts of facts are codes into their distinct values.
+It is a script that sets one variable to a JSON document, since a page that was opened from a disk may load scripts
+beside it and may not fetch files. Ends of intervals have six significant digits; texts of facts are codes into their
+distinct values.
 """
 
 import json
@@ -17,19 +19,21 @@ from assaymark.leaderboard.view import View
 from assaymark.results.plain_text import printable
 from assaymark.web.render import shown_fact
 
-__all__ = ["compact_rows"]
+__all__ = ["VARIABLE", "rows_script"]
+
+VARIABLE = "assaymarkRows"  # that the script sets; `static_rows.js` reads it
 
 Link = Callable[[str], str | None]
 OWN = {"type", "params", "precision"}  # facts that filters need, shown or not
 
 
-def compact_rows(board: Board, table: BoardTable, file_of: Link, model_address: Callable[[str], str]) -> bytes:
-    """Return the JSON of a board's rows, in the order of its default view.
+def rows_script(board: Board, table: BoardTable, file_of: Link, model_address: Callable[[str], str]) -> bytes:
+    """Return the script of a board's rows, in the order of its default view.
 
     Args:
         board: names the columns that are shown at first.
         table: its rows.
-        file_of: the file of an address, relative to the site; None where the site has none.
+        file_of: the file of an address, relative to the script; None where the site has none.
         model_address: the address of a model's page.
     """
     rows = all_rows(table, View(), board.shown_columns)
@@ -58,9 +62,9 @@ def compact_rows(board: Board, table: BoardTable, file_of: Link, model_address: 
     for key, links in list(document["links"].items()):
         if not any(links):
             del document["links"][key]
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-        "utf-8", "backslashreplace"
-    )
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    literal = json.dumps(text, ensure_ascii=False)  # parsed as data: no name in it is code
+    return f"globalThis.{VARIABLE} = JSON.parse({literal});\n".encode("utf-8", "backslashreplace")
 
 
 def _score(row: ShownRow, key: str) -> IntervalValue | None:

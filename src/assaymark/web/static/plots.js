@@ -1,15 +1,15 @@
 // Names the point that is nearest to the pointer, below its chart; the point itself is a link.
 "use strict";
 for (const frame of document.querySelectorAll(".plot")) {
-  const svg = frame.querySelector("svg");
-  const links = svg ? [...svg.querySelectorAll("a")] : [];
-  if (!links.length) continue;
+  const drawings = [...frame.querySelectorAll("svg")].filter((svg) => svg.querySelector("a")); // for wide and narrow windows
+  if (!drawings.length) continue;
   const line = document.createElement("p");
   line.className = "nearest";
   line.textContent = "\u00a0";
   frame.after(line);
   let nearest = null;
-  svg.addEventListener("pointermove", (event) => {
+  for (const svg of drawings) svg.addEventListener("pointermove", (event) => {
+    const links = [...svg.querySelectorAll("a")];
     const distance = (link) => { // to its box, since bars are long; of boxes that overlap the nearer centre counts
       const box = link.getBoundingClientRect();
       const x = Math.max(box.left - event.clientX, event.clientX - box.right, 0);

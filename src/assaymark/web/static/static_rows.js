@@ -1,10 +1,10 @@
-/* Search, filters, order and columns of a board on a static site, over one JSON of all its rows.
+/* Search, filters, order and columns of a board on a static site, over the rows in a script beside the page.
    The language of searches is that of leaderboard/query.py; tests compare the two. Text is only ever set as text. */
 "use strict";
 (() => {
   const own = document.currentScript.dataset;
   const at = (path) => new URL(path, document.baseURI).href;
-  const rowsUrl = at(own.rows), root = at(own.root), icons = at(own.icons);
+  const rowsUrl = at(own.rows);
   const HIDES = ["merged", "moe", "flagged", "unavailable", "partial", "baselines"];
   let data = null;
 
@@ -215,13 +215,13 @@
     const space = "http://www.w3.org/2000/svg";
     const svg = document.createElementNS(space, "svg"), use = document.createElementNS(space, "use");
     for (const [key, one] of [["class", `icon icon-${name}`], ["aria-hidden", "true"], ["width", "14"], ["height", "14"]]) svg.setAttribute(key, one);
-    use.setAttribute("href", `${icons}#${name}`);
+    use.setAttribute("href", `#icon-${name}`);  // the page has them all: no browser loads them from another file on a disk
     svg.append(use);
     return svg;
   }
 
   const digits = (one, share) => (share ? (100 * one).toFixed(1) : String(Number(one.toPrecision(4))));
-  const file = (path) => (path ? new URL(path, root).href : null);
+  const file = (path) => (path ? new URL(path, rowsUrl).href : null);
 
   function scoreCell(key, row) {
     const found = data.scores[key][row], share = isShare(key);
@@ -334,11 +334,20 @@
     document.documentElement.dataset.rows = String(found.length);
   }
 
+  function loadRows() {  // a script, since a page that was opened from a disk may not fetch files
+    return new Promise((resolve, reject) => {
+      const script = make("script", { src: rowsUrl });
+      script.addEventListener("load", () => (globalThis.assaymarkRows ? resolve(globalThis.assaymarkRows) : reject()));
+      script.addEventListener("error", reject);
+      document.head.append(script);
+    });
+  }
+
   async function show(query) {
     try {
-      data ??= await (await fetch(rowsUrl)).json();
+      data ??= await loadRows();
     } catch {
-      report(document.getElementById("results"), "the rows could not be loaded: filters need a web server, and this page a connection to it");
+      report(document.getElementById("results"), "the rows could not be loaded: the file rows-….js of this copy is missing, or its host cannot be reached");
       return;
     }
     history.replaceState(null, "", query);
