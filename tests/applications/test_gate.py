@@ -238,3 +238,12 @@ def run_again(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": "", "COLUMNS": "200"}
     command = [sys.executable, "-m", "pytest", "-q", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_a_run_without_a_scored_row_says_so(tmp_path: Path) -> None:
+    """Where every call failed there is no value and no interval: the message has neither, and the first reason."""
+    failed = outcome(scored_run(tmp_path, "all failed", [None, None, None]), "lower >= 0.5")
+    assert (failed.outcome, failed.n, failed.n_failed) == ("fail", 0, 3)
+    assert "no row has a score" in failed.message
+    assert "3 rows have no score because a call or its score failed (first: " in failed.message
+    assert "none" not in failed.message

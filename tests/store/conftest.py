@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,9 @@ def _as_user() -> list[str]:
     return ["runuser", "-u", "postgres", "--"]
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """Start a server in a temporary folder, reached through a socket there; return the folder."""
+@contextmanager
+def running_postgres(*, fsync: bool) -> Iterator[str]:
+    """Start a server in a temporary folder, reached through a socket there; give the folder. Skips where it cannot."""
     pytest.importorskip("psycopg")
     programs, prefix = _programs(), _as_user()
     folder = Path(tempfile.mkdtemp(prefix="pg"))
@@ -52,7 +53,7 @@ def postgres_server() -> Iterator[str]:
     if made.returncode:
         shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"initdb failed: {made.stderr.strip()[-200:]}")
-    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync={'on' if fsync else 'off'}"
     control = [*prefix, str(programs / "pg_ctl"), "-D", str(data), "-w"]
     log = ["-l", str(folder / "log")]
     subprocess.run([*control, *log, "-o", options, "start"], check=True, capture_output=True, cwd=folder)
@@ -63,15 +64,27 @@ def postgres_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """Return the URL of an empty database."""
+def empty_database(folder: str) -> str:
+    """Return the URL of an empty database of the server in a folder."""
     import psycopg
 
     name = f"t{uuid.uuid4().hex}"
-    with psycopg.connect(host=postgres_server, user="postgres", dbname="postgres", autocommit=True) as connection:
+    with psycopg.connect(host=folder, user="postgres", dbname="postgres", autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"'.encode())
-    return f"postgresql://postgres@/{name}?host={postgres_server}"
+    return f"postgresql://postgres@/{name}?host={folder}"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Start a server that need not survive a loss of power; return its folder."""
+    with running_postgres(fsync=False) as folder:
+        yield folder
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """Return the URL of an empty database."""
+    return empty_database(postgres_server)
 
 
 @pytest.fixture

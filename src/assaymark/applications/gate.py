@@ -234,13 +234,11 @@ def _message(estimate: Estimate, condition: str, outcome: str, interval: Any, wh
     words = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
     subject = estimate.metric if baseline is None else f"gain of {estimate.metric} over {baseline.short_id}"
     bounds = f"from {shown(interval.low)} to {shown(interval.high)} (one-sided {interval.confidence:.0%} bounds)"
-    measured = f"{subject} on {estimate.task}: {shown(interval.estimate)}, {bounds}, n {interval.n:,}"
-    lines = [f"gate '{estimate.metric}: {condition}' {words[outcome]}", f"  {measured}"]
+    measured = f"{shown(interval.estimate)}, {bounds}, n {interval.n:,}" if interval.n else "no row has a score"
+    lines = [f"gate '{estimate.metric}: {condition}' {words[outcome]}", f"  {subject} on {estimate.task}: {measured}"]
     if why:
         lines.append(f"  {why}")
-    elif outcome == "undecided" and interval.n == 0:
-        lines.append("  no row is scored")
-    elif outcome == "undecided":
+    elif outcome == "undecided" and interval.n:
         needed = (
             "no number of rows would decide"
             if interval.n_needed is None

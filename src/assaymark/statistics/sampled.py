@@ -36,22 +36,25 @@ def estimate_sampled_mean(
     Source: Hajek 1971; Särndal, Swensson and Wretman 1992, section 5.7; Kish 1965 (effective number).
     """
     scores, drawn = as_floats(values), as_floats(rates, "rates")
-    labels: Sequence[Hashable] = range(len(scores)) if clusters is None else clusters
-    if not len(scores) == len(drawn) == len(labels):
-        raise DataError(f"{len(scores)} scores, {len(drawn)} rates and {len(labels)} clusters; expected equal numbers")
+    n_labels = len(scores) if clusters is None else len(clusters)
+    if not len(scores) == len(drawn) == n_labels:
+        raise DataError(f"{len(scores)} scores, {len(drawn)} rates and {n_labels} clusters; expected equal numbers")
     if drawn.min() <= 0 or drawn.max() > 1:
         raise DataError(f"rates are from {drawn.min():g} to {drawn.max():g}; expected more than 0 and at most 1")
-    n_clusters = len(set(labels))
+    n_clusters = len(scores) if clusters is None else len(set(clusters))
     weights = 1.0 / drawn
     total = float(weights.sum())
     mean = float((weights * scores).sum()) / total
     if n_clusters < 2:
         return IntervalEstimate(mean, None, None, None, "none: one cluster", len(scores), confidence, n_clusters)
     if drawn.min() == drawn.max():
-        return estimate_mean(values, clusters=labels if n_clusters < len(scores) else None, confidence=confidence)
-    residuals = cluster_sums(weights * (scores - mean), labels)
+        return estimate_mean(values, clusters=clusters if n_clusters < len(scores) else None, confidence=confidence)
+    residuals = weights * (scores - mean)
+    sums = weights
+    if clusters is not None:
+        residuals, sums = cluster_sums(residuals, clusters), cluster_sums(weights, clusters)
     stderr = math.sqrt(n_clusters / (n_clusters - 1) * float((residuals**2).sum())) / total
-    n_effective = total**2 / float((cluster_sums(weights, labels) ** 2).sum())
+    n_effective = total**2 / float((sums**2).sum())
     df = max(n_effective - 1.0, 1.0)
     if scores.min() >= 0 and scores.max() <= 1:
         interval, method = effective_wilson(mean, stderr, n_effective, df, confidence), "weighted wilson"

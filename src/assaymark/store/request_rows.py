@@ -65,7 +65,7 @@ class _HashedRequest:
 def task_numbers(connection: Connection, run: int) -> dict[str, int]:
     """Return the row ids of a run's tasks by name, in the plan's order."""
     of_run = select(run_tasks.c.name, run_tasks.c.id).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
-    return dict(connection.execute(of_run).tuples().all())
+    return dict(connection.execute(of_run).all())
 
 
 def add_requests(

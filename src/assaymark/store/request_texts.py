@@ -58,7 +58,7 @@ def store_texts(connection: Connection, wanted: Mapping[bytes, str]) -> dict[byt
     """
     ids: dict[bytes, int] = {}
     for some in chunks(list(wanted)):
-        ids.update(connection.execute(_ids_by_hash, {"hashes": some}).tuples().all())
+        ids.update(connection.execute(_ids_by_hash, {"hashes": some}).all())
     first = next_id(connection, texts)
     new = [(sha256, text) for sha256, text in wanted.items() if sha256 not in ids]
     rows = [{"id": first + i, "sha256": sha256, "content": pack_text(text)} for i, (sha256, text) in enumerate(new)]

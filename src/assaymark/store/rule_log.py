@@ -8,7 +8,7 @@ taken by another when its claim has expired, or at once on the same machine.
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, func, insert, or_, select, update
@@ -44,6 +44,7 @@ RETRY_SECONDS = 30.0  # before the second one; doubled each time
 OVERLAP_SECONDS = 10.0  # of what is looked at again: receivers commit a little later than the time that they note
 AT_ONCE = 2000  # traces that are looked at in one transaction
 LONGEST_NAME = 128
+READ_AT_ONCE = 5000  # scores
 
 Drawn = tuple[bytes, float]  # trace and its `received`
 
@@ -350,8 +351,11 @@ class RuleLog:
 
     def weighted_scores(
         self, project: int, *, name: str | None = None, since: int | None = None, until: int | None = None
-    ) -> list[WeightedScore]:
-        """Return the scores of a project with their rates, in the order of their times.
+    ) -> Iterator[WeightedScore]:
+        """Yield the scores of a project with their rates, as they are read.
+
+        Those of one name, source, version and rule version follow each other; among them those of one session, and of
+        one trace, the highest rate first.
 
         Args:
             project: of these.
@@ -367,24 +371,27 @@ class RuleLog:
         if until is not None:
             here.append(trace_scores.c.observed < until)
         of_trace = and_(traces.c.project == trace_scores.c.project, traces.c.trace_id == trace_scores.c.trace_id)
+        session = func.coalesce(trace_scores.c.session, traces.c.session)
         statement = (
             select(
                 *(trace_scores.c.name, trace_scores.c.source, traces.c.version, trace_scores.c.rule_version),
                 *(trace_scores.c.value, trace_scores.c.label, trace_scores.c.rate),
                 case((trace_scores.c.error.isnot(None), 1), else_=0),
                 case((trace_scores.c.stale.isnot(None), 1), else_=0),
-                *(func.coalesce(trace_scores.c.session, traces.c.session), trace_scores.c.trace_id),
+                *(session, trace_scores.c.trace_id),
             )
             .select_from(trace_scores.outerjoin(traces, of_trace))
             .where(*here)
+            .order_by(trace_scores.c.name, trace_scores.c.source, traces.c.version, trace_scores.c.rule_version)
+            .order_by(session, trace_scores.c.trace_id, func.coalesce(trace_scores.c.rate, 0.0).desc())
             .order_by(trace_scores.c.observed, trace_scores.c.digest)
+            .execution_options(yield_per=READ_AT_ONCE)
         )
         with self._database.reading() as connection:
-            rows = connection.execute(statement).all()
-        return [
-            WeightedScore(*row[:3], _bytes(row[3]), *row[4:7], bool(row[7]), bool(row[8]), row[9], _bytes(row[10]))
-            for row in rows
-        ]
+            for row in connection.execute(statement):
+                yield WeightedScore(
+                    *row[:3], _bytes(row[3]), *row[4:7], bool(row[7]), bool(row[8]), row[9], _bytes(row[10])
+                )
 
 
 def _named(project: int, name: str) -> list[ColumnElement[bool]]:

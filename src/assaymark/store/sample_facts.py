@@ -120,7 +120,7 @@ def fact_tasks(connection: Connection, run: int) -> list[FactTask]:
     of_run = select(run_tasks.c.id, run_tasks.c.name).where(run_tasks.c.run == run).order_by(run_tasks.c.position)
     current = _current_scorings(connection, run)
     tasks = []
-    for number, name in connection.execute(of_run).tuples():
+    for number, name in connection.execute(of_run):
         row = chosen.get(name)
         scoring = None if row is None else current.get((number, row.filter, row.metric))
         if row is None or scoring is None:

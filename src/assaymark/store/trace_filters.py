@@ -48,9 +48,10 @@ def conditions_of(project: int, wanted: TraceFilter) -> list[ColumnElement[bool]
 
 
 def _has_score(project: int, wanted: ScoreCondition) -> ColumnElement[bool]:
-    """Return whether a trace, one of its responses or its session has such a score.
+    """Return whether a trace, one of its spans or responses, or its session has such a score.
 
-    Scores that name a span alone are not looked up: spans have no index by which their traces could be found.
+    Spans have no index by which those that scores name alone could be found: all of the project's keys are read for
+    them, so first it is asked whether there is such a score.
     """
     like_that = [
         trace_scores.c.project == project,
@@ -64,4 +65,13 @@ def _has_score(project: int, wanted: ScoreCondition) -> ColumnElement[bool]:
         .where(spans.c.project == project, spans.c.response_id == trace_scores.c.response_id, *like_that)
         .where(trace_scores.c.trace_id.is_(None), trace_scores.c.response_id.isnot(None))
     )
-    return or_(traces.c.trace_id.in_(of_trace), traces.c.session.in_(of_session), traces.c.trace_id.in_(of_response))
+    span_alone = (*like_that, trace_scores.c.trace_id.is_(None), trace_scores.c.span_id.isnot(None))
+    of_span = select(spans.c.trace_id).where(
+        spans.c.project == project, spans.c.span_id.in_(select(trace_scores.c.span_id).where(*span_alone))
+    )
+    return or_(
+        traces.c.trace_id.in_(of_trace),
+        traces.c.session.in_(of_session),
+        traces.c.trace_id.in_(of_response),
+        and_(select(trace_scores.c.name).where(*span_alone).exists(), traces.c.trace_id.in_(of_span)),
+    )

@@ -239,7 +239,7 @@ class _Verification:
                     self.found("runs", row.run_id, f"{name} is {counted[name]}, but was {count} when the run finished")
 
     def _check_requests(self) -> None:
-        names = dict(self.connection.execute(select(run_tasks.c.id, run_tasks.c.name)).tuples().all())
+        names = dict(self.connection.execute(select(run_tasks.c.id, run_tasks.c.name)).all())
         for batch in self._read(requests):
             forms = self._forms(batch)
             for row in batch:

@@ -83,7 +83,9 @@ def test_what_feedback_may_be_of(served: Receiver) -> None:
     assert sent(served, body).json()["accepted"] == 4
     assert {each["name"]: each["value"] for each in scores(served)} == {"n0": 0.5, "n1": 1.5, "n2": 2.5, "n3": 3.5}
     with served.client as client:
-        for condition, n in {"n0>=0.5": 1, "n0>0.5": 0, "n0=0.5": 1, "n2<9": 1, "n3<=3.5": 1, "n0<0": 0}.items():
+        for condition, n in {
+            "n0>=0.5": 1, "n0>0.5": 0, "n0=0.5": 1, "n1=1.5": 1, "n1>1.5": 0, "n2<9": 1, "n3<=3.5": 1, "n0<0": 0,
+        }.items():  # fmt: skip
             found = client.get("/traces.json", params={"score": condition}).json()["traces"]
             assert [each["trace_id"] for each in found] == [TRACE] * n, condition
         for condition in ("n0", "n0>=x", ">=1", "n0>=nan", "n0>=1>=2"):

@@ -3,15 +3,19 @@
 import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
 from assaymark.applications.live.estimates import estimates_of
 from assaymark.applications.live.rules import new_rule
@@ -19,9 +23,11 @@ from assaymark.applications.live.worker import ScoringWorker
 from assaymark.applications.traces.listing import ListQuery
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
+from assaymark.statistics.sampled import estimate_sampled_mean
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.rule_rows import Completeness, ScoringOutcome, draw_of
+from assaymark.store.rule_rows import Completeness, ScoringOutcome, WeightedScore, draw_of
+from assaymark.store.trace_schema import trace_scores
 from tests.applications.live.live_traces import Live, conversation, scorer_file, trace_id
 from tests.applications.traces.sending import span
 from tests.judges.judge_server import judging_server
@@ -331,7 +337,7 @@ def workers_together(place: str, n_traces: int, folder: Path) -> None:
         assert {path.name: path.read_text() for path in calls.iterdir()} == {
             trace_id(number): "x" for number in range(1, n_traces + 1)
         }
-        assert len(live.store.rules.weighted_scores(live.project)) == n_traces
+        assert sum(1 for _ in live.store.rules.weighted_scores(live.project)) == n_traces
         assert live.store.verify() == []
 
 
@@ -405,7 +411,7 @@ def test_a_killed_worker_loses_nothing(live: Live, tmp_path: Path) -> None:
     (after,) = live.store.rules.counts(live.project).values()
     assert json.loads(again.stdout)["scored"] == 40 - counts.scored
     assert (after.scored, after.running, after.waiting, after.failed) == (40, 0, 0, 0)
-    assert len(live.store.rules.weighted_scores(live.project)) == 40
+    assert sum(1 for _ in live.store.rules.weighted_scores(live.project)) == 40
 
 
 def test_a_trace_that_kills_its_workers_is_given_up(live: Live, tmp_path: Path) -> None:
@@ -433,7 +439,7 @@ def test_a_project_that_is_removed_takes_all_with_it(live: Live, tmp_path: Path)
     live.score()
     live.store.traces.remove_project("bot")
     assert live.store.rules.rules() == []
-    assert live.store.rules.weighted_scores(live.project) == []
+    assert list(live.store.rules.weighted_scores(live.project)) == []
 
 
 def test_commands(live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -518,3 +524,50 @@ def test_the_servers_options(
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
+
+
+def test_estimates_need_little_memory_and_count_sessions_as_clusters(tmp_path: Path) -> None:
+    """Of 50,000 scores a few bytes each are kept; the mean and its interval are those of all of them at once."""
+    generator = random.Random(1)
+    rows = [
+        WeightedScore("polite", "rule", "1", b"v", float(generator.random() < 0.8), None, generator.choice((0.1, 0.5)),
+                      is_failed=False, is_stale=False, session=f"s{at // 5:06}", trace_id=at.to_bytes(16, "big"))
+        for at in range(50_000)
+    ]  # fmt: skip
+    tracemalloc.start()
+    (estimate,) = estimates_of(iter(rows))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    whole = estimate_sampled_mean(
+        [row.value or 0.0 for row in rows], [row.rate or 1.0 for row in rows], [row.session for row in rows]
+    )
+    assert (estimate.n, estimate.rates) == (50_000, (0.1, 0.5))
+    assert estimate.estimate == whole
+    assert whole.n_clusters == 10_000
+    assert peak < 200 * len(rows)
+
+
+def test_scores_are_read_in_the_order_of_estimates(live: Live) -> None:
+    """Groups, sessions and traces follow each other whatever was stored first, the higher rate of a trace first."""
+    for number, session in enumerate(("b", "a", "b", None), 1):
+        more = {} if session is None else {"session.id": session}
+        live.send(*conversation(number, more=more), resource={"service.version": str(1 + number % 2)})
+    trace = [bytes.fromhex(trace_id(number)) for number in range(1, 5)]
+    rows = [
+        {"project": live.project, "digest": bytes([at]) * 16, "trace_id": trace[number], "name": name, "value": 1.0,
+         "observed": 10 - at, "received": 1.0, "source": "rule", "rate": rate}
+        for at, (number, name, rate) in enumerate(
+            [(0, "y", 0.1), (1, "x", 0.5), (2, "x", 0.1), (0, "x", 0.1), (3, "x", 1.0), (0, "x", 0.5)]
+        )
+    ]  # fmt: skip
+    with live.store._database.writing() as connection:
+        connection.execute(insert(trace_scores), rows)
+    scores = list(live.store.rules.weighted_scores(live.project))
+    keys = [(each.name, each.version, each.session, each.trace_id) for each in scores]
+    assert [key for key, _ in groupby(keys)] == list(dict.fromkeys(keys))
+    assert [(each.trace_id, each.rate) for each in scores if each.name == "x" and each.version == "2"] == [
+        (trace[0], 0.5), (trace[0], 0.1), (trace[2], 0.1),
+    ]  # fmt: skip
+    assert {(each.name, each.version): each.n for each in estimates_of(scores)} == {
+        ("x", "1"): 2, ("x", "2"): 2, ("y", "2"): 1,
+    }  # fmt: skip

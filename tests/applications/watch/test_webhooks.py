@@ -3,7 +3,10 @@
 import hashlib
 import hmac
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -220,3 +223,47 @@ def test_the_watcher_calls_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert fields["v1"] == signature(secret, int(fields["t"]), body).partition("v1=")[2]
         assert main(["traces", "alarm", "list", "--store", location]) == 0
         assert secret not in capsys.readouterr().out
+
+
+def test_a_server_watches_without_being_asked(tmp_path: Path) -> None:
+    """`assaymark serve --traces` raises an alarm once, calls its webhook and says so; not with --no_watch_alarms."""
+    with hooked(200) as hook:
+        location = str(tmp_path / "s.sqlite")
+        with Store.open(location) as store:
+            store.traces.add_project("bot")
+            alarm = new_alarm(
+                "a", ["helpful"], RATE, n_baseline=N_BASELINE, webhook=hook.url, secret=SECRET, allow_private=True
+            )
+            store.alarms.add(1, alarm)
+            fill(store, 1, helpful(drop(np.random.default_rng(1))))
+        silent = _served(location, "--no_watch_alarms", until="http://", seconds=60)
+        assert "ALARM" not in silent
+        assert hook.requests == []
+        log = _served(location, until="its webhook was told", seconds=60)
+        assert log.count("ALARM 'a': the mean of helpful fell") == 1
+        assert len(hook.requests) == 1
+
+
+def _served(location: str, *options: str, until: str, seconds: float) -> str:
+    """Run a server until it has printed a text and 2 s longer; return all that it printed."""
+    command = [sys.executable, "-m", "assaymark", "serve", "--traces", "--port", "0", "--store", location, *options]
+    lines: list[str] = []
+    has_said = threading.Event()
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as server:
+
+        def read() -> None:
+            for line in server.stdout or ():
+                lines.append(line)
+                if until in line:
+                    has_said.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert has_said.wait(seconds), lines
+        time.sleep(2)
+        server.terminate()
+        reader.join()
+    return "".join(lines)

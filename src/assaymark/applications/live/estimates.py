@@ -5,9 +5,12 @@ one at which it was drawn, and it counts once. Feedback and ratings were not dra
 means are of those who did.
 """
 
+import math
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from assaymark.errors import DataError
@@ -58,50 +61,66 @@ class ScoreEstimate:
 
 
 def estimates_of(scores: Iterable[WeightedScore]) -> list[ScoreEstimate]:
-    """Return an estimate for each name, source, version and way of scoring, in this order."""
-    groups: dict[tuple[str, str, str | None, bytes | None], list[WeightedScore]] = defaultdict(list)
-    for score in scores:
-        groups[score.name, score.source, score.version, score.rule_version].append(score)
-    order = sorted(groups, key=lambda key: (key[0], key[1], key[2] or "", key[3] or b""))
-    return [_estimate(key, _once(groups[key])) for key in order]
+    """Return an estimate for each name, source, version and way of scoring, in this order.
+
+    Args:
+        scores: in the order of `RuleLog.weighted_scores`. Of each that counts two numbers and a label are kept.
+    """
+    estimates = [
+        _estimate(key, _once(group))
+        for key, group in groupby(scores, key=lambda each: (each.name, each.source, each.version, each.rule_version))
+    ]
+    return sorted(estimates, key=lambda each: (each.name, each.source, each.version or "", each.rule_version or b""))
 
 
-def _once(scores: Sequence[WeightedScore]) -> list[WeightedScore]:
-    """Return each trace's score of rules once: that of the highest rate at which it was drawn."""
-    of_traces: dict[bytes, WeightedScore] = {}
-    others: list[WeightedScore] = []
+def _once(scores: Iterable[WeightedScore]) -> Iterator[WeightedScore]:
+    """Yield each trace's score of rules once: that of the highest rate at which it was drawn, which comes first."""
+    last: bytes | None = None
     for score in scores:
         if score.rate is None or score.trace_id is None:
-            others.append(score)
-            continue
-        known = of_traces.get(score.trace_id)
-        if known is None or known.rate is None or score.rate > known.rate:
-            of_traces[score.trace_id] = score
-    return [*of_traces.values(), *others]
+            yield score
+        elif score.trace_id != last:
+            last = score.trace_id
+            yield score
 
 
-def _estimate(key: tuple[str, str, str | None, bytes | None], scores: Sequence[WeightedScore]) -> ScoreEstimate:
-    current = [score for score in scores if not score.is_stale]
-    valued = [(score, score.value) for score in current if score.value is not None and not score.is_failed]
+def _estimate(key: tuple[str, str, str | None, bytes | None], scores: Iterable[WeightedScore]) -> ScoreEstimate:
+    values, rates, clusters = array("d"), array("d"), array("q")
     labels: dict[str, int] = defaultdict(int)
-    for score in current:
+    lowest, highest = math.inf, -math.inf  # rates of rules
+    n_failed = n_stale = n_clusters = 0
+    cluster: str | bytes | None = None
+    for score in scores:
+        if score.is_stale:
+            n_stale += 1
+            continue
         if score.label is not None:
             labels[score.label] += 1
-    rates = [1.0 if score.rate is None else score.rate for score, _ in valued]
-    clusters = [score.session or score.trace_id or at for at, (score, _) in enumerate(valued)]
+        if score.rate is not None:
+            lowest, highest = min(lowest, score.rate), max(highest, score.rate)
+        n_failed += score.is_failed
+        if score.value is None or score.is_failed:
+            continue
+        of_score = score.session or score.trace_id
+        if of_score is None or of_score != cluster:
+            n_clusters += 1
+            cluster = of_score
+        values.append(score.value)
+        rates.append(1.0 if score.rate is None else score.rate)
+        clusters.append(n_clusters)
     estimate = None
-    if valued:
+    if values:
         try:
-            estimate = estimate_sampled_mean([value for _, value in valued], rates, clusters)
+            # a label of its own for each says what no labels say, in much more memory
+            estimate = estimate_sampled_mean(values, rates, clusters if n_clusters < len(values) else None)
         except DataError:  # a value that is not finite: only a store from elsewhere has one
             estimate = None
-    drawn = [score.rate for score in current if score.rate is not None]
     return ScoreEstimate(
         *key,
-        n=len(valued),
-        n_failed=sum(score.is_failed for score in current),
-        n_stale=len(scores) - len(current),
+        n=len(values),
+        n_failed=n_failed,
+        n_stale=n_stale,
         labels=dict(labels),
-        rates=(min(drawn), max(drawn)) if drawn else None,
+        rates=None if lowest > highest else (lowest, highest),
         estimate=estimate,
     )

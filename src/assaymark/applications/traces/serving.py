@@ -28,6 +28,9 @@ _OPTIONS = (
     click.option("--feedback_origins", multiple=True, metavar="SITE",
                  help="With --traces: a site whose pages may embed the form of feedback, as https://app.example.org "
                  "(default: none). Repeatable."),
+    click.option("--watch_alarms/--no_watch_alarms", default=True, show_default=True,
+                 help="With --traces: evaluate alarms every 5 seconds and call their webhooks, as `assaymark traces "
+                 "watch` does."),
     click.option("--keep_days", type=click.FloatRange(0, min_open=True), metavar="DAYS",
                  help="With --traces: remove traces whose last span is older (default: keep all)."),
     click.option("--keep_mib", type=click.FloatRange(0, min_open=True), metavar="MIB",
@@ -53,6 +56,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     from assaymark.applications.traces.redaction import redaction_of
     from assaymark.applications.traces.retention import Retention, keep_pruning
     from assaymark.applications.watch.feature import watch_feature
+    from assaymark.applications.watch.rounds import keep_watching
     from assaymark.store import Store
 
     redaction = redaction_of(options["redact_key"], options["redact"])
@@ -64,6 +68,8 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     retention = Retention.of(options["keep_days"], options["keep_mib"])
     if retention is not None:
         keep_pruning(opened, retention)
+    if options["watch_alarms"]:
+        keep_watching(opened)
     return [
         trace_feature(opened, redaction, has_rows=True),
         live_feature(opened, redaction, origins),

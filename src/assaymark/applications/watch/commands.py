@@ -77,7 +77,7 @@ ALARM_EXAMPLES = examples(
 
 @click.group(epilog=ALARM_EXAMPLES)
 def alarm() -> None:
-    """Make, list, reset and remove alarms, whose false alarms are bounded; `assaymark traces watch` raises them."""
+    """Make, list, reset and remove alarms, whose false alarms are bounded; the server raises them, or `watch`."""
 
 
 @alarm.command("add")
@@ -124,7 +124,7 @@ def add_alarm(name: str, *, project: str | None, store: str | None, as_json: boo
     echo(f"alarm '{name}': {promise}")
     if secret is not None:
         echo(f"secret of its webhook, shown this once: {secret}")
-    echo("`assaymark traces watch` evaluates it")
+    echo("`assaymark serve --traces` evaluates it while it runs, and so does `assaymark traces watch`")
 
 
 @alarm.command("list")
@@ -183,7 +183,7 @@ def reset_alarm(name: str, *, new_baseline: bool, project: str | None, store: st
 @click.option("--project", metavar="NAME", help="Project (default: all).")
 @store_option
 def watch(*, once: bool, every: float, project: str | None, store: str | None) -> None:
-    """Evaluate alarms on what has become complete, and call their webhooks.
+    """Evaluate alarms on what has become complete, and call their webhooks, as `assaymark serve --traces` does too.
 
     Each value counts once, in the order in which traces became complete, however often this is started or killed.
     """
@@ -197,32 +197,21 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
         for stream in streams:
             echo(f"alarm '{stream.name}' on {metric_name(stream)}: {guarantee(stream)}")
         if once:
-            _watch_round(opened, number)
+            _print_round(opened, number)
             return
         while True:
             try:
-                _watch_round(opened, number)
+                _print_round(opened, number)
             except StoreError as error:  # a busy store: the next round counts what this one did not
                 echo(f"nothing was counted: {error}", err=True)
             time.sleep(every)
 
 
-def _watch_round(store: "Store", project: int | None) -> None:
-    from assaymark.applications.watch.alarms import event_text, watch_once
-    from assaymark.applications.watch.webhooks import deliver
+def _print_round(store: "Store", project: int | None) -> None:
+    from assaymark.applications.watch.rounds import watch_round
 
-    for raised in watch_once(store, time.time(), project):
-        event = raised.event
-        evidence = f"evidence {event.evidence:,.0f} of {event.threshold:,.0f}"
-        trace = f"trace {event.trace_id.hex()[:16]}"
-        echo(f"ALARM '{raised.stream.name}': {event_text(raised.stream, event)} ({evidence}, {trace})")
-    for delivery in deliver(store, time.time(), project):
-        name = delivery.stream.name
-        if not delivery.failure:
-            echo(f"alarm '{name}': its webhook was told")
-        else:
-            end = "given up" if delivery.is_last else "it is tried again"
-            echo(f"alarm '{name}': its webhook was not told ({delivery.failure}); {end}", err=True)
+    for line in watch_round(store, project):
+        echo(line.text, err=line.is_problem)
 
 
 WATCH_COMMANDS = (quality, alarm, watch)
