@@ -401,8 +401,8 @@ def _metrics(reader: _TaskReader, output_type: str, filters: tuple[str, ...]) ->
         metric = item["metric"]
         own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
         options = {key: value for key, value in item.items() if key not in METRIC_KEYS}
-        if metric == "exact_match":
-            _check_regexes(reader, "metric_list.exact_match", item)
+        if isinstance(metric, str):
+            _check_regexes(reader, f"metric_list.{metric}", item)
         for name, kwargs in _scores_named(metric, own_name, options):
             metrics.append(
                 MetricSpec(

@@ -30,8 +30,6 @@ from assaymark.records import (
 from assaymark.scoring import generation
 from assaymark.scoring.call_match import score_calls
 from assaymark.scoring.choices import (
-    CIRCULAR,
-    OVER_ROTATIONS,
     ChoiceAnswer,
     gold_is_absent,
     of_first_tokens,
@@ -40,6 +38,7 @@ from assaymark.scoring.choices import (
 )
 from assaymark.scoring.filters import Pipeline, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
+from assaymark.scoring.metric import ROTATIONS
 from assaymark.scoring.metrics import (
     LOGLIKELIHOOD,
     TOOL_CALLS,
@@ -62,8 +61,7 @@ def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
     """Return the metrics that rotations add to a task's own."""
     filters = tuple(pipeline.name for pipeline in task.filters)
     return tuple(
-        MetricSpec(name, aggregation_of(name), is_higher_better(name), filters=filters)
-        for name in (CIRCULAR, OVER_ROTATIONS)
+        MetricSpec(name, aggregation_of(name), is_higher_better(name), filters=filters) for name in names_for(ROTATIONS)
     )
 
 
@@ -103,7 +101,7 @@ def circular_group(group: Group) -> Group:
     if not group.metrics:
         return group
     by_size = group.metrics[0].weight_by_size
-    more = tuple(GroupMetric(name, weight_by_size=by_size) for name in (CIRCULAR, OVER_ROTATIONS))
+    more = tuple(GroupMetric(name, weight_by_size=by_size) for name in names_for(ROTATIONS))
     return replace(group, metrics=(*group.metrics, *more))
 
 
@@ -377,6 +375,8 @@ def as_value(value: Any) -> ScoreValue:
 
     A text or mapping is one part, marked `wrapped` in `detail`: an aggregation function takes the part, not the tuple.
     """
+    if isinstance(value, ScoreValue):
+        return value
     if value is None:
         return ScoreValue(None)
     plain = _plain(value)
