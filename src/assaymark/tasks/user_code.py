@@ -58,7 +58,7 @@ def task(**keys: Any) -> Callable[[F], F]:
 def model(function: F) -> F: ...
 @overload
 def model(*, name: str | None = None) -> Callable[[F], F]: ...
-def model(function: Any = None, *, name: str | None = None) -> Any:
+def model(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
     """Declare a function, or a class, of a mapping of arguments as a kind of `--model`.
 
     What it returns has the protocol `assaymark.models.model.Model`.
@@ -68,7 +68,11 @@ def model(function: Any = None, *, name: str | None = None) -> Any:
         name: of the kind; default: the function's.
     """
     del name  # it is read of the source, without importing the file
-    return function if function is not None else lambda declared: declared
+
+    def declare(declared: F) -> F:
+        return declared
+
+    return declare if function is None else function
 
 
 @dataclass(frozen=True, slots=True)
