@@ -18,7 +18,6 @@ from assaymark.registry import Registry, nearest
 from assaymark.scoring.filters import FILTERS
 from assaymark.scoring.metric import Metric, facts_of
 from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better, is_own_metric
-from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.functions import load_function
 from assaymark.tasks.images import refuse_unfit_image_keys
 from assaymark.tasks.spec_hash import file_of, hash_spec
@@ -466,6 +465,8 @@ def _declared_aggregation(metric: Any, facts: Metric) -> str | FunctionRef:
 
     Raises: DataError for any other.
     """
+    from assaymark.statistics.aggregate import AGGREGATIONS  # listing tasks needs none
+
     if facts.aggregation in AGGREGATIONS or facts.aggregation in AGGREGATED:
         return facts.aggregation
     own = declarations_in(metric.file)
