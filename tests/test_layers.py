@@ -212,32 +212,6 @@ def imported_inside(path: Path, part: str) -> set[str]:
     return found
 
 
-DEFINED_ONCE = {
-    *("Score", "ScoreValue", "ScoreRow", "Render", "Observer", "WindowObserver", "StepObserver", "Floats", "Ints"),
-    *("n_outputs_of", "read_ahead", "find_metric"),
-}
-
-
-def definitions(path: Path) -> set[str]:
-    """Return the names that a file defines at its top: classes, functions and assigned names."""
-    found: set[str] = set()
-    for node in tree_of(path).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return found
-
-
-def test_what_parts_share_is_defined_once() -> None:
-    """A noun, type or rule that several parts use has one definition, under a name that nothing else has."""
-    places: dict[str, list[str]] = {name: [] for name in DEFINED_ONCE}
-    for path in sorted(SOURCE.rglob("*.py")):
-        for name in definitions(path) & DEFINED_ONCE:
-            places[name].append(str(path.relative_to(SOURCE)))
-    assert {name: found for name, found in places.items() if len(found) != 1} == {}
-
-
 def test_the_table_has_no_circle() -> None:
     """The allowed imports can be put in one order, so every part can be read before its users."""
     TopologicalSorter(MAY_IMPORT).prepare()  # raises CycleError and names the circle
@@ -293,14 +267,3 @@ def test_third_parties_keep_to_their_places() -> None:
         if unit_of(path) not in THIRD_PARTY_PLACES[name]
     ]
     assert wrong == []
-
-
-def test_no_assert_in_the_package() -> None:
-    """Bad input gets an error of ours, never an assertion."""
-    found = [
-        f"{path.relative_to(SOURCE)}:{node.lineno}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Assert)
-    ]
-    assert found == []

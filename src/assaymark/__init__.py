@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from assaymark.runs.trainer_callback import EvaluationCallback
     from assaymark.scoring.metric import filter_step, metric
     from assaymark.statistics.aggregate import aggregation
+    from assaymark.tasks.user_code import model, task
 
 __all__ = [
     "EvaluationCallback",
@@ -85,6 +86,7 @@ __all__ = [
     "list_runs",
     "load_model",
     "metric",
+    "model",
     "open_run",
     "plan_judging",
     "plan_run",
@@ -95,6 +97,7 @@ __all__ = [
     "scorer",
     "send_traces",
     "span",
+    "task",
     "trace",
     "verify_store",
     "write_report",
@@ -114,6 +117,8 @@ _PLACES = {
     "init_task": "assaymark.runs.task_init",
     "InitOptions": "assaymark.runs.task_init",
     "metric": "assaymark.scoring.metric",
+    "model": "assaymark.tasks.user_code",
+    "task": "assaymark.tasks.user_code",
     "scorer": "assaymark.applications.binding",
     "gate": "assaymark.applications.gate",
     "feedback": "assaymark.applications.live.sending",

@@ -1,9 +1,7 @@
 """An option's declaration determines everything: keyword, flag, check, plan field, display and reading back."""
 
-import ast
 from collections import Counter
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any
 
 import click
@@ -21,55 +19,25 @@ from assaymark.runs.commands.run import run as run_command
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.prepare import prepare_run
 from assaymark.runs.run_options import _click_option
-from tests.conftest import ROOT
 
-SOURCE = ROOT / "src" / "assaymark"
 MODEL = ModelIdentity("a/model", "hf", "sha256:1", "sha256:2", None, "float32", "float32")
 
 
-def _is_option(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Option"
-
-
-def declarations() -> Counter[str]:
-    """Return how often each name is declared as an option, in all of the package's source."""
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py")))
-    return Counter(
-        node.target.id
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        if any(_is_option(inner) for inner in ast.walk(node.annotation))
-    )
-
-
-def test_every_option_is_declared_once() -> None:
-    """Each keyword of `evaluate` is declared exactly once, and only keywords are declared."""
-    assert declarations() == Counter(EvaluateOptions.__annotations__.keys())
-    assert set(declared_options(EvaluateOptions)) == set(EvaluateOptions.__annotations__)
-
-
-def _flags(path: Path) -> set[str]:
-    """Return the flags of the options that a command's source declares itself."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {
-        str(text.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "click.option"
-        for text in node.args
-        if isinstance(text, ast.Constant)
-    }
-
-
-def test_no_command_that_evaluates_repeats_a_flag() -> None:
-    """`run` and `plan` have every declared flag, and their sources repeat none of them."""
-    declared = [one for one in declared_options(SharedOptions).values() if one.option.flags]
-    flags = {flag for one in declared for flag in one.option.flags}
-    for path in ("run_options", "commands/run", "commands/plan"):
-        assert not flags & _flags(SOURCE / "runs" / f"{path}.py")
-    of_plan = {one.parameter for one in declared if one.option.is_shared}
-    assert {one.parameter for one in declared} <= {parameter.name for parameter in run_command.params}
-    assert of_plan <= {parameter.name for parameter in plan_command.params}
+def test_every_keyword_of_evaluate_is_a_declared_option() -> None:
+    """Nothing else is accepted, and a command has each declared flag once, on the option that declares it."""
+    declared = declared_options(EvaluateOptions)
+    assert set(declared) == set(EvaluateOptions.__annotations__)
+    assert max(Counter(flag for each in declared.values() for flag in each.option.flags).values()) == 1
+    for command in (run_command, plan_command):
+        flags = Counter(flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts))
+        assert max(flags.values()) == 1
+    of_run = {flag: parameter.name for parameter in run_command.params for flag in parameter.opts}
+    of_plan = {flag: parameter.name for parameter in plan_command.params for flag in parameter.opts}
+    for each in declared_options(SharedOptions).values():
+        for flag in each.option.flags:
+            assert of_run[flag.partition("/")[0]] == each.parameter
+            if each.option.is_shared:
+                assert of_plan[flag.partition("/")[0]] == each.parameter
 
 
 def test_every_field_of_a_plan_has_its_option() -> None:

@@ -5,11 +5,16 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from assaymark import registry
+from tests.arena.pages.arena_voters import ApiVoter
 from tests.conftest import ROOT
 
 HERE = Path(__file__).resolve().parent
@@ -43,6 +48,21 @@ def assaymark(environment: dict[str, str], *words: str, code: int = 0) -> str:
     )
     assert ended.returncode == code, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
+
+
+@contextmanager
+def serving(environment: dict[str, str], *words: str) -> Iterator[str]:
+    """Run a command that serves pages, and yield the address that it printed."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "assaymark", *words, "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        url = re.search(r"http://\S+", server.stdout.readline() if server.stdout else "")
+        assert url is not None
+        yield url[0]
+    finally:
+        server.terminate()
+        server.wait(20)
 
 
 def test_nothing_of_a_package_is_imported_before_its_use(installed: dict[str, str]) -> None:
@@ -114,21 +134,69 @@ def test_its_page_and_its_section_are_shown(installed: dict[str, str], tmp_path:
     assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
     assaymark(installed, "report", "last", "-o", str(tmp_path / "report.md"))
     assert "| demo_facts | 200 | 0 |" in (tmp_path / "report.md").read_text()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "assaymark", "serve", "--port", "0"], env=installed, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        url = re.search(r"http://\S+", server.stdout.readline() if server.stdout else "")
-        assert url is not None
-        page = httpx.get(f"{url[0]}sizes", timeout=20)
+    with serving(installed, "serve") as url:
+        page = httpx.get(f"{url}sizes", timeout=20)
         assert page.status_code == 200
         assert "<td>shortest choice</td>" in page.text
-        assert '<a href="/sizes"' in httpx.get(f"{url[0]}boards", timeout=20).text
-        runs = httpx.get(f"{url[0]}sizes.json", timeout=20).json()["runs"]
+        assert '<a href="/sizes"' in httpx.get(f"{url}boards", timeout=20).text
+        runs = httpx.get(f"{url}sizes.json", timeout=20).json()["runs"]
         assert 200 in {run["samples"] for run in runs}
-    finally:
-        server.terminate()
-        server.wait(20)
+
+
+def test_its_part_of_the_server_is_asked_for_by_its_option(installed: dict[str, str]) -> None:
+    """`serve --notice TEXT` serves the page; without the option there is none."""
+    assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
+    with serving(installed, "serve", "--notice", "Closed on Friday") as url:
+        assert httpx.get(f"{url}notice", timeout=20).text == "Closed on Friday"
+    with serving(installed, "serve") as url:
+        assert httpx.get(f"{url}notice", timeout=20).status_code == 404
+
+
+def test_its_moderation_refuses_a_question(installed: dict[str, str]) -> None:
+    """`arena serve --moderation NAME` shows its reason to the visitor, and asks no model."""
+    hosts = ("--endpoint", "a=http://127.0.0.1:1", "--endpoint", "b=http://127.0.0.1:1")
+    with (
+        serving(installed, "arena", "serve", *hosts, "--moderation", "no_shouting") as url,
+        ApiVoter(url.removesuffix("arena")) as voter,
+    ):
+        battle = voter.begin()["battle"]
+        refused = voter.post(f"/arena/battle/{battle}/ask", text="WHO ARE YOU?")
+        assert (refused.status_code, "please do not shout" in refused.text) == (400, True)
+
+
+def test_its_scorer_and_its_kind_of_target_are_used(installed: dict[str, str], tmp_path: Path) -> None:
+    """`--recorded FILE` evaluates recorded answers by the scorer, which `--scorers` finds for other targets too."""
+    rows = [{"input": "morning", "expected": ""}, {"input": "evening", "expected": ""}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "answers.json").write_text(json.dumps({"morning": "Good morning", "evening": "Leave me alone"}))
+    words = ("--tasks", str(tmp_path / "rows.jsonl"), "--quiet", "--json")
+    run = json.loads(assaymark(installed, "run", "--recorded", str(tmp_path / "answers.json"), *words))
+    values = {estimate["metric"]: estimate["value"] for estimate in run["estimates"]}
+    assert values["greets"] == 0.5
+    (tmp_path / "app.py").write_text("def answer(input):\n    return 'Hello ' + input\n")
+    target = ("--target", f"{tmp_path / 'app.py'}:answer", "--scorers", "greets")
+    run = json.loads(assaymark(installed, "run", *target, *words))
+    assert {estimate["metric"]: estimate["value"] for estimate in run["estimates"]}["greets"] == 1.0
+    (tmp_path / "answers.json").write_text("[]")
+    refused = assaymark(installed, "run", "--recorded", str(tmp_path / "answers.json"), *words, code=3)
+    assert "expected an object of inputs and answers" in refused
+
+
+def test_its_baseline_is_computed_with_each_run(installed: dict[str, str]) -> None:
+    """It is stored beside the estimates: the share of the file's rows whose answer is the first choice, red."""
+    rows = [json.loads(line) for line in (HERE / "assaymark_example" / "tasks" / "colours.jsonl").open()]
+    assaymark(installed, "run", "--model", "shortest", "--tasks", "colours", "--quiet")
+    code = "import assaymark; print(assaymark.open_run(None, 'last').row.extra['first_choice']['colours'])"
+    stored = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=False)
+    assert float(stored.stdout) == pytest.approx(sum(row["colour"] == "red" for row in rows) / len(rows)), stored.stderr
+
+
+def test_the_package_has_one_of_each_kind() -> None:
+    """Every kind that `registry` documents has an entry point in this folder."""
+    documented = re.findall(r"^    (\w+) +\S", registry.__doc__ or "", re.MULTILINE)
+    entry_points = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert len(documented) >= 16
+    assert {f"assaymark.{kind}" for kind in documented} == set(entry_points)
 
 
 def test_the_documentation_shows_this_package() -> None:

@@ -1,20 +1,26 @@
-"""The table of metrics is complete, its rows are computed, and no other file lists metrics."""
+"""Every metric is declared completely, computed as declared, and known by its declaration alone."""
 
-import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assaymark.results.evidence.records import MetricInput, TaskSummaryInput
+from assaymark.results.evidence.summarise import summarise
+from assaymark.runs.explain import explain_metric
+from assaymark.scoring import metrics
 from assaymark.scoring.call_match import CallMatchRules, score_calls
-from assaymark.scoring.choices import score_choices
+from assaymark.scoring.choices import ChoiceAnswer, score_choices, score_rotations
 from assaymark.scoring.generation import score_generation
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
+from assaymark.scoring.metric import ROTATIONS, facts_of, metric
 from assaymark.scoring.metrics import (
     GENERATE,
     LOGLIKELIHOOD,
-    METRICS,
     MULTIPLE_CHOICE,
     ROLLING,
     TOOL_CALLS,
@@ -31,37 +37,51 @@ from assaymark.scoring.metrics import (
     may_be_share,
     metric_item,
     names_for,
+    needs_every_choice,
     needs_unconditional,
+    own_metrics,
     preferred_names,
 )
 from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.yaml_files import read_suite
+from tests.results.made import choice_rows
 
 SOURCE = Path(__file__).parents[2] / "src" / "assaymark"
-TABLE = {SOURCE / "scoring" / f"{name}.py" for name in ("metric", "metric_table", "metrics")}
 LIBRARY = SOURCE / "library"
 OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
-NAMES = {metric.name for metric in METRICS}
-WORDS = {"accuracy", "brier", "confidence", "exact", "likelihood"}  # also used in headings and the like
 
 
-def test_names_are_unique() -> None:
-    """No metric has two rows."""
-    assert len(NAMES) == len(METRICS)
+@pytest.mark.parametrize("declared", own_metrics(), ids=lambda declared: declared.name)
+def test_a_declaration_is_consistent(declared: Metric) -> None:
+    """A metric has a formula, a direction, a range and a known aggregation, and is a default only where it is computed.
+
+    A share lies within [0, 1], but for those that lm-eval's files have in per cent.
+    """
+    assert declared.aggregation in AGGREGATIONS
+    assert len(declared.formula) > 10
+    assert isinstance(declared.higher_is_better, bool)
+    least, most = declared.value_range
+    assert least < most
+    assert declared.scale == "number" or (least, most) in {(0.0, 1.0), (0.0, 100.0)}
+    assert set(declared.default_for) <= set(declared.output_types) <= set(OUTPUT_TYPES)
+    assert {kind for kind, _ in declared.formulas} <= set(declared.of)
+    assert not (declared.is_auxiliary and declared.output_types)
+    if declared.length is not None or "unconditional" in declared.needs:
+        assert declared.picks_choice
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_a_row_is_consistent(metric: Metric) -> None:
-    """A row names a known aggregation, has a formula, and is a default only where it is computed."""
-    assert metric.aggregation in AGGREGATIONS
-    assert metric.formula
-    assert set(metric.default_for) <= set(metric.output_types) <= set(OUTPUT_TYPES)
-    assert {output_type for output_type, _ in metric.formulas} <= set(metric.output_types)
-    assert not (metric.is_auxiliary and metric.output_types)
-    if metric.length is not None or metric.needs:
-        assert metric.picks_choice
+def test_facts_that_declarations_of_one_name_share_are_equal() -> None:
+    """What is declared for several kinds of answers means the same: direction, scale and aggregation."""
+    for kind in OUTPUT_TYPES:
+        for name in names_for(kind):
+            declared, main = metrics.declared_for(name, kind), find_metric(name)
+            assert declared is not None
+            assert main is not None
+            for fact in ("higher_is_better", "scale", "aggregation", "bounds", "in_lm_eval"):
+                assert getattr(declared, fact) == getattr(main, fact), (name, kind, fact)
 
 
 def computed(output_type: str, name: str) -> ScoreValue:
@@ -75,24 +95,31 @@ def computed(output_type: str, name: str) -> ScoreValue:
             return score_rolling(-3.0, "three words here", [name])[name]
         case "tool_calls":
             return score_calls('{"name": "f"}', (), [], [name], CallMatchRules())[0][name]
+        case "rotations":
+            return score_rotations([[-1.0, -2.0], [-2.0, -1.0]], ["A", "B"], 0)[name]
     return score_generation("yes", "yes", {name: {}})[name]
 
 
-@pytest.mark.parametrize(("output_type", "name"), [(kind, name) for kind in OUTPUT_TYPES for name in names_for(kind)])
-def test_every_row_is_computed(output_type: str, name: str) -> None:
-    """`scoring` computes each metric for each output type that its row names: a value, or parts to aggregate."""
+@pytest.mark.parametrize(
+    ("output_type", "name"), [(kind, name) for kind in (*OUTPUT_TYPES, ROTATIONS) for name in names_for(kind)]
+)
+def test_every_declared_metric_is_computed(output_type: str, name: str) -> None:
+    """`scoring` computes each metric of each kind of answer that it is declared for: a value, or parts to aggregate."""
     score = computed(output_type, name)
-    assert (score.value is None and score.parts is None) is (name == "bypass")
-    row = find_metric(name)
-    assert row is not None
-    if row.scale == "right or wrong":
+    declared = find_metric(name)
+    assert declared is not None
+    assert (score.value is None and score.parts is None) is declared.compares_nothing
+    if declared.scale == "right or wrong":
         assert score.value in {0.0, 1.0}
+    if declared.aggregation == "mean" and score.value is not None:
+        least, most = declared.value_range
+        assert least <= score.value <= most
 
 
 def test_unlisted_scores_of_choices_are_auxiliary() -> None:
-    """Exactly the scores that no task lists are auxiliary in the table."""
+    """Exactly the scores that no task lists are auxiliary."""
     beside = score_choices([-1.0, -2.0], [True, False], None, ["a", "b"], 0, [])
-    assert set(beside) == {metric.name for metric in METRICS if metric.is_auxiliary}
+    assert set(beside) == {metric.name for metric in own_metrics() if metric.is_auxiliary}
 
 
 def library_metrics() -> Iterator[tuple[str, str, str]]:
@@ -116,8 +143,8 @@ def library_tasks() -> list[str]:
     ]
 
 
-def test_every_metric_of_the_library_has_a_row() -> None:
-    """Every metric that a task, suite or card of the library names is in the table."""
+def test_every_metric_of_the_library_is_known() -> None:
+    """Every metric that a task, suite or card of the library names is known."""
     found = list(library_metrics())
     assert len(found) > 300
     assert sorted({(where, name) for where, _, name in found if find_metric(name) is None}) == []
@@ -128,79 +155,71 @@ def test_every_metric_of_the_library_has_a_formula() -> None:
     assert sorted({name for _, output_type, name in library_metrics() if not formula_of(name, output_type)}) == []
 
 
-# --------------------------------------------------------------------------------------- the rest of the source
+# ------------------------------------------------------------------------------- nothing else knows a metric's name
 
 
-def source_files() -> list[Path]:
-    """Return the files that may not list metrics; the library's functions return scores under the names of theirs."""
-    return [path for path in sorted(SOURCE.rglob("*.py")) if path not in TABLE and LIBRARY not in path.parents]
+@pytest.fixture
+def new_metric(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metric]:
+    """Declare one more metric of choices, as if a module of `scoring` had it; the caches are emptied around it."""
+
+    @metric(
+        of=MULTIPLE_CHOICE,
+        formula="the probability of the last choice",
+        higher_is_better=False,
+        is_default=True,
+        preference=99,
+    )
+    def last_probability(answer: ChoiceAnswer) -> ScoreValue:
+        return ScoreValue(float(answer.probabilities[-1]))
+
+    def forget() -> None:
+        for name in vars(metrics):
+            if hasattr(vars(metrics)[name], "cache_clear") and name != "_declared":
+                vars(metrics)[name].cache_clear()
+
+    facts = facts_of(last_probability)
+    assert facts is not None
+    forget()
+    declared = (*metrics._declared(), (facts, last_probability))
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics, "_declared", lambda: declared)
+        yield facts
+    forget()
 
 
-def constants(node: ast.AST) -> list[str]:
-    """Return the texts among the items of a literal list, set or tuple, or the keys of a dict of plain values."""
-    items: list[ast.expr] = []
-    if isinstance(node, ast.List | ast.Set | ast.Tuple):
-        items = node.elts
-    elif isinstance(node, ast.Dict) and not any(isinstance(value, ast.Call) for value in node.values):
-        items = [key for key in node.keys if key is not None]
-    return [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-
-
-def lists_of_metrics(source: str) -> list[tuple[int, list[str]]]:
-    """Return the line and names of each literal collection that holds two metrics or more."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        names = [name for name in constants(node) if name in NAMES - WORDS]
-        if len(set(names)) > 1:
-            found.append((node.lineno, names))  # type: ignore[attr-defined]
-    return found
-
-
-def compared_literals(source: str) -> set[str]:
-    """Return the texts that a file compares with something called a metric: `metric.name == "acc"`."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            if any(_is_metric(side) for side in sides):
-                found |= {text for side in sides for text in (constants(side) or constants(ast.Tuple([side])))}
-        elif isinstance(node, ast.Match) and _is_metric(node.subject):
-            found |= {
-                part.value
-                for case in node.cases
-                for part in ast.walk(case.pattern)
-                if isinstance(part, ast.Constant) and isinstance(part.value, str)
-            }
-    return found
-
-
-def _is_metric(node: ast.expr) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr == "metric" or (node.attr == "name" and _is_metric(node.value))
-    return isinstance(node, ast.Name) and node.id == "metric"
-
-
-def test_no_other_file_lists_metrics() -> None:
-    """There is no list, set or dict of metrics anywhere else in the source."""
-    found = {str(path.relative_to(SOURCE)): lists_of_metrics(path.read_text()) for path in source_files()}
-    assert {path: lines for path, lines in found.items() if lines} == {}
-
-
-def test_every_metric_that_is_compared_has_a_row() -> None:
-    """A name that the source compares a metric with is in the table."""
-    found = {
-        (str(path.relative_to(SOURCE)), name) for path in source_files() for name in compared_literals(path.read_text())
+def test_a_declaration_is_all_that_a_metric_needs(new_metric: Metric) -> None:
+    """It is listed, looked up, explained, computed, accepted in task files and summarised by its declaration alone."""
+    assert names_for(MULTIPLE_CHOICE)[-1] == new_metric.name
+    assert new_metric.name in defaults_for(MULTIPLE_CHOICE)
+    assert preferred_names()[-1] == new_metric.name
+    assert not is_higher_better(new_metric.name)
+    assert metric_item(new_metric.name) == {
+        "metric": "last_probability",
+        "aggregation": "mean",
+        "higher_is_better": False,
     }
-    assert len(found) > 5
-    assert sorted((path, name) for path, name in found if find_metric(name) is None) == []
+    explanation = explain_metric(new_metric.name)
+    assert explanation is not None
+    assert explanation["formula"] == "the probability of the last choice"
+    spec = {"task": "t", "output_type": "multiple_choice", "metric_list": [{"metric": new_metric.name}]}
+    assert why_not_runnable(spec) is None
+    score = score_choices([0.0, 0.0], [False, False], None, ["a", "b"], 0, [new_metric.name])[new_metric.name]
+    assert score.value == pytest.approx(0.5)
+    rows = [replace(row, metric=new_metric.name, value=0.5, detail=None) for row in choice_rows("t", [1.0, 0.0, 1.0])]
+    (estimate,) = summarise(rows, [TaskSummaryInput("t", (MetricInput(new_metric.name),))], bootstrap_iters=0)
+    assert (estimate.value, estimate.details["unit"]) == (0.5, "proportion")
 
 
-def test_the_search_finds_lists_and_comparisons() -> None:
-    """The two searches above find lists and comparisons in an example."""
-    listed = 'KNOWN = {"acc", "acc_norm"}\nHOW = {"acc": "mean", "f1": "f1"}\nMADE = {"acc": f(1), "f1": f(2)}\n'
-    assert [line for line, _ in lists_of_metrics(listed)] == [1, 2]
-    assert compared_literals('score.metric == "ac"\nmetric.name in {"x"}\n') == {"ac", "x"}
-    assert compared_literals('match metric:\n    case "y" | "z":\n        pass\n') == {"y", "z"}
+def test_which_module_is_imported_first_decides_nothing() -> None:
+    """The facts of `acc` and `exact_match`, each declared twice, and the order of names are those of the list."""
+    for first in ("loglikelihood", "choices", "uncomputed", "call_match"):
+        code = (
+            f"import assaymark.scoring.{first}; from assaymark.scoring.metrics import find_metric, own_metrics; "
+            "print([m.name for m in own_metrics()], find_metric('acc'), find_metric('exact_match'))"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        own = [each.name for each in own_metrics()]
+        assert ended.stdout == f"{own} {find_metric('acc')} {find_metric('exact_match')}\n"
 
 
 # -------------------------------------------------------------------------------------------- look-ups
@@ -222,16 +241,16 @@ def test_aggregation_and_direction_are_lm_evals() -> None:
     """Each metric that lm-eval registers has the aggregation and direction it has there."""
     pytest.importorskip("lm_eval.api.metrics")
     registry = pytest.importorskip("lm_eval.api.registry")
-    for metric in METRICS:
-        if metric.in_lm_eval:
-            theirs = registry.get_metric_aggregation(metric.name)
-            assert theirs is registry.get_aggregation(metric.aggregation), metric.name
-            if metric.name != "bypass":
-                assert bool(registry.is_higher_better(metric.name)) is metric.higher_is_better, metric.name
+    for declared in own_metrics():
+        if declared.in_lm_eval:
+            theirs = registry.get_metric_aggregation(declared.name)
+            assert theirs is registry.get_aggregation(declared.aggregation), declared.name
+            if declared.name != "bypass":
+                assert bool(registry.is_higher_better(declared.name)) is declared.higher_is_better, declared.name
 
 
 def test_unknown_metrics_are_means_of_which_higher_is_better() -> None:
-    """For a name without a row, only the words in it decide."""
+    """For an unknown name, only the words in it decide."""
     assert find_metric("made_up") is None
     assert (aggregation_of("made_up"), is_higher_better("made_up"), formula_of("made_up", GENERATE)) == (
         "mean",
@@ -242,8 +261,8 @@ def test_unknown_metrics_are_means_of_which_higher_is_better() -> None:
     assert [may_be_share(name) for name in ("made_up", "my_loss", "ECE", "loss_acc")] == [True, False, False, True]
 
 
-def test_pass_at_k_has_one_row() -> None:
-    """pass@1 and pass@10 are described by the row of pass@k."""
+def test_pass_at_k_is_declared_once() -> None:
+    """pass@1 and pass@10 are described by the facts of pass@k."""
     found = find_metric("pass@10")
     assert found is not None
     assert (found.name, found.is_share, find_metric("pass@x")) == ("pass@10", True, None)
@@ -258,12 +277,14 @@ def test_acc_tokens_is_an_accuracy_like_the_others() -> None:
     assert set(accuracies_over_choices()) >= {"acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_mutual_info"}
     assert accuracies_over_choices(without=("unconditional", "token counts")) == ("acc_norm", "acc", "acc_bytes")
     assert needs_unconditional("acc_mutual_info")
+    assert needs_every_choice("brier")
+    assert not needs_every_choice("acc")
     assert not needs_unconditional("acc_tokens")
 
 
 def test_preference_is_an_order() -> None:
     """The primary metric of a task is decided by distinct numbers, acc_norm first."""
-    preferences = [metric.preference for metric in METRICS if metric.preference is not None]
+    preferences = [metric.preference for metric in own_metrics() if metric.preference is not None]
     assert sorted(preferences) == list(range(1, len(preferences) + 1))
     assert preferred_names()[:3] == ("acc_norm", "exact_match", "acc")
 

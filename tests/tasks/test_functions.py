@@ -24,7 +24,7 @@ def test_code_runs_late_and_only_from_trusted_folders(tmp_path: Path) -> None:
     (folder / "boom.py").write_text("raise RuntimeError('imported')\n")
     path = write_task(folder, task_spec(process_docs="!function boom.rows"))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    with pytest.raises(DataError, match=r"boom\.py fails to import: RuntimeError: imported"):
+    with pytest.raises(DataError, match=r"boom\.py, line 1, fails to import: RuntimeError: imported"):
         bind(task, BindOptions())
     path = write_task(folder, task_spec("other", include="../elsewhere/base_yaml"))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks

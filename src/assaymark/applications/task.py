@@ -32,13 +32,14 @@ from assaymark.records import (
     canonical_json,
     content_hash,
 )
-from assaymark.scoring.metrics import is_auxiliary, names_of_calls
+from assaymark.scoring.metric import APPLICATION_CALL
+from assaymark.scoring.metrics import computations, is_auxiliary, names_for
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.task import FewshotSpec, FilterSpec, MetricSpec, PromptSpec, SplitNames, Task
 
 __all__ = ["CALL_METRICS", "ApplicationTask", "check_names"]
 
-CALL_METRICS = names_of_calls()
+CALL_METRICS = names_for(APPLICATION_CALL)
 """Scores of every row, of what is known of its call: seconds, money and tokens."""
 _OF_CALLS = ("latency", "cost", "tokens")
 _NEEDS = frozenset(
@@ -194,8 +195,8 @@ class ApplicationTask:
         scores: list[Score] = []
         for scorer in self._scorers:
             scores += self._scores_of(scorer, request.id, answers, {score.metric for score in scores})
-        for name in CALL_METRICS:
-            known = [value for each in answers if (value := getattr(each, name)) is not None]
+        for name, compute in computations(APPLICATION_CALL).items():
+            known = [value for each in answers if (value := compute(each)) is not None]
             if known:
                 scores.append(Score(request.id, name, sum(known) / len(known)))
         return tuple(scores)

@@ -25,7 +25,7 @@ from assaymark.errors import StoreError, UsageError
 from assaymark.interop.lm_eval_results import NOT_AVAILABLE, results_mapping, text_hash, tracker_mapping
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, Output, Query, Request, RollingQuery, Score
 from assaymark.results.views.samples import answer_text
-from assaymark.scoring.metrics import MULTIPLE_CHOICE, is_auxiliary, names_for
+from assaymark.scoring.metrics import MULTIPLE_CHOICE, declared_for, is_auxiliary, names_for
 from assaymark.store import Store
 from assaymark.store.rows import SampleRecord
 
@@ -279,16 +279,16 @@ def _filtered(query: Query, answers: Sequence[JsonValue], scores: Sequence[Score
 
 def _value(score: Score, task: Mapping[str, Any]) -> JsonValue:
     """Return a score as lm-eval logs it: the item that it aggregates, even if that is more than a number."""
+    facts = declared_for(score.metric, str(task.get("output_type")))
+    logged_as = None if facts is None else facts.logged_as
     if score.parts is not None:
         parts = list(score.parts)
-        if score.metric == "brier_score" and len(parts) == 2:
+        if logged_as == "array" and len(parts) == 2:
             import numpy as np
 
             return [parts[0], str(np.asarray(parts[1], dtype=np.float64))]
         return parts
-    is_count = task.get("output_type") == "loglikelihood" and score.metric == "acc"
-    is_count = is_count or (task.get("output_type") == "multiple_choice" and score.metric == "exact_match")
-    return int(score.value) if is_count and score.value is not None else score.value
+    return int(score.value) if logged_as == "whole number" and score.value is not None else score.value
 
 
 UNSAFE = re.compile(r'["<>:/|\\?*\[\]]+')

@@ -65,10 +65,17 @@ ELSEWHERE: Mapping[str, str] = {
 }
 
 
-def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, **overrides: Any) -> Model:
+def create_model(
+    name: str,
+    model_args: str | Mapping[str, Any] | None = None,
+    *,
+    declared: Mapping[str, Factory] | None = None,
+    **overrides: Any,
+) -> Model:
     """Return a model; no heavy library is imported and no weights are loaded before it is used.
 
-    `overrides` apply where the arguments leave a value unset (a profile's BOS rule, --device).
+    `overrides` apply where the arguments leave a value unset (a profile's BOS rule, --device). `declared` are further
+    kinds, which cannot replace those that are registered.
 
     Raises: UnknownName with the nearest names; UsageError for invalid arguments.
     """
@@ -77,9 +84,9 @@ def create_model(name: str, model_args: str | Mapping[str, Any] | None = None, *
         if value is not None and arguments.get(key) is None:
             arguments[key] = value
     check_batch_sizes(arguments)
-    if name not in MODELS:
+    factory = MODELS.load(name) if name in MODELS else (declared or {}).get(name)
+    if factory is None:
         raise _unknown(name)
-    factory = MODELS.load(name)
     return factory(arguments)
 
 

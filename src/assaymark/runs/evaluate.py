@@ -69,8 +69,9 @@ def evaluate(model: Any, tasks: Any = (), **options: Unpack[EvaluateKeywords]) -
     )
     run = Run(store, result.run_id, result, prepared.selection.notes)
     run.summarise(prepared)
-    if options.get("question_blind"):
-        BASELINES.load("question_blind")(run, opened, prepared, notify)
+    for name in BASELINES:  # one with an option of its name is computed where it is asked for, others always
+        if options.get(name) or name not in EvaluateOptions.__annotations__:
+            BASELINES.load(name)(run, opened, prepared, notify)
     return run
 
 

@@ -235,7 +235,9 @@ def _with_room_for_prompts(selection: Selection, model: Model, options: RunOptio
     of_model = getattr(getattr(model, "arguments", None), "max_gen_toks", None)
     for task in selection.tasks:
         own = (task.generation_kwargs or {}).get("max_gen_toks", None if of_model else DEFAULT_MAX_TOKENS)
-        is_ours = task.origin == "user" and task.python_class is None and task.source.suffix not in {".yaml", ".yml"}
+        is_ours = (
+            task.origin == "user" and task.python_class is None and task.source.suffix not in {".yaml", ".yml", ".py"}
+        )
         is_generated = task.output_type == "generate_until"
         if is_ours and is_generated and isinstance(own, int) and own > positions * LARGEST_SHARE_OF_ANSWERS:
             limit = max(1, positions // 4)

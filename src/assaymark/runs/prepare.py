@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from assaymark.errors import UsageError
+from assaymark.errors import AssaymarkError, DataError, UsageError
 from assaymark.models.checkpoint.arguments import parse_arguments
-from assaymark.models.create import MODELS, create_model
+from assaymark.models.create import MODELS, Factory, create_model
 from assaymark.models.language_model import LanguageModel, loaded_pair, not_a_model
 from assaymark.models.model import Model
 from assaymark.options.of_plans import preset_of
@@ -23,13 +23,24 @@ from assaymark.settings import data_folder
 from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.functions import load_function, place_in
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.profiles import DEFAULT_PROFILE, find_profile
 from assaymark.tasks.prompt_presets import find_system_prompt
 from assaymark.tasks.rescoring import find_prompt_style, styled_selection
 from assaymark.tasks.task import Selection
+from assaymark.tasks.user_code import find_declaration, refuse_broken
 
-__all__ = ["choose_tasks", "idle_gen_kwargs", "model_of", "open_store", "prepare_run", "run_options", "split_names"]
+__all__ = [
+    "choose_tasks",
+    "declared_models",
+    "idle_gen_kwargs",
+    "model_of",
+    "open_store",
+    "prepare_run",
+    "run_options",
+    "split_names",
+]
 
 _FOR_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
 
@@ -136,7 +147,8 @@ def model_of(model: Any, options: EvaluateOptions) -> Model:
 
         return LocalModel.from_loaded(*pair, **{**parse_arguments(options.get("model_args") or {}), **arguments})
     if isinstance(model, str | Path):
-        return _named(model, options.get("model_args") or {}, arguments)
+        declared = declared_models(str(model), options.get("include_path") or ())
+        return _named(model, options.get("model_args") or {}, arguments, declared)
     if isinstance(model, Model):
         return model
     raise not_a_model(model)
@@ -157,10 +169,50 @@ def _model_options(options: EvaluateOptions) -> dict[str, Any]:
     return arguments
 
 
-def _named(model: str | Path, model_args: str | Mapping[str, Any], arguments: Mapping[str, Any]) -> Model:
+def declared_models(name: str, include_path: Sequence[str | Path]) -> Mapping[str, Factory]:
+    """Return the factory of a kind of model that a Python file below the folders declares, by its name; else nothing.
+
+    The file is imported when the model is created.
+
+    Raises: DataError for a name that is declared twice, or that a broken file may declare.
+    """
+    if name in MODELS or not include_path:
+        return {}
+    folders = [Path(folder).expanduser().resolve() for folder in include_path]
+    declaration = find_declaration("models", name, folders)
+    if declaration is None:
+        if name.isidentifier():  # else it is a folder or Hub id
+            refuse_broken(folders)
+        return {}
+
+    def create(arguments: Mapping[str, Any]) -> Model:
+        factory = load_function(declaration.function, folders)
+        try:
+            made = factory(arguments)
+        except AssaymarkError:
+            raise
+        except Exception as error:
+            file = declaration.function.file or Path(name)
+            raise DataError(f"{place_in(file, error)} model {name} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(made, Model):
+            raise DataError(
+                f"{declaration.where}: model {name} is {type(made).__name__}; expected an object with the methods of "
+                "assaymark.models.model.Model"
+            )
+        return made
+
+    return {name: create}
+
+
+def _named(
+    model: str | Path,
+    model_args: str | Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    declared: Mapping[str, Factory],
+) -> Model:
     """Return a model given by the name of its kind, or by its path or hub id."""
-    if isinstance(model, str) and (model in MODELS or model_args):
-        return create_model(model, model_args, **arguments)
+    if isinstance(model, str) and (model in MODELS or model in declared or model_args):
+        return create_model(model, model_args, declared=declared, **arguments)
     return create_model("hf", {"pretrained": str(model), **parse_arguments(model_args)}, **arguments)
 
 

@@ -127,6 +127,7 @@ def evaluate_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def model_arguments(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the kind of model and its arguments; `--model DIR` alone means a local model in that folder."""
     from assaymark.models.create import MODELS, create_model
+    from assaymark.runs.prepare import declared_models
 
     arguments = read_arguments("model_args")(parameters["model_args"])
     for name in ("device", "batch_size", "max_batch_size"):
@@ -137,7 +138,7 @@ def model_arguments(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     kind = parameters["model"]
     if "pretrained" not in arguments and ("/" in kind or Path(kind).is_dir()):
         arguments["pretrained"], kind = kind, "hf"
-    if kind not in MODELS:
+    if kind not in MODELS and not declared_models(kind, parameters.get("include_path") or ()):
         create_model(kind, arguments)  # raises, with the nearest names
     return kind, arguments
 

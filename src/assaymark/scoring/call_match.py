@@ -23,7 +23,8 @@ from typing import Any, Literal
 from assaymark.errors import MalformedSample
 from assaymark.records import ScoreStatus
 from assaymark.scoring.call_values import JAVA_KINDS, JAVASCRIPT_KINDS, java_value, javascript_value
-from assaymark.scoring.metrics import ANY_CALL
+from assaymark.scoring.metric import ANY_CALL, CALL_MATCH, TOOL_CALLS, metric
+from assaymark.scoring.metrics import computations
 from assaymark.scoring.tool_calls import FunctionCall, Language, Syntax, UnreadableAnswer, read_calls
 from assaymark.scoring.values import ScoreValue
 
@@ -354,17 +355,48 @@ def score_calls(
         calls = read_calls(answer, rules.syntax, rules.language)
     except UnreadableAnswer as error:
         unreadable = CallFault("not_parsed", str(error))
-    scores: dict[str, ScoreValue] = {}
-    for metric in metrics:
-        if metric == ANY_CALL:
-            fault = unreadable or (None if calls else CallFault("no_call", "the answer has no call; expected any"))
-        elif unreadable is not None and expected:
-            fault = unreadable
-        else:
-            fault = match_calls(calls, expected, functions, rules.language, rules.shown_name)
-        scores[metric] = _scored(calls, fault)
+    read = CallAnswer(calls, unreadable, expected, functions, rules)
+    scores = {name: computations(TOOL_CALLS)[name](read) for name in metrics}
     is_wrong = any(value.value == 0.0 for value in scores.values())
     return scores, ScoreStatus.UNPARSED if unreadable is not None and is_wrong else ScoreStatus.SCORED
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """The calls of one answer, and what they are compared with."""
+
+    calls: tuple[FunctionCall, ...]
+    unreadable: CallFault | None  # why the calls could not be read
+    expected: Sequence[ExpectedCall]
+    functions: Sequence[Mapping[str, Any]]
+    rules: CallMatchRules
+
+
+@metric(
+    of=TOOL_CALLS,
+    name=CALL_MATCH,
+    formula="1 if the function calls are the expected ones, else 0",
+    scale="right or wrong",
+)
+def call_match(answer: CallAnswer) -> ScoreValue:
+    """Return whether the calls are right; an answer that cannot be read has none, which is right where none is."""
+    if answer.unreadable is not None and answer.expected:
+        return _scored(answer.calls, answer.unreadable)
+    rules = answer.rules
+    fault = match_calls(answer.calls, answer.expected, answer.functions, rules.language, rules.shown_name)
+    return _scored(answer.calls, fault)
+
+
+@metric(
+    of=TOOL_CALLS,
+    name=ANY_CALL,
+    formula="1 if the answer has any function call, else 0",
+    scale="right or wrong",
+)
+def any_call(answer: CallAnswer) -> ScoreValue:
+    """Return whether there is a call."""
+    fault = None if answer.calls else CallFault("no_call", "the answer has no call; expected any")
+    return _scored(answer.calls, answer.unreadable or fault)
 
 
 def _scored(calls: Sequence[FunctionCall], fault: CallFault | None) -> ScoreValue:

@@ -11,8 +11,9 @@ known as well.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +21,17 @@ from numpy.typing import NDArray
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.records import Score
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import BRIER, CONFIDENCE, MULTIPLE_CHOICE, TIES, defaults_for
+from assaymark.scoring.metric import BESIDE_CHOICES, MULTIPLE_CHOICE, ROTATIONS, TIES, Need, RareFacts, metric
+from assaymark.scoring.metrics import computations, defaults_for, needs_every_choice
 from assaymark.scoring.values import ScoreValue
 
+F = TypeVar("F", bound=Callable[..., Any])
 Gold = int | str | Sequence[int]
 
-OF_PROBABILITIES = frozenset({BRIER, CONFIDENCE, "brier_score", "likelihood"})
 OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChoiceAnswer:
     """How probable a model finds the choices of one sample, and which are right.
 
@@ -54,6 +56,11 @@ class ChoiceAnswer:
         """The gold index, or the list of them, as corpus metrics take it."""
         return list(self.gold) if isinstance(self.gold, tuple) else self.gold
 
+    @cached_property
+    def plain_accuracy(self) -> ScoreValue:
+        """The accuracy of the most probable choice, which several metrics need."""
+        return _accuracy(self, self.nats, np.ones(len(self.choices)))
+
 
 def score_choices(
     nats: Sequence[float],
@@ -61,7 +68,7 @@ def score_choices(
     unconditional: Sequence[float] | None,
     choices: Sequence[str],
     gold: Gold,
-    metrics: Iterable[str] = defaults_for(MULTIPLE_CHOICE),
+    metrics: Iterable[str] | None = None,
     n_tokens: Sequence[int] | None = None,
     functions: Mapping[str, Callable[[ChoiceAnswer], ScoreValue]] | None = None,
 ) -> dict[str, ScoreValue]:
@@ -78,7 +85,7 @@ def score_choices(
         unconditional: log-likelihood of each choice after an empty context; needed for acc_mutual_info only.
         choices: the texts, without the delimiter before them; their lengths are in characters and UTF-8 bytes.
         gold: index, text, or a list of indices any of which is correct.
-        metrics: those of `metrics.METRICS` for multiple choice.
+        metrics: those of multiple choice; None: the default ones.
         n_tokens: of each choice, as the model counts them; needed for acc_tokens only.
         functions: other metrics, by name.
 
@@ -89,14 +96,13 @@ def score_choices(
     answer = replace(
         _checked(nats, greedy, unconditional, choices, gold), n_tokens=None if n_tokens is None else tuple(n_tokens)
     )
-    computations = {**_COMPUTED, **(functions or {})}
+    known = {**computations(MULTIPLE_CHOICE), **(functions or {})}
     result: dict[str, ScoreValue] = {}
-    for metric in metrics:
-        if metric not in computations:
-            raise UnknownName("multiple-choice metric", metric, nearest(metric, computations))
-        result[metric] = computations[metric](answer)
-    is_own = "acc" in result and "acc" not in (functions or {})  # a task's own metric may have that name
-    return result | _beside(answer, result["acc"] if is_own else _acc(answer))
+    for name in defaults_for(MULTIPLE_CHOICE) if metrics is None else metrics:
+        if name not in known:
+            raise UnknownName("multiple-choice metric", name, nearest(name, known))
+        result[name] = known[name](answer)
+    return result | {name: compute(answer) for name, compute in computations(BESIDE_CHOICES).items()}
 
 
 def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
@@ -107,25 +113,13 @@ def of_first_tokens(scores: Sequence[Score], n_outside: int) -> list[Score]:
     """
     adjusted: list[Score] = []
     for score in scores:
-        if n_outside and score.metric in OF_PROBABILITIES:
+        if n_outside and needs_every_choice(score.metric):
             adjusted.append(replace(score, value=None, parts=None, detail=None))
         elif isinstance(score.detail, dict):
             adjusted.append(replace(score, detail={**score.detail, "first_token": True, "n_outside": n_outside}))
         else:
             adjusted.append(score)
     return adjusted
-
-
-def _beside(answer: ChoiceAnswer, plain: ScoreValue) -> dict[str, ScoreValue]:
-    """Return the scores of every multiple-choice sample besides the requested metrics; plain: its `acc`."""
-    credit = float(plain.detail["credit"])
-    best = float(answer.probabilities.max())
-    return {
-        TIES: ScoreValue(credit, detail=plain.detail),
-        BRIER: ScoreValue(_brier(answer)),
-        CONFIDENCE: ScoreValue(best, parts=(best, credit)),
-        "n_tied": ScoreValue(float(plain.detail["n_tied"])),
-    }
 
 
 def softmax(nats: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
@@ -237,23 +231,57 @@ def _near_ties(
     return int(near.sum())
 
 
-_Computation = Callable[[ChoiceAnswer], ScoreValue]
-_COMPUTED: dict[str, _Computation] = {}
+# ------------------------------------------------------------- the metrics, in the order of lm-eval's results files
 
 
-def _computes(*names: str) -> Callable[[_Computation], _Computation]:
-    """Register what computes the metrics of these names; `metric_table` has their rows."""
-
-    def register(function: _Computation) -> _Computation:
-        _COMPUTED.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+def _over_choices(formula: str, *, needs: tuple[Need, ...] = (), **rare: Unpack[RareFacts]) -> Callable[[F], F]:
+    """Declare an accuracy: whether the best choice, by some measure, is gold."""
+    return metric(of=MULTIPLE_CHOICE, formula=formula, scale="right or wrong", needs=needs, picks_choice=True, **rare)
 
 
-@_computes("acc")
-def _acc(answer: ChoiceAnswer) -> ScoreValue:
-    return _accuracy(answer, answer.nats, np.ones(len(answer.choices)))
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="1 if the choice with the highest log-likelihood (the first of equal ones) is gold, else 0",
+    scale="right or wrong",
+    is_default=True,
+    preference=3,
+    picks_choice=True,
+    in_lm_eval=True,
+    per_cent_in=("opencompass",),
+)
+def acc(answer: ChoiceAnswer) -> ScoreValue:
+    """Return whether the most probable choice is gold."""
+    return answer.plain_accuracy
+
+
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="harmonic mean of precision and recall over all samples",
+    aggregation="f1",
+    bounds=(0.0, 100.0),  # lm-eval's squadv2
+    preference=5,
+    in_lm_eval=True,
+)
+def f1(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the gold and the picked label."""
+    return _label_pair(answer)
+
+
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="Matthews correlation of picked and gold choices over all samples",
+    aggregation="matthews_corrcoef",
+    scale="number",
+    bounds=(-1.0, 1.0),
+    in_lm_eval=True,
+)
+def mcc(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the gold and the picked label."""
+    return _label_pair(answer)
+
+
+def _label_pair(answer: ChoiceAnswer) -> ScoreValue:
+    return ScoreValue(None, parts=(answer.gold_label, int(np.argmax(answer.nats))))
 
 
 def _acc_per_length(answer: ChoiceAnswer, lengths: Iterable[int]) -> ScoreValue:
@@ -262,18 +290,91 @@ def _acc_per_length(answer: ChoiceAnswer, lengths: Iterable[int]) -> ScoreValue:
         return _accuracy(answer, answer.nats / divisors, divisors)
 
 
-@_computes("acc_norm")
-def _acc_per_character(answer: ChoiceAnswer) -> ScoreValue:
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="as acc, each log-likelihood divided by the number of characters of its choice",
+    scale="right or wrong",
+    is_default=True,
+    preference=1,
+    picks_choice=True,
+    length="characters",
+    in_lm_eval=True,
+)
+def acc_norm(answer: ChoiceAnswer) -> ScoreValue:
+    """Return whether the choice that is most probable per character is gold."""
     return _acc_per_length(answer, map(len, answer.choices))
 
 
-@_computes("acc_bytes")
-def _acc_per_byte(answer: ChoiceAnswer) -> ScoreValue:
+@_over_choices(
+    "as acc, each log-likelihood divided by the number of UTF-8 bytes of its choice", length="bytes", in_lm_eval=True
+)
+def acc_bytes(answer: ChoiceAnswer) -> ScoreValue:
+    """Return whether the choice that is most probable per byte is gold."""
     return _acc_per_length(answer, (len(choice.encode()) for choice in answer.choices))
 
 
-@_computes("acc_tokens")
-def _acc_per_token(answer: ChoiceAnswer) -> ScoreValue:
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="1 if every token of a gold choice is the model's first choice, else 0",
+    scale="right or wrong",
+    in_lm_eval=True,
+    logged_as="whole number",
+)
+def exact_match(answer: ChoiceAnswer) -> ScoreValue:
+    """Return whether greedy decoding would generate a gold choice."""
+    n = len(answer.greedy)  # as in lm-eval, -1 (the label of rows without an answer) is the last choice
+    return ScoreValue(float(any(answer.greedy[index] for index in answer.gold_set if -n <= index < n)))
+
+
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="sum over choices of (softmax of the log-likelihoods - 1 if gold)^2",
+    aggregation="brier_score",
+    higher_is_better=False,
+    scale="number",
+    bounds=(0.0, 2.0),
+    needs=("every choice",),
+    in_lm_eval=True,
+    logged_as="array",
+)
+def brier_score(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the Brier score, with the gold label and all probabilities for lm-eval's aggregation."""
+    return ScoreValue(_brier(answer), parts=(answer.gold_label, tuple(answer.probabilities.tolist())))
+
+
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="the log-likelihood of every choice, stored and not aggregated",
+    scale="number",
+    needs=("every choice",),
+    in_lm_eval=True,
+)
+def likelihood(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the gold label and the log-likelihood of every choice."""
+    return ScoreValue(None, parts=(answer.gold_label, tuple(answer.nats.tolist())))
+
+
+@_over_choices(
+    "as acc, after subtracting each choice's log-likelihood after an empty context",
+    needs=("unconditional",),
+    in_lm_eval=True,
+)
+def acc_mutual_info(answer: ChoiceAnswer) -> ScoreValue:
+    """Return whether the choice that the context makes more probable than the others is gold."""
+    if answer.unconditional is None:
+        raise MalformedSample(
+            "acc_mutual_info needs each choice's log-likelihood after an empty context; none was requested"
+        )
+    return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
+
+
+@_over_choices(
+    "as acc, each log-likelihood divided by the number of tokens of its choice",
+    needs=("token counts",),
+    length="tokens",
+)
+def acc_tokens(answer: ChoiceAnswer) -> ScoreValue:
+    """Return whether the choice that is most probable per token is gold."""
     if answer.n_tokens is None or len(answer.n_tokens) != len(answer.choices) or min(answer.n_tokens) < 1:
         raise MalformedSample(
             f"acc_tokens divides by the number of tokens of each choice; the model reported {answer.n_tokens} "
@@ -282,39 +383,49 @@ def _acc_per_token(answer: ChoiceAnswer) -> ScoreValue:
     return _acc_per_length(answer, answer.n_tokens)
 
 
-@_computes("acc_mutual_info")
-def _acc_mutual_information(answer: ChoiceAnswer) -> ScoreValue:
-    if answer.unconditional is None:
-        raise MalformedSample(
-            "acc_mutual_info needs each choice's log-likelihood after an empty context; none was requested"
-        )
-    return _accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices)))
+@metric(
+    of=BESIDE_CHOICES,
+    name=TIES,
+    formula="as acc, equally probable best choices sharing the credit",
+    picks_choice=True,
+)
+def acc_ties(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the expected accuracy where ties are broken by a fair draw."""
+    return ScoreValue(float(answer.plain_accuracy.detail["credit"]), detail=answer.plain_accuracy.detail)
 
 
-@_computes("f1", "mcc")
-def _label_pair(answer: ChoiceAnswer) -> ScoreValue:
-    return ScoreValue(None, parts=(answer.gold_label, int(np.argmax(answer.nats))))
+@metric(
+    of=BESIDE_CHOICES,
+    formula="as brier_score, gold answers sharing the truth equally",
+    higher_is_better=False,
+    scale="number",
+    needs=("every choice",),
+)
+def brier(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the Brier score."""
+    return ScoreValue(_brier(answer))
 
 
-@_computes("brier_score")
-def _brier_score(answer: ChoiceAnswer) -> ScoreValue:
-    return ScoreValue(_brier(answer), parts=(answer.gold_label, tuple(answer.probabilities.tolist())))
+@metric(
+    of=BESIDE_CHOICES,
+    formula="the share of the choices' probability on the best one",
+    needs=("every choice",),
+)
+def confidence(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the best choice's probability, with the credit that it earned."""
+    best = float(answer.probabilities.max())
+    return ScoreValue(best, parts=(best, float(answer.plain_accuracy.detail["credit"])))
 
 
-@_computes("exact_match")
-def _greedy_match(answer: ChoiceAnswer) -> ScoreValue:
-    n = len(answer.greedy)  # as in lm-eval, -1 (the label of rows without an answer) is the last choice
-    return ScoreValue(float(any(answer.greedy[index] for index in answer.gold_set if -n <= index < n)))
-
-
-@_computes("likelihood")
-def _likelihood(answer: ChoiceAnswer) -> ScoreValue:
-    return ScoreValue(None, parts=(answer.gold_label, tuple(answer.nats.tolist())))
-
-
-@_computes("bypass")
-def _bypass(_answer: ChoiceAnswer) -> ScoreValue:
-    return ScoreValue(None)
+@metric(
+    of=BESIDE_CHOICES,
+    formula="the number of equally probable best choices",
+    higher_is_better=False,
+    scale="number",
+)
+def n_tied(answer: ChoiceAnswer) -> ScoreValue:
+    """Return how many choices are the best one."""
+    return ScoreValue(float(answer.plain_accuracy.detail["n_tied"]))
 
 
 def _brier(answer: ChoiceAnswer) -> float | None:
@@ -339,6 +450,36 @@ __all__ = ["CIRCULAR", "OVER_ROTATIONS", "score_rotations"]
 
 CIRCULAR = "circular_acc"
 OVER_ROTATIONS = "acc_rotations"
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedAnswer:
+    """How a model answered one question in every rotation of its options."""
+
+    credits: tuple[float, ...]  # by rotation, tied best choices sharing it
+    n_right: int
+    n_choices: int
+    detail: Mapping[str, Any]
+
+
+@metric(
+    of=ROTATIONS,
+    name=CIRCULAR,
+    formula="1 if acc is 1 in every rotation of the options (CircularEval), else 0",
+    scale="right or wrong",
+)
+def circular_acc(answer: RotatedAnswer) -> ScoreValue:
+    """Return whether every rotation was answered correctly."""
+    chance = float(answer.n_choices) ** -answer.n_choices
+    detail = {**answer.detail, "credit": prod(answer.credits), "chance": chance}
+    return ScoreValue(float(answer.n_right == len(answer.credits)), detail=detail)
+
+
+@metric(of=ROTATIONS, name=OVER_ROTATIONS, formula="the share of the rotations of the options in which acc is 1")
+def acc_rotations(answer: RotatedAnswer) -> ScoreValue:
+    """Return the share of rotations that were answered correctly."""
+    n = len(answer.credits)
+    return ScoreValue(answer.n_right / n, detail={**answer.detail, "credit": sum(answer.credits) / n})
 
 
 def score_rotations(nats: Sequence[Sequence[float]], choices: Sequence[str], gold: Gold) -> dict[str, ScoreValue]:
@@ -366,17 +507,16 @@ def score_rotations(nats: Sequence[Sequence[float]], choices: Sequence[str], gol
         )["acc"]
         for shift, row in enumerate(nats)
     ]
-    shares = [float(value.detail["credit"]) for value in values]
     n_right = sum(value.value == 1.0 for value in values)
-    detail = {
-        "picked_by_rotation": [(value.detail["picked"] - shift) % n for shift, value in enumerate(values)],
-        "n_right": n_right,
-        "n_tied": max(value.detail["n_tied"] for value in values),
-        "n_choices": n,
-    }
-    return {
-        CIRCULAR: ScoreValue(
-            float(n_right == len(values)), detail={**detail, "credit": prod(shares), "chance": float(n) ** -n}
-        ),
-        OVER_ROTATIONS: ScoreValue(n_right / len(values), detail={**detail, "credit": sum(shares) / len(shares)}),
-    }
+    answer = RotatedAnswer(
+        credits=tuple(float(value.detail["credit"]) for value in values),
+        n_right=n_right,
+        n_choices=n,
+        detail={
+            "picked_by_rotation": [(value.detail["picked"] - shift) % n for shift, value in enumerate(values)],
+            "n_right": n_right,
+            "n_tied": max(value.detail["n_tied"] for value in values),
+            "n_choices": n,
+        },
+    )
+    return {name: compute(answer) for name, compute in computations(ROTATIONS).items()}

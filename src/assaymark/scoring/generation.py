@@ -7,15 +7,18 @@ same as a wrong answer: `is_unparsed` detects it, and the runner counts it.
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 from assaymark.errors import MalformedSample, UnknownName
 from assaymark.limits.regexes import sub
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import GENERATE, find_metric, names_for
+from assaymark.scoring.metric import GENERATE, facts_of, metric
+from assaymark.scoring.metrics import computations
 from assaymark.scoring.values import ScoreValue
 
 MetricFunction = Callable[..., Any]
+F = TypeVar("F", bound=MetricFunction)
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NO_DIGITS = str.maketrans("", "", string.digits)
@@ -88,22 +91,15 @@ def score_generation(
     Raises: UnknownName for a metric that is neither ours nor in `functions`.
     Source: lm-evaluation-harness 0.4.13, `ConfigurableTask.process_results`, output type generate_until.
     """
-    gold = _cast_gold(gold, prediction, multiple_targets=multiple_targets, bypass="bypass" in metrics)
+    known = {**computations(GENERATE), **(functions or {})}
+    unknown = next((name for name in metrics if name not in known), None)
+    if unknown is not None:
+        raise UnknownName("generation metric", unknown, nearest(unknown, computations(GENERATE)))
+    is_compared = not any((facts := facts_of(known[name])) and facts.compares_nothing for name in metrics)
+    gold = _cast_gold(gold, prediction, multiple_targets=multiple_targets, is_compared=is_compared)
     result: dict[str, ScoreValue] = {}
-    for metric, options in metrics.items():
-        function = (functions or {}).get(metric)
-        if function is not None:
-            result |= _own_metric(metric, function, prediction, gold, options, multiple_targets=multiple_targets)
-        elif metric == "exact_match":
-            rules = ExactMatchOptions.from_mapping(options)
-            golds = gold if multiple_targets else [gold]
-            result[metric] = ScoreValue(_any_match(prediction, golds, rules), detail={"extracted": prediction})
-        elif (row := find_metric(metric)) is not None and row.collects_texts:
-            result[metric] = ScoreValue(None, parts=(gold, prediction))
-        elif metric == "bypass":
-            result[metric] = ScoreValue(None)
-        else:
-            raise UnknownName("generation metric", metric, nearest(metric, names_for(GENERATE)))
+    for name, options in metrics.items():
+        result |= _scored(name, known[name], prediction, gold, options, multiple_targets=multiple_targets)
     return result
 
 
@@ -116,11 +112,11 @@ def is_unparsed(prediction: Any, fallbacks: Sequence[str] = ("[invalid]",)) -> b
     return isinstance(prediction, str) and (not prediction.strip() or prediction in fallbacks)
 
 
-def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, bypass: bool) -> Any:
+def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, is_compared: bool) -> Any:
     """Convert the reference to the prediction's type, as lm-eval does: 42 becomes the text "42"."""
     if multiple_targets:
         return list(gold) if isinstance(gold, (list, tuple)) else [gold]
-    if type(gold) is type(prediction) or bypass or isinstance(prediction, list):
+    if type(gold) is type(prediction) or not is_compared or isinstance(prediction, list):
         return gold
     try:
         return type(prediction)(gold)
@@ -130,22 +126,18 @@ def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, bypass: bo
         ) from error
 
 
-def _any_match(prediction: Any, golds: Sequence[Any], rules: ExactMatchOptions) -> float:
-    if isinstance(prediction, str):
-        return float(any(exact_match(prediction, str(gold), rules) for gold in golds))
-    return float(any(prediction == gold for gold in golds))
-
-
 def _call(function: MetricFunction, gold: Any, prediction: Any, options: Mapping[str, Any]) -> Any:
-    """Call a metric in either way that lm-eval uses: by keyword, else with one [gold, prediction] list."""
+    """Call a metric by keyword; one that was not declared, else, with one [gold, prediction] list, as lm-eval does."""
     try:
         return function(references=[gold], predictions=[prediction], **options)
     except TypeError:
+        if facts_of(function) is not None:
+            raise
         return function([gold, prediction])
 
 
-def _own_metric(
-    metric: str,
+def _scored(
+    name: str,
     function: MetricFunction,
     prediction: Any,
     gold: Any,
@@ -153,20 +145,91 @@ def _own_metric(
     *,
     multiple_targets: bool,
 ) -> dict[str, ScoreValue]:
-    if not multiple_targets:
+    """Return the scores of one metric; of several references one match is enough."""
+    facts = facts_of(function)
+    takes_all = facts is not None and (facts.collects_texts or facts.compares_nothing)
+    if takes_all or not multiple_targets:
         value = _call(function, gold, prediction, options)
-        values = dict(value) if isinstance(value, Mapping) else {metric: value}
-        return {name: _as_score(item) for name, item in values.items()}
-    is_match = False
+        values = dict(value) if isinstance(value, Mapping) else {name: value}
+        return {key: _as_score(item) for key, item in values.items()}
+    is_match, detail = False, None
     for option in gold:
         value = _call(function, option, prediction, options)
-        is_match = is_match or bool(value[metric] if isinstance(value, Mapping) else value)
-    return {metric: ScoreValue(1.0 if is_match else 0.0)}
+        item: Any = value[name] if isinstance(value, Mapping) else value
+        if isinstance(item, ScoreValue):
+            detail = item.detail
+        is_match = is_match or bool(item.value if isinstance(item, ScoreValue) else item)
+    return {name: ScoreValue(1.0 if is_match else 0.0, detail=detail)}
 
 
 def _as_score(value: Any) -> ScoreValue:
+    if isinstance(value, ScoreValue):
+        return value
     if value is None:
         return ScoreValue(None)
     if isinstance(value, (list, tuple)):
         return ScoreValue(None, parts=tuple(value))
     return ScoreValue(float(value))
+
+
+# ------------------------------------------------------------- the metrics, in the order of lm-eval's results files
+
+
+@metric(
+    name="exact_match",
+    formula="1 if the answer after the filters equals a reference after the same normalisation, else 0",
+    scale="right or wrong",
+    is_default=True,
+    preference=2,
+    in_lm_eval=True,
+    per_cent_in=("opencompass",),
+)
+def matches_reference(references: Sequence[Any], predictions: Sequence[Any], **options: Any) -> ScoreValue:
+    """Return whether the answer equals the reference; one that is no text is compared as it is."""
+    (gold,), (prediction,) = references, predictions
+    rules = ExactMatchOptions.from_mapping(options)
+    value = exact_match(prediction, str(gold), rules) if isinstance(prediction, str) else float(prediction == gold)
+    return ScoreValue(value, detail={"extracted": prediction})
+
+
+def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Callable[[F], F]:
+    """Declare a corpus metric of sacrebleu, whose aggregation has its name."""
+    return metric(
+        name=name,
+        formula=formula,
+        aggregation=name,
+        higher_is_better=higher_is_better,
+        scale="number",
+        bounds=(0.0, 100.0 if higher_is_better else inf),  # an edit rate may exceed 100
+        packages=("sacrebleu",),
+        collects_texts=True,
+        in_lm_eval=True,
+    )
+
+
+@_of_corpus("bleu", "corpus BLEU of all answers and references")
+def bleu(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+    """Return the reference, or the list of them, and the answer."""
+    return _pair(references, predictions)
+
+
+@_of_corpus("chrf", "corpus chrF of all answers and references")
+def chrf(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+    """Return the reference, or the list of them, and the answer."""
+    return _pair(references, predictions)
+
+
+@_of_corpus("chrf++", "corpus chrF++ of all answers and references: chrF with word bigrams")
+def chrf_with_words(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+    """Return the reference, or the list of them, and the answer."""
+    return _pair(references, predictions)
+
+
+@_of_corpus("ter", "translation edit rate of all answers and references", higher_is_better=False)
+def ter(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+    """Return the reference, or the list of them, and the answer."""
+    return _pair(references, predictions)
+
+
+def _pair(references: Sequence[Any], predictions: Sequence[Any]) -> ScoreValue:
+    return ScoreValue(None, parts=(references[0], predictions[0]))

@@ -7,12 +7,34 @@ A document has its own perplexity; the task's is computed from the ratio of sums
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import LOGLIKELIHOOD, ROLLING, defaults_for, names_for
+from assaymark.scoring.metric import LOGLIKELIHOOD, ROLLING, metric
+from assaymark.scoring.metrics import computations, defaults_for
 from assaymark.scoring.values import ScoreValue
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FROM_ZERO = (0.0, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAnswer:
+    """How probable a model finds one target. Units: nats."""
+
+    nats: float
+    greedy: bool  # whether greedy decoding would generate it
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """How probable a model finds a whole text. Units: nats."""
+
+    nats: float
+    counted: str  # the text whose words and bytes count
 
 
 def count_words(text: str) -> int:
@@ -26,14 +48,14 @@ def count_bytes(text: str) -> int:
 
 
 def score_rolling(
-    nats: float, text: str, metrics: Iterable[str] = defaults_for(ROLLING), *, counted_text: str | None = None
+    nats: float, text: str, metrics: Iterable[str] | None = None, *, counted_text: str | None = None
 ) -> dict[str, ScoreValue]:
     """Score one document's rolling log-likelihood; `parts` are (nats, weight) with weight in words or bytes.
 
     Args:
         nats: log-likelihood of the whole text.
         text: the text that was scored.
-        metrics: those of `metrics.METRICS` for whole texts.
+        metrics: those of whole texts; None: the default ones.
         counted_text: the text whose words and bytes count, where it differs (wikitext: the original page).
 
     Units: nats; bits for bits_per_byte. Raises: NonFiniteLogits; MalformedSample for an empty text.
@@ -44,20 +66,50 @@ def score_rolling(
     counted = text if counted_text is None else counted_text
     if not counted:
         raise MalformedSample("the text is empty; a perplexity per word or byte needs at least one byte")
+    answer, known = TextAnswer(float(nats), counted), computations(ROLLING)
     result: dict[str, ScoreValue] = {}
-    for metric in metrics:
-        if metric not in names_for(ROLLING):
-            raise UnknownName("rolling metric", metric, nearest(metric, names_for(ROLLING)))
-        result[metric] = _metric(metric, nats, counted)
+    for name in defaults_for(ROLLING) if metrics is None else metrics:
+        if name not in known:
+            raise UnknownName("rolling metric", name, nearest(name, known))
+        result[name] = known[name](answer)
     return result
 
 
-def _metric(metric: str, nats: float, counted: str) -> ScoreValue:
-    if metric == "bypass":
-        return ScoreValue(None)
-    weight = count_words(counted) if metric == "word_perplexity" else count_bytes(counted)
-    rate = -nats / weight
-    return ScoreValue(rate / math.log(2) if metric == "bits_per_byte" else _exp(rate), parts=(float(nats), weight))
+def _per_unit(formula: str, aggregation: str, preference: int | None = None) -> Callable[[F], F]:
+    """Declare a metric of whole texts' log-likelihoods per word or byte."""
+    return metric(
+        of=ROLLING,
+        formula=formula,
+        is_default=True,
+        aggregation=aggregation,
+        higher_is_better=False,
+        scale="number",
+        bounds=_FROM_ZERO,
+        measures_text=True,
+        in_lm_eval=True,
+        preference=preference,
+    )
+
+
+@_per_unit("exp(-sum of log-likelihoods / sum of words)", "weighted_perplexity", 7)
+def word_perplexity(answer: TextAnswer) -> ScoreValue:
+    """Return a document's perplexity per word."""
+    weight = count_words(answer.counted)
+    return ScoreValue(_exp(-answer.nats / weight), parts=(answer.nats, weight))
+
+
+@_per_unit("exp(-sum of log-likelihoods / sum of UTF-8 bytes)", "weighted_perplexity")
+def byte_perplexity(answer: TextAnswer) -> ScoreValue:
+    """Return a document's perplexity per byte."""
+    weight = count_bytes(answer.counted)
+    return ScoreValue(_exp(-answer.nats / weight), parts=(answer.nats, weight))
+
+
+@_per_unit("-sum of log-likelihoods / sum of UTF-8 bytes / ln 2", "bits_per_byte", 6)
+def bits_per_byte(answer: TextAnswer) -> ScoreValue:
+    """Return a document's bits per byte."""
+    weight = count_bytes(answer.counted)
+    return ScoreValue(-answer.nats / weight / math.log(2), parts=(answer.nats, weight))
 
 
 def _exp(value: float) -> float | None:
@@ -65,10 +117,8 @@ def _exp(value: float) -> float | None:
     return math.exp(value) if value < 709 else None
 
 
-def score_loglikelihood(
-    nats: float, greedy: bool, metrics: Iterable[str] = defaults_for(LOGLIKELIHOOD)
-) -> dict[str, ScoreValue]:
-    """Score one target.
+def score_loglikelihood(nats: float, greedy: bool, metrics: Iterable[str] | None = None) -> dict[str, ScoreValue]:
+    """Score one target, by the default metrics where `metrics` is None.
 
     `perplexity`'s value is the target's log-likelihood; its aggregation is exp(-mean): per sample, not per token.
 
@@ -77,13 +127,38 @@ def score_loglikelihood(
     """
     if not math.isfinite(nats):
         raise NonFiniteLogits(f"log-likelihood of the target is {nats}; expected a finite number; try dtype=bfloat16")
-    values = {
-        "perplexity": ScoreValue(float(nats)),
-        "acc": ScoreValue(float(greedy)),
-        "bypass": ScoreValue(None),
-    }
-    wanted = list(metrics)
-    for metric in wanted:
-        if metric not in values:
-            raise UnknownName("log-likelihood metric", metric, nearest(metric, names_for(LOGLIKELIHOOD)))
-    return {metric: values[metric] for metric in wanted}
+    answer, known = TargetAnswer(float(nats), bool(greedy)), computations(LOGLIKELIHOOD)
+    wanted = defaults_for(LOGLIKELIHOOD) if metrics is None else list(metrics)
+    for name in wanted:
+        if name not in known:
+            raise UnknownName("log-likelihood metric", name, nearest(name, known))
+    return {name: known[name](answer) for name in wanted}
+
+
+@metric(
+    of=LOGLIKELIHOOD,
+    formula="exp of minus the mean log-likelihood of the continuations, per sample",
+    is_default=True,
+    aggregation="perplexity",
+    higher_is_better=False,
+    scale="number",
+    bounds=_FROM_ZERO,
+    measures_text=True,
+    in_lm_eval=True,
+)
+def perplexity(answer: TargetAnswer) -> ScoreValue:
+    """Return the target's log-likelihood, of which the aggregation is exp(-mean)."""
+    return ScoreValue(answer.nats)
+
+
+@metric(
+    of=LOGLIKELIHOOD,
+    formula="1 if every token of the continuation is the model's first choice, else 0",
+    is_default=True,
+    scale="right or wrong",
+    in_lm_eval=True,
+    logged_as="whole number",
+)
+def acc(answer: TargetAnswer) -> ScoreValue:
+    """Return whether greedy decoding would generate the target."""
+    return ScoreValue(float(answer.greedy))

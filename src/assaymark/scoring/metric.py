@@ -1,19 +1,25 @@
-"""What is known of a metric, the decorators by which other packages add metrics and steps of filters, and names.
+"""What is known of a metric, and the decorators by which metrics and steps of filters are declared.
+
+Every metric that is computed here is one function with its facts beside it, declared with `metric`: those of this
+package (found by `metrics`), of installed packages and of a user's own files. An installed package names its function
+in an entry point:
 
     [project.entry-points."assaymark.metrics"]
     first_word_match = "my_package.metrics:first_word_match"
 
-A task file then names them as it names ours: `metric: first_word_match`. The bytes of the module count into the hash of
-the tasks that use them, so that an edited metric is another scoring.
+A task file then names it as it names ours: `metric: first_word_match`. The bytes of the module count into the hash of
+the tasks that use it, so that an edited metric is another scoring.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
 __all__ = [
     "ANY_CALL",
+    "APPLICATION_CALL",
+    "BESIDE_CHOICES",
     "BRIER",
     "CALIBRATION",
     "CALL_MATCH",
@@ -21,7 +27,9 @@ __all__ = [
     "GENERATE",
     "LOGLIKELIHOOD",
     "MULTIPLE_CHOICE",
+    "OUTPUT_TYPES",
     "ROLLING",
+    "ROTATIONS",
     "TIES",
     "TOOL_CALLS",
     "Metric",
@@ -31,40 +39,68 @@ __all__ = [
 ]
 
 
-MULTIPLE_CHOICE = "multiple_choice"
-LOGLIKELIHOOD, ROLLING = "loglikelihood", "loglikelihood_rolling"
-GENERATE = "generate_until"
-TOOL_CALLS, CALL_MATCH, ANY_CALL = "tool_calls", "call_match", "any_call"  # generate_until with function calls
+MULTIPLE_CHOICE: Literal["multiple_choice"] = "multiple_choice"
+LOGLIKELIHOOD: Literal["loglikelihood"] = "loglikelihood"
+ROLLING: Literal["loglikelihood_rolling"] = "loglikelihood_rolling"
+GENERATE: Literal["generate_until"] = "generate_until"
+TOOL_CALLS: Literal["tool_calls"] = "tool_calls"  # generate_until with function calls
+BESIDE_CHOICES: Literal["beside choices"] = "beside choices"  # of every multiple-choice answer, unasked
+ROTATIONS: Literal["rotations"] = "rotations"  # of a question asked in every rotation of its options
+APPLICATION_CALL: Literal["application call"] = "application call"  # known of each call of an application
+
+OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
+CALL_MATCH, ANY_CALL = "call_match", "any_call"
 BRIER, CONFIDENCE, TIES = "brier", "confidence", "acc_ties"
 CALIBRATION = (BRIER, CONFIDENCE)
 
 Scale = Literal["right or wrong", "share", "number"]
+Answered = Literal[
+    "multiple_choice",
+    "loglikelihood",
+    "loglikelihood_rolling",
+    "generate_until",
+    "tool_calls",
+    "beside choices",
+    "rotations",
+    "application call",
+]
+Need = Literal["unconditional", "token counts", "every choice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One metric: the meaning of a sample's score, and how scores are aggregated."""
 
-    name: str  # the row `pass@k` is for pass@1, pass@10 and so on
+    name: str  # the facts of `pass@k` are those of pass@1, pass@10 and so on
     formula: str  # of one sample's score, or of the aggregate where it is not a mean
-    formulas: tuple[tuple[str, str], ...] = ()  # (output type, formula) where that differs
-    output_types: tuple[str, ...] = ()  # those for which `scoring` computes it; none: a task's function or another tool
-    default_for: tuple[str, ...] = ()  # output types whose tasks have it if their file lists no metrics
+    formulas: tuple[tuple[str, str], ...] = ()  # (kind of answer, formula) where that differs
+    of: tuple[Answered, ...] = ()  # kinds of answers of which `scoring` computes it
+    default_for: tuple[Answered, ...] = ()  # output types whose tasks have it if their file lists no metrics
     aggregation: str = "mean"  # a name of `statistics.aggregate.AGGREGATIONS`; a task file may name another
     higher_is_better: bool = True
     scale: Scale = "share"  # of a sample's score: 0 or 1; within [0, 1], shown as per cent; or any number
     preference: int | None = None  # the primary metric of a task whose card names none has the smallest
-    is_auxiliary: bool = False  # computed for the details of others; has no row of its own in tables
     picks_choice: bool = False  # whether it scores if the best choice, by some measure, is gold
     length: Literal["characters", "bytes", "tokens"] | None = None  # unit of length that divides log-likelihoods
-    needs: tuple[Literal["unconditional", "token counts"], ...] = ()  # besides the choices' log-likelihoods
+    needs: tuple[Need, ...] = ()  # besides the choices' log-likelihoods
     collects_texts: bool = False  # a sample contributes (reference, prediction); only the corpus has a value
+    compares_nothing: bool = False  # there may be any reference, or none that an answer could be compared with
     measures_text: bool = False  # whether it measures the probability of a given text
-    is_of_call: bool = False  # known of each call of an application, as the field of that name
     packages: tuple[str, ...] = ()  # optional packages without which it cannot be computed
     bounds: tuple[float, float] | None = None  # of the aggregate, where they are not those of the scale
-    in_lm_eval: bool = True  # whether lm-evaluation-harness has it under this name
+    in_lm_eval: bool = False  # whether lm-evaluation-harness has it under this name
+    logged_as: Literal["whole number", "array"] | None = None  # by lm-eval, where that is neither a float nor a list
     per_cent_in: tuple[str, ...] = ()  # tools whose files report it in per cent
+
+    @property
+    def output_types(self) -> tuple[str, ...]:
+        """The output types for which `scoring` computes it; none: a task's function or another tool does."""
+        return tuple(kind for kind in OUTPUT_TYPES if kind in self.of)
+
+    @property
+    def is_auxiliary(self) -> bool:
+        """Whether it is computed for the details of others; then it has no row of its own in tables."""
+        return BESIDE_CHOICES in self.of
 
     @property
     def is_share(self) -> bool:
@@ -83,54 +119,79 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FACTS = "__assaymark_metric__"
 
 
+class RareFacts(TypedDict, total=False):
+    """Facts that only metrics of this package have; `Metric` says what they are."""
+
+    preference: int | None
+    length: Literal["characters", "bytes", "tokens"]
+    collects_texts: bool
+    compares_nothing: bool
+    measures_text: bool
+    in_lm_eval: bool
+    logged_as: Literal["whole number", "array"]
+    per_cent_in: tuple[str, ...]
+
+
 def metric(
     *,
     formula: str,
     name: str | None = None,
-    of: Literal["generate_until", "multiple_choice"] = "generate_until",
+    of: Answered | tuple[Answered, ...] = GENERATE,
     higher_is_better: bool = True,
     scale: Scale = "share",
     bounds: tuple[float, float] | None = None,
     aggregation: str = "mean",
-    needs: tuple[Literal["unconditional", "token counts"], ...] = (),
+    needs: tuple[Need, ...] = (),
     packages: tuple[str, ...] = (),
+    is_default: bool = False,
+    picks_choice: bool = False,
+    **rare: Unpack[RareFacts],
 ) -> Callable[[F], F]:
     """Declare a function as a metric, with all that is known of it.
 
     A metric of generated answers is called as lm-eval calls its own: `function(references=[reference],
     predictions=[answer], **options)` with the options of the task file. A metric of multiple choice is called with a
-    `scoring.choices.ChoiceAnswer` and those options. Both return a number, None for an answer without a score, or a
-    tuple that the aggregation takes.
+    `scoring.choices.ChoiceAnswer` and those options. Both return a number, None for an answer without a score, a
+    tuple that the aggregation takes, or a `scoring.values.ScoreValue`.
 
     Args:
         formula: of one answer's score, in words; shown by `explain` and on pages.
         name: in task files; default: the function's.
-        of: the output type of the tasks that can have it.
+        of: the output type of the tasks that can have it. Packages and users' files have "generate_until" and
+            "multiple_choice"; the others are computed of answers that only this package makes.
         higher_is_better: the direction.
         scale: "right or wrong" for 0 and 1, "share" for values in [0, 1], "number" for any others.
         bounds: the least and the largest value of the aggregate, where they are not those of the scale.
         aggregation: the name of an aggregation, of this package or a registered one.
         needs: of multiple choice, besides the choices' log-likelihoods: "unconditional" (those after an empty
-            context), "token counts".
+            context), "token counts", "every choice" (it has no value where a server reports only some of them).
         packages: packages without which it cannot be computed.
+        is_default: whether a task has it whose file lists no metrics.
+        picks_choice: whether it scores if the best choice, by some measure, is gold.
+        rare: facts that only metrics of this package have.
 
-    Raises: TypeError for needs of a metric that is not of multiple choice.
+    Raises: TypeError for needs of a metric that is not of choices, and for an unknown kind of answer.
     """
-    if needs and of != MULTIPLE_CHOICE:
+    kinds: tuple[Answered, ...] = (of,) if isinstance(of, str) else of
+    if strange := sorted(set(kinds) - set(get_args(Answered))):
+        raise TypeError(f"of={strange[0]!r} is no kind of answer; expected one of {', '.join(get_args(Answered))}")
+    if needs and not {MULTIPLE_CHOICE, BESIDE_CHOICES} & set(kinds):
         raise TypeError(f"needs={needs!r} are of choices; expected of='{MULTIPLE_CHOICE}'")
 
     def declare(function: F) -> F:
         facts = Metric(
             name=name or function.__name__,
             formula=formula,
-            output_types=(of,),
+            of=kinds,
+            default_for=kinds if is_default else (),
             aggregation=aggregation,
             higher_is_better=higher_is_better,
             scale=scale,
             bounds=bounds,
             needs=needs,
             packages=packages,
-            in_lm_eval=False,
+            picks_choice=picks_choice,
+            **rare,
         )
         setattr(function, _FACTS, facts)
         return function

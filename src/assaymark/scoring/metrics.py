@@ -1,8 +1,17 @@
-"""What other code reads of a metric: its row in the table (`metric_table`), and what follows from it."""
+"""All metrics: those of this package, found by their declarations (`metric`), and those of installed packages.
+
+What other code needs to know of a metric it reads here, from the facts beside the metric's function; none of it depends
+on a name. The modules with the functions are imported at the first question.
+"""
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
+from itertools import chain
+from math import inf
+from typing import Any
 
 from assaymark.registry import Registry
 from assaymark.scoring.metric import (
@@ -14,13 +23,14 @@ from assaymark.scoring.metric import (
     GENERATE,
     LOGLIKELIHOOD,
     MULTIPLE_CHOICE,
+    OUTPUT_TYPES,
     ROLLING,
     TIES,
     TOOL_CALLS,
     Metric,
     facts_of,
 )
-from assaymark.scoring.metric_table import METRICS
+from assaymark.scoring.uncomputed import UNCOMPUTED
 
 __all__ = [
     "ANY_CALL",
@@ -30,7 +40,6 @@ __all__ = [
     "CONFIDENCE",
     "GENERATE",
     "LOGLIKELIHOOD",
-    "METRICS",
     "MULTIPLE_CHOICE",
     "ROLLING",
     "TIES",
@@ -38,6 +47,8 @@ __all__ = [
     "Metric",
     "accuracies_over_choices",
     "aggregation_of",
+    "computations",
+    "declared_for",
     "defaults_for",
     "find_metric",
     "formula_of",
@@ -49,16 +60,18 @@ __all__ = [
     "may_be_share",
     "metric_item",
     "names_for",
-    "names_of_calls",
+    "needs_every_choice",
     "needs_unconditional",
+    "own_metrics",
     "preferred_names",
 ]  # fmt: skip
 
 REGISTERED: Registry[object] = Registry("metrics", "metric")  # of installed packages
-_BY_NAME = {metric.name: metric for metric in METRICS}
+_MODULES = ("generation", "choices", "loglikelihood", "call_match", "application_calls", "uncomputed")
+"""The modules of `scoring` with declared metrics. Of two declarations of a name the first module's is the main one."""
 _PASS_AT = re.compile(r"pass@\d+")
 
-# words in the names of metrics without a row, which decide what values between 0 and 1 mean
+# words in the names of unknown metrics, which decide what values between 0 and 1 mean
 _NUMBER_WORDS = frozenset({
     "perplexity", "ppl", "bits", "loss", "nll", "logprob", "logprobs", "tokens", "latency", "time", "seconds", "cost",
     "mse", "rmse", "mae", "std", "stdev", "var", "variance", "corr", "correlation", "corrcoef", "pearson", "spearman",
@@ -68,50 +81,90 @@ _SHARE_WORDS = frozenset({"acc", "accuracy"})  # these win: `bleu_acc` is a shar
 
 
 @cache
+def _declared() -> tuple[tuple[Metric, Callable[..., Any]], ...]:
+    """Return the facts and functions that this package's modules declare, in order."""
+    modules = [import_module(f"assaymark.scoring.{name}") for name in _MODULES]
+    values = ((module, value) for module in modules for value in vars(module).values())
+    return tuple(
+        (facts, value)
+        for module, value in values
+        if (facts := facts_of(value)) is not None and value.__module__ == module.__name__
+    )
+
+
+@cache
+def computations(kind: str) -> Mapping[str, Callable[..., Any]]:
+    """Return this package's metrics of a kind of answer, by name, in lm-eval's order."""
+    return {facts.name: function for facts, function in _declared() if kind in facts.of}
+
+
+@cache
+def _own() -> Mapping[str, Metric]:
+    """Return this package's metrics by name; those declared for several kinds of answers once."""
+    declarations: dict[str, list[Metric]] = {}
+    for facts in chain((facts for facts, _ in _declared()), UNCOMPUTED):
+        declarations.setdefault(facts.name, []).append(facts)
+    return {
+        name: replace(
+            main,
+            of=(*main.of, *(kind for facts in others for kind in facts.of)),
+            default_for=tuple(kind for kind in OUTPUT_TYPES for facts in (main, *others) if kind in facts.default_for),
+            formulas=tuple((kind, facts.formula) for facts in others for kind in facts.of),
+        )
+        for name, (main, *others) in declarations.items()
+    }
+
+
+@cache
+def own_metrics() -> tuple[Metric, ...]:
+    """Return the metrics of this package."""
+    return tuple(_own().values())
+
+
+@cache
 def find_metric(name: str) -> Metric | None:
-    """Return the row of a metric; None where there is none."""
-    metric = _BY_NAME.get(name)
+    """Return what is known of a metric; None where nothing is."""
+    metric = _own().get(name)
     if metric is None and _PASS_AT.fullmatch(name):
-        return replace(_BY_NAME["pass@k"], name=name)
+        return replace(_own()["pass@k"], name=name)
     if metric is None and name in REGISTERED:
         return facts_of(REGISTERED.load(name))
     return metric
 
 
 def is_own_metric(name: str) -> bool:
-    """Return whether this package has a row for a metric; those that other packages register have none here."""
-    return name in _BY_NAME or _PASS_AT.fullmatch(name) is not None
+    """Return whether this package has a metric of that name; other packages cannot replace it."""
+    return name in _own() or _PASS_AT.fullmatch(name) is not None
 
 
-@cache
-def names_of_calls() -> tuple[str, ...]:
-    """Return the metrics of what is known of an application's calls."""
-    return tuple(metric.name for metric in METRICS if metric.is_of_call)
+def declared_for(name: str, kind: str) -> Metric | None:
+    """Return what is declared of a metric of this package for a kind of answer; None where it has no such metric."""
+    function = computations(kind).get(name)
+    return None if function is None else facts_of(function)
 
 
-@cache
-def names_for(output_type: str) -> tuple[str, ...]:
-    """Return the metrics that `scoring` computes for an output type, in lm-eval's order."""
-    return tuple(metric.name for metric in METRICS if output_type in metric.output_types)
+def names_for(kind: str) -> tuple[str, ...]:
+    """Return the metrics that `scoring` computes of a kind of answer, in lm-eval's order."""
+    return tuple(computations(kind))
 
 
 @cache
 def defaults_for(output_type: str) -> tuple[str, ...]:
     """Return the default metrics of an output type, as in lm-eval 0.4.13."""
-    return tuple(metric.name for metric in METRICS if output_type in metric.default_for)
+    return tuple(name for name in computations(output_type) if output_type in _own()[name].default_for)
 
 
 @cache
 def accuracies_over_choices(*, without: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the metrics that pick one choice, by preference, except those with a need in `without`."""
-    picking = [m for m in METRICS if m.picks_choice and not m.is_auxiliary and not set(m.needs) & set(without)]
-    return tuple(m.name for m in sorted(picking, key=lambda metric: metric.preference or len(METRICS)))
+    picking = [m for m in own_metrics() if m.picks_choice and not m.is_auxiliary and not set(m.needs) & set(without)]
+    return tuple(m.name for m in sorted(picking, key=lambda metric: metric.preference or inf))
 
 
 @cache
 def preferred_names() -> tuple[str, ...]:
     """Return the candidates for the primary metric of a task whose card names none, by preference."""
-    ranked = [(metric.preference, metric.name) for metric in METRICS if metric.preference is not None]
+    ranked = [(metric.preference, metric.name) for metric in own_metrics() if metric.preference is not None]
     return tuple(name for _, name in sorted(ranked))
 
 
@@ -151,8 +204,14 @@ def needs_unconditional(name: str) -> bool:
     return metric is not None and "unconditional" in metric.needs
 
 
+def needs_every_choice(name: str) -> bool:
+    """Return whether a metric has no value where only some of a question's choices are known."""
+    metric = find_metric(name)
+    return metric is not None and "every choice" in metric.needs
+
+
 def may_be_share(name: str) -> bool:
-    """Return whether values between 0 and 1 are shares: by the metric's row, else by the words in its name."""
+    """Return whether values between 0 and 1 are shares: by the metric's facts, else by the words in its name."""
     metric = find_metric(name)
     if metric is not None:
         return metric.is_share
@@ -161,12 +220,12 @@ def may_be_share(name: str) -> bool:
 
 
 def formula_of(name: str, output_type: str) -> str | None:
-    """Return a metric's formula for an output type; None for a metric without a row."""
+    """Return a metric's formula for an output type; None for an unknown metric."""
     metric = find_metric(name)
     return None if metric is None else dict(metric.formulas).get(output_type, metric.formula)
 
 
 def metric_item(name: str) -> dict[str, str | bool]:
-    """Return a metric as an item of a task file's `metric_list`. Raises: KeyError for a name without a row."""
-    metric = _BY_NAME[name]
+    """Return a metric as an item of a task file's `metric_list`. Raises: KeyError for another's or an unknown name."""
+    metric = _own()[name]
     return {"metric": name, "aggregation": metric.aggregation, "higher_is_better": metric.higher_is_better}

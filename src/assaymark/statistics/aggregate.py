@@ -254,6 +254,10 @@ class Aggregation:
     """How its interval is computed, unless it is a mean, a ratio or of labels: by its own method, as of a mean of the
     samples' values, or by resampling. none: there is none."""
 
+    def __call__(self, items: Items) -> float:
+        """Return the number, as the declared function does."""
+        return self.function(items)
+
 
 _UNKNOWN = Aggregation(bypass, interval="none")
 AGGREGATIONS: dict[str, Aggregation] = {
@@ -283,7 +287,9 @@ REGISTERED: Registry[Aggregation] = Registry("aggregations", "aggregation")  # o
 
 
 def find_aggregation(name: object) -> Aggregation | None:
-    """Return the aggregation of a name; None for a function of a task file, or an unknown name."""
+    """Return the aggregation of a name, or a declared one itself; None for any other function or an unknown name."""
+    if isinstance(name, Aggregation):
+        return name
     if not isinstance(name, str):
         return None
     if name not in AGGREGATIONS and name in REGISTERED:

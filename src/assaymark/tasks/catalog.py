@@ -29,7 +29,15 @@ from assaymark.tasks.own_rows import (
 from assaymark.tasks.selecting import Expander, TaskSource
 from assaymark.tasks.suites import ChosenSuite, Suite, is_suite
 from assaymark.tasks.task import CatalogEntry, Origin, Selection
-from assaymark.tasks.task_index import IndexedFile, describe_file, index_folder, task_files
+from assaymark.tasks.task_index import (
+    IndexedFile,
+    describe_file,
+    index_folder,
+    index_user_folder,
+    indexed_task,
+    task_files,
+)
+from assaymark.tasks.user_code import declarations_in, refuse_broken
 from assaymark.tasks.yaml_files import read_suite, read_task_file, repeated_keys
 
 LIBRARY = Path(__file__).resolve().parents[1] / "library"
@@ -99,12 +107,12 @@ class Catalog:
         else:
             elsewhere = lm_eval_names.known_names()
         folders.append(_Folder(LIBRARY, "assaymark", index_folder(LIBRARY)))
-        folders += [_Folder(root, "user", index_folder(root)) for root in _registered_folders()]
+        folders += [_Folder(root, "user", index_user_folder(root)) for root in _registered_folders()]
         for path in include_paths:
             root = Path(path).expanduser()
             if not root.is_dir():
                 raise DataError(f"include path '{path}' is not a directory; expected a folder with .yaml task files")
-            folders.append(_Folder(root.resolve(), "user", index_folder(root)))
+            folders.append(_Folder(root.resolve(), "user", index_user_folder(root)))
         return cls(folders, elsewhere)
 
     def _add(self, folder: _Folder) -> None:
@@ -251,6 +259,7 @@ class Catalog:
             lacking = "" if any(each in self._names for each in first_names) else f"; {_MISSING}"
             remedy = f"{len(longer)} names begin or end with it: name one of them (listed by `assaymark ls tasks`)"
             return UnknownName("task", name, first_names, remedy + lacking)
+        refuse_broken([folder.root for folder in self._folders if folder.origin == "user"])  # one may declare it
         known = [*self._names, *self._suites, *known_aliases().exact, *self._elsewhere]
         return UnknownName("task", name, nearest(name, known), "see `assaymark ls tasks`")
 
@@ -329,6 +338,15 @@ class Catalog:
                 raise DataError(f"folder '{name}' has no .yaml task file")
             for file in files:
                 self._add_file(file.resolve(), path.resolve(), expander, alone=False)
+            return True
+        if path.suffix == ".py" and path.is_file():
+            file = path.resolve()
+            declared = [each for each in declarations_in(file) if each.kind == "tasks"]
+            if not declared:
+                raise DataError(f"{name} declares no task; expected a function with @assaymark.task(...)")
+            for each in declared:
+                entry = indexed_task(each, file.parent)
+                expander.add_source(TaskSource(entry, file, "user", self._trusted("user", file.parent)))
             return True
         if path.suffix in {".yaml", ".yml"} or is_rows_file(path):
             if not path.is_file():

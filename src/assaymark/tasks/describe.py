@@ -235,7 +235,7 @@ def _metric_texts(task: Task) -> Sequence[MetricText]:
         if task.process_results is not None:
             formula = _own_formula(task, metric.name, task.process_results)
         elif metric.function is not None:
-            formula = f"computed by the task's function {metric.function.path}"
+            formula = metric.formula or f"computed by the task's function {metric.function.path}"
         how = metric.aggregation
         if isinstance(how, FunctionRef):
             how = _summary(task, how) or f"aggregated by the task's function {how.path}"

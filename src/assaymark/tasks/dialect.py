@@ -16,7 +16,9 @@ from assaymark.errors import DataError
 from assaymark.limits.regexes import compiled
 from assaymark.registry import Registry, nearest
 from assaymark.scoring.filters import FILTERS
+from assaymark.scoring.metric import Metric, facts_of
 from assaymark.scoring.metrics import CALL_MATCH, aggregation_of, defaults_for, is_higher_better, is_own_metric
+from assaymark.tasks.functions import load_function
 from assaymark.tasks.images import refuse_unfit_image_keys
 from assaymark.tasks.spec_hash import file_of, hash_spec
 from assaymark.tasks.task import (
@@ -32,6 +34,7 @@ from assaymark.tasks.task import (
     Task,
 )
 from assaymark.tasks.tool_use import refuse_unfit_keys
+from assaymark.tasks.user_code import Kind, declarations_in, find_declaration, refuse_broken
 
 __all__ = ["FEWSHOT_KEYS", "KEYS", "MEANING", "METRIC_KEYS", "folders_of_registered", "with_registered"]
 
@@ -111,13 +114,37 @@ MEANING: Mapping[type, str] = {
 
 METRICS: Registry[Any] = Registry("metrics", "metric")
 STEPS: Registry[Any] = Registry("filters", "filter")
+AGGREGATED: Registry[Any] = Registry("aggregations", "aggregation")
 
 
-def with_registered(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a task file's mapping with references in place of names that other packages register."""
-    metrics = [_replaced(item, "metric", METRICS, is_own_metric) for item in _items(spec.get("metric_list"))]
+def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Mapping[str, Any]:
+    """Return a task file's mapping with references in place of names that other packages, or user files, declare.
+
+    Args:
+        spec: the mapping.
+        folders: those whose Python files may declare metrics and steps of filters; the first counts.
+
+    Raises: DataError for a name that a folder declares twice, or that a broken file may declare.
+    """
+
+    def find(kind: Kind, registry: Registry[Any], name: str) -> FunctionRef | None:
+        if (place := registry.places().get(name)) is not None:
+            return FunctionRef(place.target.replace(":", "."), None)
+        declaration = find_declaration(kind, name, folders)
+        if declaration is None:
+            refuse_broken(folders)  # which may be meant to declare it
+            return None
+        return declaration.function
+
+    def metric_of(item: Any) -> Any:
+        return _replaced(item, "metric", lambda name: find("metrics", METRICS, name), is_own_metric)
+
+    def step_of(item: Any) -> Any:
+        return _replaced(item, "function", lambda name: find("filters", STEPS, name), FILTERS.__contains__)
+
+    metrics = [metric_of(item) for item in _items(spec.get("metric_list"))]
     pipelines = [
-        {**pipeline, "filter": [_replaced(step, "function", STEPS, FILTERS.__contains__) for step in _items(steps)]}
+        {**pipeline, "filter": [step_of(step) for step in _items(steps)]}
         if isinstance(pipeline, Mapping) and isinstance(steps := pipeline.get("filter"), list)
         else pipeline
         for pipeline in _items(spec.get("filter_list"))
@@ -141,11 +168,11 @@ def _items(listed: Any) -> list[Any]:
     return list(listed) if isinstance(listed, list | tuple) else []
 
 
-def _replaced(item: Any, key: str, registry: Registry[Any], is_own: Any) -> Any:
+def _replaced(item: Any, key: str, find: Callable[[str], FunctionRef | None], is_own: Callable[[str], bool]) -> Any:
     if not isinstance(item, Mapping) or not isinstance(name := item.get(key), str) or is_own(name):
         return item
-    place = registry.places().get(name)
-    return item if place is None else {**item, key: FunctionRef(place.target.replace(":", "."), None)}
+    function = find(name)
+    return item if function is None else {**item, key: function}
 
 
 CODE_METRIC = "assaymark.tasks.code_metrics.pass_at_k"
@@ -181,7 +208,8 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
 
     Raises: DataError naming file, key, value and what was expected.
     """
-    spec = with_registered(spec)
+    folders = tuple(dict.fromkeys((source.parent, *(each for each in trusted if source.is_relative_to(each)))))
+    spec = with_registered(spec, folders if origin == "user" else ())
     reader = _TaskReader(spec, source)
     if not isinstance(spec.get("task"), str):
         raise reader.fail("task", spec.get("task"), "the task's name")
@@ -202,7 +230,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         spec_hash=hash_spec(spec),
         source=source,
         origin=origin,
-        metrics=_metrics(reader, output_type, tuple(pipeline.name for pipeline in filters)),
+        metrics=_metrics(reader, output_type, tuple(pipeline.name for pipeline in filters), trusted),
         filters=filters,
         alias=reader.get("task_alias"),
         description=reader.get("description") or "",
@@ -387,7 +415,9 @@ def _or(value: Any, otherwise: Any) -> Any:
     return otherwise if value is None else value
 
 
-def _metrics(reader: _TaskReader, output_type: str, filters: tuple[str, ...]) -> tuple[MetricSpec, ...]:
+def _metrics(
+    reader: _TaskReader, output_type: str, filters: tuple[str, ...], trusted: Sequence[Path]
+) -> tuple[MetricSpec, ...]:
     listed = reader.get("metric_list")
     if listed is None:
         names = defaults_for(output_type) if reader.get("doc_to_tools") is None else (CALL_MATCH,)
@@ -399,22 +429,56 @@ def _metrics(reader: _TaskReader, output_type: str, filters: tuple[str, ...]) ->
         if not isinstance(item, Mapping) or not isinstance(item.get("metric"), (str, int, FunctionRef)):
             raise reader.fail("metric_list", item, "items such as `metric: acc`")
         metric = item["metric"]
-        own_name = metric.name if isinstance(metric, FunctionRef) else str(metric)
+        own_name = (metric.declared_as or metric.name) if isinstance(metric, FunctionRef) else str(metric)
+        declared = _declared_facts(metric, trusted)
+        default_aggregation = _declared_aggregation(metric, declared) if declared else None
         options = {key: value for key, value in item.items() if key not in METRIC_KEYS}
-        if metric == "exact_match":
-            _check_regexes(reader, "metric_list.exact_match", item)
+        if isinstance(metric, str):
+            _check_regexes(reader, f"metric_list.{metric}", item)
         for name, kwargs in _scores_named(metric, own_name, options):
             metrics.append(
                 MetricSpec(
                     name=name,
-                    aggregation=item.get("aggregation", aggregation_of(name)),
-                    higher_is_better=bool(item.get("higher_is_better", is_higher_better(name))),
+                    aggregation=item.get("aggregation", default_aggregation or aggregation_of(name)),
+                    higher_is_better=bool(
+                        item.get("higher_is_better", declared.higher_is_better if declared else is_higher_better(name))
+                    ),
                     kwargs=kwargs,
                     function=metric if isinstance(metric, FunctionRef) else None,
                     filters=filters,
+                    scale=declared.scale if declared else None,
+                    formula=declared.formula if declared else None,
                 )
             )
     return tuple(metrics)
+
+
+def _declared_facts(metric: Any, trusted: Sequence[Path]) -> Metric | None:
+    """Return what a user's file declares of a metric, whose file is imported for it; None for other metrics."""
+    if not isinstance(metric, FunctionRef) or metric.declared_as is None:
+        return None
+    return facts_of(load_function(metric, trusted))
+
+
+def _declared_aggregation(metric: Any, facts: Metric) -> str | FunctionRef:
+    """Return the aggregation that a user's metric names: a known one, or one of its own file, whose bytes are hashed.
+
+    Raises: DataError for any other.
+    """
+    from assaymark.statistics.aggregate import AGGREGATIONS  # listing tasks needs none
+
+    if facts.aggregation in AGGREGATIONS or facts.aggregation in AGGREGATED:
+        return facts.aggregation
+    own = declarations_in(metric.file)
+    for each in own:
+        if (each.kind, each.name) == ("aggregations", facts.aggregation):
+            return each.function
+    line = next((each.line for each in own if (each.kind, each.name) == ("metrics", facts.name)), None)
+    near = ", ".join(nearest(facts.aggregation, [*AGGREGATIONS, *AGGREGATED])) or "mean"
+    raise DataError(
+        f"{metric.file}, line {line}: aggregation {facts.aggregation!r:.80} of metric {facts.name} is not known; "
+        f"nearest: {near}; one of your own is declared in the same file with @assaymark.aggregation"
+    )
 
 
 def _scores_named(

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,19 @@ def _module(function: FunctionRef, file: Path) -> Any:
             raise _lacking_lm_eval(str(file), str(error.name)) from error
         if top == "datasets":
             raise MissingExtra(f"{file}", "hub") from error
-        raise DataError(f"{file} imports '{error.name}', which is not installed: pip install {top}") from error
+        raise DataError(
+            f"{place_in(file, error)} imports '{error.name}', which is not installed: pip install {top}"
+        ) from error
     except Exception as error:
-        raise DataError(f"{file} fails to import: {type(error).__name__}: {error}") from error
+        raise DataError(f"{place_in(file, error)} fails to import: {type(error).__name__}: {error}") from error
+
+
+def place_in(file: Path, error: Exception) -> str:
+    """Return a file, with the line in it at which an error was raised, or that is no Python, where that is known."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file}, line {error.lineno},"
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{file}, line {lines[-1]}," if lines else str(file)
 
 
 def _lacking_lm_eval(what: str, module: str) -> AssaymarkError:

@@ -226,7 +226,7 @@ def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]
     requested = {"metric": item} if isinstance(item, str) else dict(item)
     for own in task.spec.get("metric_list") or ():
         metric = own.get("metric")
-        name = metric.name if isinstance(metric, FunctionRef) else str(metric)
+        name = (metric.declared_as or metric.name) if isinstance(metric, FunctionRef) else str(metric)
         if requested.get("metric") in {name, *_score_names(task, metric)}:
             return {**own, **requested, "metric": metric}
     return requested

@@ -38,10 +38,14 @@ __all__ = ["Shape", "check_of", "shape_of"]
 
 Spec = dict[str, Any]
 _LONG = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 512}  # answers of several paragraphs
-_COMPARED: Spec = {
-    "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
-    "metric_list": [{**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True}],
-}
+
+
+def _compared() -> Spec:
+    """Return how a generated answer is compared with its reference."""
+    return {
+        "filter_list": [{"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
+        "metric_list": [{**metric_item("exact_match"), "ignore_case": True, "ignore_punctuation": True}],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ def _with_chats(used: ChatColumns, rows: Rows) -> Shape:
         "doc_to_messages": used.messages,
         "doc_to_target": used.target,
         "generation_kwargs": dict(_LONG),
-        **_COMPARED,
+        **_compared(),
     }
     guess = (
         f"'{used.messages}' is {form}, sent under the model's template, and the generated answer is compared with "
@@ -292,7 +296,7 @@ def _generated(roles: QuestionColumns) -> Shape:
         "doc_to_text": _asked(roles),
         "doc_to_target": f"{{{{{answer}}}}}",
         "generation_kwargs": {"until": ["\n\n"], "do_sample": False, "temperature": 0.0},
-        **_COMPARED,
+        **_compared(),
     }
     if roles.input is not None:
         spec["generation_kwargs"] = dict(_LONG)

@@ -8,6 +8,7 @@ The task's own metrics stay those of the row's order, so they are comparable wit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from traceback import extract_tb
 from typing import Any
 
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
@@ -30,8 +31,6 @@ from assaymark.records import (
 from assaymark.scoring import generation
 from assaymark.scoring.call_match import score_calls
 from assaymark.scoring.choices import (
-    CIRCULAR,
-    OVER_ROTATIONS,
     ChoiceAnswer,
     gold_is_absent,
     of_first_tokens,
@@ -40,6 +39,7 @@ from assaymark.scoring.choices import (
 )
 from assaymark.scoring.filters import Pipeline, build_pipeline
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
+from assaymark.scoring.metric import ROTATIONS
 from assaymark.scoring.metrics import (
     LOGLIKELIHOOD,
     TOOL_CALLS,
@@ -52,6 +52,7 @@ from assaymark.scoring.metrics import (
 from assaymark.scoring.tool_calls import text_of_tool_calls
 from assaymark.scoring.values import ScoreValue
 from assaymark.tasks.functions import load_function, loader_of, published_seeds
+from assaymark.tasks.spec_hash import file_of
 from assaymark.tasks.task import Group, GroupMetric, MetricSpec, Task
 from assaymark.tasks.tool_use import ToolUse
 
@@ -62,8 +63,7 @@ def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
     """Return the metrics that rotations add to a task's own."""
     filters = tuple(pipeline.name for pipeline in task.filters)
     return tuple(
-        MetricSpec(name, aggregation_of(name), is_higher_better(name), filters=filters)
-        for name in (CIRCULAR, OVER_ROTATIONS)
+        MetricSpec(name, aggregation_of(name), is_higher_better(name), filters=filters) for name in names_for(ROTATIONS)
     )
 
 
@@ -103,7 +103,7 @@ def circular_group(group: Group) -> Group:
     if not group.metrics:
         return group
     by_size = group.metrics[0].weight_by_size
-    more = tuple(GroupMetric(name, weight_by_size=by_size) for name in (CIRCULAR, OVER_ROTATIONS))
+    more = tuple(GroupMetric(name, weight_by_size=by_size) for name in names_for(ROTATIONS))
     return replace(group, metrics=(*group.metrics, *more))
 
 
@@ -210,11 +210,26 @@ class SampleScorer:
         elif self.tool_use is not None:
             values, status = self._of_calls(self.tool_use, sample, results[0], functions)
         else:
-            values = self._values(request, sample, results, functions, lengths)
+            try:
+                values = self._values(request, sample, results, functions, lengths)
+            except AssaymarkError:
+                raise
+            except Exception as error:
+                if not functions:
+                    raise
+                raise MalformedSample(
+                    f"its metric failed: {type(error).__name__}: {error}{self._place_of(error)}"
+                ) from error
         return [
             Score(request.id, name, value.value, pipeline.name, _status(status, name, value), value.parts, value.detail)
             for name, value in values.items()
         ]
+
+    def _place_of(self, error: Exception) -> str:
+        """Return where in the files of the task's metrics an error was raised; empty where in none of them."""
+        files = {str(file) for each in self.task.metrics if each.function and (file := file_of(each.function))}
+        frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename in files]
+        return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
     def _of_calls(
         self, use: ToolUse, sample: Sample, answer: Any, functions: Mapping[str, Callable[..., Any]]
@@ -360,16 +375,8 @@ def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]
 
 
 def _value_of(function: Callable[..., Any], options: Mapping[str, Any], answer: ChoiceAnswer) -> ScoreValue:
-    """Return the score by a metric of choices that another package, or the task itself, has.
-
-    Raises: MalformedSample with what the function raised.
-    """
-    try:
-        return as_value(function(answer, **options))
-    except AssaymarkError:
-        raise
-    except Exception as error:
-        raise MalformedSample(f"its metric failed: {type(error).__name__}: {error}") from error
+    """Return the score by a metric of choices that another package, or the task itself, has."""
+    return as_value(function(answer, **options))
 
 
 def as_value(value: Any) -> ScoreValue:
@@ -377,6 +384,8 @@ def as_value(value: Any) -> ScoreValue:
 
     A text or mapping is one part, marked `wrapped` in `detail`: an aggregation function takes the part, not the tuple.
     """
+    if isinstance(value, ScoreValue):
+        return value
     if value is None:
         return ScoreValue(None)
     plain = _plain(value)

@@ -15,6 +15,7 @@ from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.suites import ChosenSuite
 from assaymark.tasks.task import FunctionRef, Group, GroupMetric, Origin, Task
 from assaymark.tasks.task_index import IndexedFile
+from assaymark.tasks.user_code import read_task, with_line
 from assaymark.tasks.yaml_files import read_task_file
 
 _GROUP_KEYS = frozenset({"group", "group_alias", "task", "aggregate_metric_list", "metadata"})
@@ -95,6 +96,8 @@ class Expander:
         """Add the task or group that a file defines."""
         if source.file.broken:
             raise DataError(source.file.reason or f"{source.path} cannot be read")
+        if source.path.suffix == ".py":
+            return self.add_task(self._declared_task(source, overrides or {}), chain)
         spec = read_task_file(source.path)
         if source.file.kind == "group":
             return self._add_group(source.file.name, spec, source, overrides or {}, chain)
@@ -102,6 +105,15 @@ class Expander:
             self.notes.append(f"{source.path}: `group: {labels}` in a task's file has no effect; write `tag: {labels}`")
         merged = {**spec, **(overrides or {}), "task": source.file.name}
         return self.add_task(task_from_spec(merged, source.path, source.origin, source.trusted), chain)
+
+    def _declared_task(self, source: TaskSource, overrides: Mapping[str, Any]) -> Task:
+        """Return the task that a Python file declares. Raises: DataError with file and line."""
+        name = source.file.name
+        spec = {**read_task(source.path, name), **overrides, "task": name}
+        try:
+            return task_from_spec(spec, source.path, source.origin, source.trusted)
+        except DataError as error:
+            raise with_line(error, source.path, name) from error
 
     def add_task(self, task: Task, chain: tuple[str, ...] = ()) -> str:
         """Add a task.

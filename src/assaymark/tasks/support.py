@@ -1,6 +1,6 @@
 """Unsupported features of task files, with the reason that is shown."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from assaymark.registry import nearest
@@ -13,16 +13,16 @@ def _known_metrics(output_type: str) -> tuple[str, ...]:
     return names_for(output_type)
 
 
-def why_not_runnable(spec: Mapping[str, Any]) -> str | None:
-    """Return the reason why a task file's mapping is not supported, or None."""
+def why_not_runnable(spec: Mapping[str, Any], declared: Collection[str] = ()) -> str | None:
+    """Return the reason why a task file's mapping is not supported, or None. declared: metrics of the user's files."""
     if spec.get("use_prompt") is not None:
         return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
     if spec.get("doc_to_audio") is not None:
         return "doc_to_audio: its prompts contain audio, which no model here takes; prompts are text and images"
-    return None if "class" in spec else _unknown_metric(spec)
+    return None if "class" in spec else _unknown_metric(spec, declared)
 
 
-def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
+def _unknown_metric(spec: Mapping[str, Any], declared: Collection[str]) -> str | None:
     if spec.get("process_results") is not None:
         return None  # the task scores itself; its metrics may have any name
     output_type = str(spec.get("output_type", "generate_until"))
@@ -32,7 +32,7 @@ def _unknown_metric(spec: Mapping[str, Any]) -> str | None:
     listed = spec.get("metric_list")
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None
-        if isinstance(name, str) and known and name not in known and name not in REGISTERED:
+        if isinstance(name, str) and known and name not in {*known, *declared} and name not in REGISTERED:
             near = nearest(name, known)
             hint = f"nearest: {', '.join(near)}" if near else f"expected one of {', '.join(known)}, or !function"
             return f"metric '{name}' is not known for {output_type}; {hint}"

@@ -36,6 +36,7 @@ class FunctionRef:
 
     path: str  # as written: `utils.process_docs` or `lm_eval.tasks.hellaswag.utils.process_docs`
     file: Path | None  # the .py file beside the YAML that names it; None: a dotted module
+    declared_as: str | None = field(default=None, repr=False)  # the name under which a user's file declares it
 
     @property
     def name(self) -> str:
@@ -63,6 +64,7 @@ class MetricSpec:
     filters: tuple[str, ...] = ("none",)  # the filters under which it is computed
     scale: Scale | None = None  # of a sample's score, where it is declared; None: by the table of metrics
     is_neutral: bool = False  # neither higher nor lower is better
+    formula: str | None = None  # where a user's file declares it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from assaymark import settings
 from assaymark.datasets.files import remember
@@ -17,6 +17,7 @@ from assaymark.errors import DataError
 from assaymark.scoring.metrics import REGISTERED
 from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import Kind
+from assaymark.tasks.user_code import Declaration, declarations_below
 from assaymark.tasks.yaml_files import read_task_file
 
 _FORMAT = 4  # of the index file
@@ -35,10 +36,36 @@ class IndexedFile(NamedTuple):
     broken: bool = False
 
 
-def index_folder(root: Path, version: str = "") -> list[IndexedFile]:
-    """Return the folder's task files in order of their paths, from the cache where nothing changed."""
+def index_user_folder(root: Path) -> list[IndexedFile]:
+    """Return a user's folder's task files, and the tasks that its Python files declare; none of them is imported."""
     root = root.resolve()
-    stamp = [_FORMAT, version, *REGISTERED.names(), *_stamp(root)]  # a metric that is installed makes tasks runnable
+    declared = declarations_below(root)
+    metrics = tuple(each.name for each in declared if each.kind == "metrics")
+    return [
+        *index_folder(root, metrics=metrics),
+        *(indexed_task(each, root) for each in declared if each.kind == "tasks"),
+    ]
+
+
+def indexed_task(declaration: Declaration, root: Path) -> IndexedFile:
+    """Return the index entry of a task that a Python file below the folder declares."""
+    file = cast("Path", declaration.function.file)
+    return IndexedFile(declaration.name, "task", file.relative_to(root).as_posix())
+
+
+def index_folder(root: Path, version: str = "", metrics: Sequence[str] = ()) -> list[IndexedFile]:
+    """Return the folder's task files in order of their paths, from the cache where nothing changed.
+
+    metrics: names of metrics that the folder's Python files declare.
+    """
+    root = root.resolve()
+    stamp = [
+        _FORMAT,
+        version,
+        *REGISTERED.names(),
+        *metrics,
+        *_stamp(root),
+    ]  # a metric that is installed makes tasks runnable
     note = settings.cache_folder() / "task_index" / f"{hashlib.sha256(str(root).encode()).hexdigest()[:24]}.json"
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
@@ -46,7 +73,7 @@ def index_folder(root: Path, version: str = "") -> list[IndexedFile]:
             return list(map(IndexedFile._make, known["files"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no index yet, or a damaged one
-    files = list(_indexed(root))
+    files = list(_indexed(root, metrics))
     remember(note, json.dumps({"stamp": stamp, "root": str(root), "files": files}, ensure_ascii=False))
     return files
 
@@ -81,7 +108,7 @@ def task_files(root: Path) -> list[Path]:
     return sorted((path for path in paths if not path.name.endswith(".card.yaml")), key=lambda path: path.as_posix())
 
 
-def _indexed(root: Path) -> Iterable[IndexedFile]:
+def _indexed(root: Path, metrics: Sequence[str]) -> Iterable[IndexedFile]:
     for path in task_files(root):
         relative = path.relative_to(root).as_posix()
         try:
@@ -89,12 +116,12 @@ def _indexed(root: Path) -> Iterable[IndexedFile]:
         except DataError as error:
             yield IndexedFile(path.stem, "task", relative, reason=str(error), broken=True)
             continue
-        file = describe_file(spec, relative)
+        file = describe_file(spec, relative, metrics)
         if file is not None:
             yield file
 
 
-def describe_file(spec: Mapping[str, Any], path: str) -> IndexedFile | None:
+def describe_file(spec: Mapping[str, Any], path: str, metrics: Sequence[str] = ()) -> IndexedFile | None:
     """Return the index entry of a file's mapping: a task, a group, or None (a template that others include)."""
     tag = spec.get("tag")
     tags = (tag,) if isinstance(tag, str) else tuple(map(str, tag)) if isinstance(tag, list) else ()
@@ -103,5 +130,5 @@ def describe_file(spec: Mapping[str, Any], path: str) -> IndexedFile | None:
         count = len(members) if isinstance(members, list) else 0
         return IndexedFile(spec["group"], "group", path, tags, count, None if count else "the group has no members")
     if isinstance(spec.get("task"), str):
-        return IndexedFile(spec["task"], "task", path, tags, 1, why_not_runnable(spec))
+        return IndexedFile(spec["task"], "task", path, tags, 1, why_not_runnable(spec, metrics))
     return None

@@ -8,16 +8,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from assaymark.datasets import DatasetSpec, LoadedDataset, Row, Rows, load_dataset
+from assaymark.datasets.dataset import Splits
 from assaymark.datasets.files import MOST_FAULTS
 from assaymark.datasets.load import of_splits
 from assaymark.errors import AssaymarkError, DataError, PlanError
-from assaymark.records import Skipped
-from assaymark.tasks.functions import load_function, published_seeds
+from assaymark.records import Skipped, content_hash
+from assaymark.tasks.functions import load_function, place_in, published_seeds
 from assaymark.tasks.images import with_images
 from assaymark.tasks.task import FunctionRef, Task
 
@@ -44,6 +46,8 @@ class TaskRows:
             return load_dataset(replace(task.dataset, skip_bad_rows=skip_bad_rows), data_dir)
         function = load_function(task.custom_dataset, task.trusted)
         kwargs = {**task.metadata, **metadata, **dict(task.dataset.kwargs)}
+        if task.custom_dataset.declared_as is not None:
+            return _declared_rows(task, task.custom_dataset, function, metadata)
         with published_seeds():
             made = function(**kwargs)
         spec = DatasetSpec(task.dataset.path or task.name, task.dataset.name)
@@ -101,6 +105,37 @@ class TaskRows:
                 f"{process.path} of task {self.task.name} failed on the rows of {self.task.dataset.title}: "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def _declared_rows(
+    task: Task, ref: FunctionRef, function: Callable[..., Any], metadata: Mapping[str, Any]
+) -> LoadedDataset:
+    """Return the rows of a task's own function: a list of dicts for the evaluated split, or a dict of such lists.
+
+    Raises: DataError, with file and line where they are known, for a function that fails or returns anything else.
+    """
+    file = ref.file or task.source
+    try:
+        with published_seeds():
+            made = function(**metadata)
+            by_split = made if isinstance(made, Mapping) else {task.splits.evaluated or "test": made}
+            splits = {str(name): [dict(row) for row in rows] for name, rows in by_split.items()}
+    except AssaymarkError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{place_in(file, error)} the rows that {ref.name} returns failed: {type(error).__name__}: {error}; "
+            "expected a list of dicts, or a dict of such lists by split"
+        ) from error
+    for name, rows in splits.items():
+        for index, row in enumerate(rows):
+            try:
+                content_hash(row)
+            except (TypeError, ValueError) as error:
+                where = f"{file}: row {index} of split {name} of task {task.name}"
+                raise DataError(f"{where} cannot be stored: {error}; expected JSON's values") from error
+    readers = {name: partial(Rows.of, rows) for name, rows in splits.items()}
+    return LoadedDataset(Splits(task.name, readers), content_hash(splits), "memory")
 
 
 def without_faults(rows: Rows, skipped: Skipped, fault: Callable[[Row], str | None]) -> Rows:

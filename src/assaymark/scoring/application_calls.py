@@ -1,0 +1,43 @@
+"""Metrics of the calls of an application: what is known of each call besides its answer."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from assaymark.scoring.metric import APPLICATION_CALL, metric
+
+__all__ = ["Call", "cost", "latency_s", "n_tokens"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Call(Protocol):
+    """What is known of a call; None: it is not known. Units: seconds, whatever the application's cost is in, tokens."""
+
+    @property
+    def latency_s(self) -> float | None: ...  # noqa: D102 - as the class says
+    @property
+    def cost(self) -> float | None: ...  # noqa: D102
+    @property
+    def n_tokens(self) -> int | None: ...  # noqa: D102
+
+
+def _of_calls(formula: str) -> Callable[[F], F]:
+    return metric(of=APPLICATION_CALL, formula=formula, higher_is_better=False, scale="number")
+
+
+@_of_calls("seconds from the call of an application to its answer; of repeats the mean")
+def latency_s(call: Call) -> float | None:
+    """Return the seconds of one call."""
+    return call.latency_s
+
+
+@_of_calls("what an application says that a call cost, as it says it; of repeats the mean")
+def cost(call: Call) -> float | None:
+    """Return what one call cost."""
+    return call.cost
+
+
+@_of_calls("tokens of prompts and answers that an application says a call took; of repeats the mean")
+def n_tokens(call: Call) -> float | None:
+    """Return the tokens of one call."""
+    return call.n_tokens
