@@ -200,11 +200,11 @@ def test_a_guessing_model_gets_no_more_than_the_stated_chance(tmp_path: Path) ->
     (diagnosis,) = diagnose(run, model=model, at_most=None, more_shots=0)
     counts = {count.cause: count for count in diagnosis.causes}
     assert diagnosis.n_diagnosed == diagnosis.n_wrong > 0.7 * n * 0.9
-    for name in ("position bias", "prompt sensitivity"):
+    for name in ("position bias", "reads only the choices", "prompt sensitivity"):
         expected = counts[name].chance
         error = (expected * (1 - expected) / diagnosis.n_wrong) ** 0.5
         assert counts[name].share <= expected + 4 * error, name
-    assert counts["missing knowledge"].share > 0.6
+    assert counts["missing knowledge"].share > 0.4
     assert counts["ambiguous"].n == 0
 
 

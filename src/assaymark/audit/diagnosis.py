@@ -65,8 +65,11 @@ def _same_position(n_options: int) -> float:
     return float(n_options) ** (1 - n_options)
 
 
-def _other_wordings(n_options: int) -> float:
-    """Return 1/k: a guess that is the same in all wordings of the other kind is right that often, others less."""
+def _one_option(n_options: int) -> float:
+    """Return 1/k: a guess that is the same in all wordings of a kind is right that often, others less.
+
+    A confident guess is as often the same with and without the question.
+    """
     return 1.0 / n_options
 
 
@@ -93,14 +96,14 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "reads only the choices",
         "without the question the choices have almost the same probabilities",
         "run with --question_blind: how much of the score does not need the questions?",
-        _never,
+        _one_option,
     ),
     Cause(
         "prompt sensitivity",
         "it is right in both wordings of the other kind (texts for letters, letters for texts), or in more than two "
         "thirds of all ways in which it was asked, more shots among them",
         "audit prompts MODEL TASK: compare wordings before models; state the one that was used",
-        _other_wordings,
+        _one_option,
     ),
     Cause(
         "ambiguous",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assaymark.drafts import write_whole
 from assaymark.errors import StoreError, UsageError
@@ -12,6 +12,7 @@ from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
 
 if TYPE_CHECKING:
+    from altair import LayerChart, VConcatChart
     from rich.console import RenderableType
 
     from assaymark.results.comparison.gates import PairGateResult
@@ -24,7 +25,7 @@ class RunComparison(Comparison):
 
     __slots__ = ()
 
-    def plot(self) -> Any:
+    def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the differences with 95% intervals around zero.
 
         Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.

@@ -12,6 +12,7 @@ from assaymark.runs.plan import PreparedRun
 from assaymark.store import Problem, RunRow, SampleRecord, Store
 
 if TYPE_CHECKING:
+    from altair import LayerChart, VConcatChart
     from rich.console import RenderableType
 
     from assaymark.results.evidence.generated_texts import TurnAnswers
@@ -283,7 +284,7 @@ class Run:
 
         return run_html(run_view(self.store, self.id))
 
-    def plot(self) -> Any:
+    def plot(self) -> "LayerChart | VConcatChart":
         """Return a chart (`altair.Chart`) of the values with 95% intervals; a bar marks chance.
 
         Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.

@@ -5,7 +5,7 @@ and a dark theme; it holds no script, and every text from a model, a task or a f
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
@@ -15,6 +15,9 @@ from assaymark.results.documents.charts import INK, imported_altair
 from assaymark.results.documents.html import html_blocks
 from assaymark.results.documents.sections import change_section, results_section
 from assaymark.results.evidence.records import RunView
+
+if TYPE_CHECKING:
+    from altair import LayerChart, VConcatChart
 
 __all__ = ["blocks_html", "comparison_chart", "comparison_html", "run_chart", "run_html"]
 
@@ -59,7 +62,7 @@ def blocks_html(blocks: Sequence[Block]) -> str:
     return f'<div class="assaymark-view"><style>{_STYLE}</style>{html_blocks(blocks)}</div>'
 
 
-def run_chart(view: RunView) -> Any:
+def run_chart(view: RunView) -> "LayerChart | VConcatChart":
     """Return a chart (`altair.Chart`) of a run's values with 95% intervals; a bar marks chance.
 
     Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.
@@ -67,7 +70,7 @@ def run_chart(view: RunView) -> Any:
     return _chart(results_section([view]), "this run has no proportion with an interval")
 
 
-def comparison_chart(comparison: Comparison) -> Any:
+def comparison_chart(comparison: Comparison) -> "LayerChart | VConcatChart":
     """Return a chart (`altair.Chart`) of every pair's differences with 95% intervals around zero.
 
     Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.
@@ -75,7 +78,7 @@ def comparison_chart(comparison: Comparison) -> Any:
     return _chart(change_section(comparison), "this comparison has no difference of proportions with an interval")
 
 
-def _chart(blocks: Sequence[Block], why_none: str) -> Any:
+def _chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConcatChart":
     alt = imported_altair()
     specs = [_grey(dict(spec)) for block in blocks if isinstance(block, Figure) for spec in block.specs]
     if not specs:
@@ -83,7 +86,11 @@ def _chart(blocks: Sequence[Block], why_none: str) -> Any:
     whole = {key: specs[0].pop(key) for key in ("$schema", "config")}
     for spec in specs[1:]:  # parts of a chart may not repeat them
         del spec["$schema"], spec["config"]
-    return alt.Chart.from_dict({**whole, **specs[0]} if len(specs) == 1 else {**whole, "vconcat": specs})
+    if len(specs) == 1:
+        layered: LayerChart = alt.LayerChart.from_dict({**whole, **specs[0]})
+        return layered
+    parts: VConcatChart = alt.VConcatChart.from_dict({**whole, "vconcat": specs})
+    return parts
 
 
 def _grey(part: Any) -> Any:
