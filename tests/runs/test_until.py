@@ -13,8 +13,9 @@ import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.runs.until import Budget, evaluate_until, parse_budget, parse_goal
-from assaymark.statistics.sequential import SequentialMean
+from assaymark.statistics.sequential import PairedRace, SequentialMean
 from assaymark.store import Store
+from assaymark.tasks.question_order import question_order
 
 MODEL = {"accuracy": 0.7}
 
@@ -198,3 +199,43 @@ def test_the_values_that_are_left_bound_the_interval() -> None:
     np.testing.assert_allclose((state.low, state.high), (0.99, 1.0))
     state = sequence.add(np.zeros(1))
     np.testing.assert_allclose((state.low, state.high), (0.99, 0.99))
+
+
+def test_a_comparison_says_that_a_rule_stopped_a_run(tmp_path: Path) -> None:
+    """The interval over the common order is that of a race, and holds the difference of the whole benchmark."""
+    store = str(tmp_path / "s.sqlite")
+    early = evaluate_until("fake", "demo_facts", ["± 8"], model_args={"accuracy": 0.7}, store=store, seed=7)
+    whole = assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.3, "seed": 2}, store=store)
+    assert early.n_seen < early.n
+    (pair,) = assaymark.compare_runs([whole, early.run]).pairs
+    assert pair.stopped == (pair.labels[1],)
+    notes = " ".join(pair.notes)
+    assert f"stopped by its rule after {early.n_seen} of {early.n} questions" in notes
+    order = [index for _, index in _order(whole)][: early.n_seen]
+    values = [
+        {score.sample_index: score.value or 0.0 for score in run.store.scores(run.id, "demo_facts")
+         if score.metric == whole.estimate("demo_facts").metric}
+        for run in (whole, early.run)
+    ]  # fmt: skip
+    race = PairedRace(early.n).add(np.array([values[1][index] - values[0][index] for index in order]))
+    assert f"{100 * race.difference:+.1f} points, 95% interval {100 * race.low:+.1f} to {100 * race.high:+.1f}" in notes
+    complete = assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.7}, store=store, seed=7)
+    truth = float(complete.estimate("demo_facts").value or 0) - float(whole.estimate("demo_facts").value or 0)
+    assert race.low <= truth <= race.high
+    assert assaymark.compare_runs([whole, complete]).pairs[0].stopped == ()
+
+
+def test_a_gate_refuses_a_run_that_a_rule_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bound for samples of a fixed size is not valid where the answers decided how many there are."""
+    store = str(tmp_path / "s.sqlite")
+    early = evaluate_until("fake", "demo_facts", ["± 8"], model_args={"accuracy": 0.7}, store=store)
+    whole = assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.3, "seed": 2}, store=store)
+    assert main(["compare", whole.id, early.run.id, "--gate", "demo_facts >= 0.01", "--store", store]) == 2
+    assert "was stopped by its rule" in capsys.readouterr().err
+
+
+def _order(run: assaymark.Run) -> list[tuple[str, int]]:
+    """Return the order of the questions, made from the run's data alone."""
+    (task,) = run.row.plan.tasks
+    n = len(run.samples("demo_facts"))
+    return question_order({"demo_facts": range(n)}, {"demo_facts": task.dataset_hash}, 0)

@@ -17,8 +17,7 @@ import numpy as np
 
 from assaymark.errors import PlanError, UsageError
 from assaymark.models.model import Model
-from assaymark.randomness import generator_for
-from assaymark.records import JsonValue, ScoreStatus, content_hash
+from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, turns_of
@@ -32,6 +31,7 @@ from assaymark.runs.stored import run_in
 from assaymark.scoring.metrics import is_higher_better, may_be_share
 from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
+from assaymark.tasks.question_order import question_order
 
 __all__ = [
     "FIRST_BLOCK",
@@ -302,11 +302,11 @@ def race_models(
 
 def places_of(prepared: PreparedRun, seed: int) -> list[Place]:
     """Return all questions in the order of a race, which depends on the benchmark's data and the seed alone."""
-    places = [(bound.plan.name, sample.index) for bound in prepared.bound for sample in bound.samples()]
-    places.sort()
-    data = content_hash(sorted((bound.plan.name, bound.plan.dataset_hash) for bound in prepared.bound))
-    order = generator_for("race", data, seed).permutation(len(places))
-    return [places[index] for index in order]
+    return question_order(
+        {bound.plan.name: [sample.index for sample in bound.samples()] for bound in prepared.bound},
+        {bound.plan.name: bound.plan.dataset_hash for bound in prepared.bound},
+        seed,
+    )
 
 
 def race(

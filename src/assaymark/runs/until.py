@@ -252,7 +252,7 @@ def evaluate_until(
     *,
     budget: Budget = Budget(),
     alpha: float = 0.05,
-    seed: int = 0,
+    order_seed: int = 0,
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
     **evaluation: Any,
 ) -> Until:
@@ -264,7 +264,7 @@ def evaluate_until(
         goals: what is to be known; several share `alpha` (Bonferroni). None: until the budget is spent.
         budget: what may be spent.
         alpha: how often a statement may be wrong about the benchmark, all goals together.
-        seed: of the order of the questions.
+        order_seed: seed of the order of the questions.
         observe_goals: called after each block.
         evaluation: other options of `evaluate`.
 
@@ -287,7 +287,7 @@ def evaluate_until(
     bill = bill_for(opened, options.get("price"), options.get("prices"), options.get("max_cost"))
     prepared = replace(prepared, options=replace(prepared.options, bill=bill))
     metrics = main_metrics(prepared, "--until")
-    places = places_of(prepared, seed)
+    places = places_of(prepared, order_seed)
     followed: list[_Followed] = []
     for goal in wanted:
         of_goal = _metrics_of(goal, prepared, metrics)
@@ -302,7 +302,7 @@ def evaluate_until(
     run = Run(store, answering.run_id)
     run.summarise(prepared)
     done = Until(run, tuple(each.state for each in followed), alpha, n_seen, len(places), n_failed, spent)
-    facts = {**done.to_json(), "rule": "; ".join(goal.rule for goal in wanted) or "the budget", "seed": seed}
+    facts = {**done.to_json(), "rule": "; ".join(goal.rule for goal in wanted) or "the budget", "seed": order_seed}
     store.save_estimates(run.id, run.estimates, {**run.row.extra, "until": facts})
     return replace(done, run=Run(store, run.id))
 

@@ -27,6 +27,7 @@ from assaymark.results.comparison.pairing import (
     set_up_differences,
 )
 from assaymark.results.comparison.records import ONE_SIDED, Comparison, Difference, Flip, PairComparison
+from assaymark.results.comparison.stopped_runs import stopped_lines
 from assaymark.results.comparison.verdict import sentence
 from assaymark.results.evidence.groups import GroupCell, Name, group_cells
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
@@ -189,6 +190,7 @@ def _compare(
         tasks=tuple(lines),
         set_up=tuple(set_up_differences(first, second, names)),
         notes=(
+            *stopped_lines(first, second),
             *first.pairing,
             *second.pairing,
             *notes,
@@ -196,6 +198,7 @@ def _compare(
             *_truncation_notes((first.label, second.label), lines),
         ),
         flips=tuple(flip for task in paired for flip in flips[task.task]),
+        stopped=tuple(run.label for run in (first, second) if run.stopped is not None),
         scorers=tuple(_adjusted(list(_of_scorers(first, second, paired, confidence)))),
     )
 

@@ -94,7 +94,7 @@ def check_gates(comparison: Comparison, gates: Sequence[Gate]) -> list[PairGateR
     """Return the result of each gate, for each run compared with the first.
 
     Raises: UnknownName for a gate on a name that was not compared; UsageError for one that every result would pass, or
-        none.
+        none, and for a run that a rule stopped.
     """
     return [_checked(pair, gate) for pair in comparison.pairs for gate in gates]
 
@@ -107,6 +107,11 @@ def _checked(pair: PairComparison, gate: Gate) -> PairGateResult:
     if name not in lines:
         near = get_close_matches(gate.name, lines, n=3, cutoff=0.5)
         raise UnknownName("task in a gate", gate.name, near or list(lines)[:5], f"gate: '{gate.text}'")
+    if pair.stopped:
+        raise UsageError(
+            f"gate '{gate.text}': {' and '.join(pair.stopped)} was stopped by its rule, so a bound for samples of a "
+            "fixed size is not valid; evaluate the rest with `assaymark run`"
+        )
     line = lines[name]
     if line.is_neutral:
         raise UsageError(f"gate '{gate.text}': neither higher nor lower {line.metric} is better; gate another score")

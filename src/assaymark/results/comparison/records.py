@@ -95,6 +95,7 @@ class PairComparison:
     notes: tuple[str, ...]  # what was excluded, and why
     flips: tuple[Flip, ...]
     verdict: str = ""
+    stopped: tuple[str, ...] = ()  # labels of runs that a rule stopped before the benchmark's end
     scorers: tuple[Difference, ...] = ()  # of applications: the other scorers of its tasks, as `task/scorer`
 
 

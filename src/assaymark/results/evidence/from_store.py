@@ -14,7 +14,14 @@ from assaymark.options.plans import compared_settings, headings
 from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, Score, ScoreStatus, TaskPlan
 from assaymark.results.evidence.baselines import ConstantAnswers, with_baselines
 from assaymark.results.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
-from assaymark.results.evidence.records import MetricInput, RunEvidence, RunView, ScoreRow, TaskSummaryInput
+from assaymark.results.evidence.records import (
+    MetricInput,
+    RunEvidence,
+    RunView,
+    ScoreRow,
+    StoppedByRule,
+    TaskSummaryInput,
+)
 from assaymark.results.evidence.rescoring import scoring_of, with_rescored
 from assaymark.results.evidence.summarise import BOOTSTRAP_ITERS, summarise
 from assaymark.results.evidence.task_facts import (
@@ -276,7 +283,16 @@ def run_evidence(store: Store, run_id: str, *, with_texts: bool = True) -> RunEv
         },
         prompt_hashes=prompts,
         choices=choices,
+        stopped=stopped_by_rule(row),
     )
+
+
+def stopped_by_rule(row: RunRow) -> StoppedByRule | None:
+    """Return how far a run came that a rule stopped (`--until`, a race); None for others, and once all was asked."""
+    facts = row.extra.get("until") or row.extra.get("race")
+    if row.status == "finished" or not facts:
+        return None
+    return StoppedByRule(int(facts["n_seen"]), int(facts["n"]), int(facts.get("seed") or 0))
 
 
 def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None = None) -> Estimate:
@@ -318,8 +334,8 @@ def facts_shown(row: RunRow) -> Iterator[tuple[str, str]]:
         yield "scored again", "scored again after the run"
     if row.status != "finished":
         yield "status", row.status
-        if stopped := row.extra.get("until") or row.extra.get("race"):
-            yield "race", f"stopped by rule after {stopped['n_seen']:,} of {stopped['n']:,} questions"
+        if (stopped := stopped_by_rule(row)) is not None:
+            yield "race", f"stopped by rule after {stopped.n_seen:,} of {stopped.n:,} questions"
 
 
 def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> ScoreRow:

@@ -115,6 +115,15 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedByRule:
+    """How far a run came that was stopped by a rule: the first questions of an order that follows from a seed."""
+
+    n_seen: int
+    n: int  # questions of the benchmark
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunEvidence:
     """One run's scores and settings, for comparisons."""
 
@@ -127,4 +136,5 @@ class RunEvidence:
     task_settings: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)  # shots, spec and data hash
     prompt_hashes: Mapping[tuple[str, int], str] = field(default_factory=dict)  # (task, sample index) -> sha256
     choices: Mapping[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)  # (task, sample index) -> texts
+    stopped: StoppedByRule | None = None
     pairing: tuple[str, ...] = ()  # how samples were matched with another tool's, where row hashes do not match
