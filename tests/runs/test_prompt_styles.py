@@ -1,11 +1,13 @@
 """One task in several prompt styles: separate runs, compared."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import assaymark
+from assaymark.cli.main import main
 from assaymark.errors import PlanError, UnknownName, UsageError
 from assaymark.models.fake import FakeModel
 from assaymark.results.console import as_text
@@ -107,3 +109,18 @@ def test_invalid_styles_and_tasks_are_refused(
     """Tasks of another kind, suites and mistyped styles are refused with a remedy."""
     with pytest.raises(error, match=message):
         evaluate_prompt_styles(FakeModel(), tasks, ways, [0], limit=2)
+
+
+def test_numbers_of_shots_are_compared_on_tasks_of_any_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--num_fewshot 0,2` alone has a line for each number of shots, in the file's own wording; runs are ordinary."""
+    command = ["run", "--model", "fake", "--tasks", "demo_sums,demo_facts", "--limit", "8", "--quiet"]
+    store = ["--store", str(tmp_path / "s.sqlite")]
+    assert main([*command, *store, "--num_fewshot", "0,2", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [(line["name"], line["num_fewshot"]) for line in content["lines"]] == [
+        ("demo_sums", 0), ("demo_sums", 2), ("demo_facts", 0), ("demo_facts", 2),
+    ]  # fmt: skip
+    assert main([*command, *store, "--num_fewshot", "2", "--json"]) == 0
+    assert content["runs"][1]["run_id"] == json.loads(capsys.readouterr().out)["run_id"]
+    assert main([*command, *store, "--num_fewshot", "0,2", "--until", "± 3"]) == 2
+    assert "one number of shots" in capsys.readouterr().err

@@ -85,8 +85,8 @@ class LmEvalOptions(TypedDict, total=False):
     prompt_style: Annotated[
         str | None,
         Option(
-            help="Prompt style of multiple choice: letter, text or cot. Several styles, and several numbers of shots "
-            "(--num_fewshot 0,5), are compared.",
+            help="Prompt style of multiple choice: letter, text or cot. Several styles (own: the file's), and several "
+            "numbers of shots (--num_fewshot 0,5), are compared.",
             flags=("--prompt_style",),
             metavar="STYLES",
             expected="letter, text or cot",

@@ -14,7 +14,7 @@ FALSE = {"false", "0", "no", "none"}
 
 
 def read_shots(text: str) -> int | tuple[int, ...]:
-    """Return a number of shots, or several (comma-separated) for the prompt styles of --prompt_style.
+    """Return a number of shots, or several (comma-separated), which are compared.
 
     Raises: UsageError.
     """

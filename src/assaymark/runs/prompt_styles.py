@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from assaymark.results.comparison.records import Comparison
     from assaymark.results.views.prompt_style_table import StyleLine
 
-__all__ = ["PromptStyles", "StyleRun", "evaluate_prompt_styles"]
+__all__ = ["OWN_WORDING", "PromptStyles", "StyleRun", "evaluate_prompt_styles"]
+
+OWN_WORDING = "own"  # of the task's file, without a prompt style
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,15 @@ def evaluate_prompt_styles(
 
     Args:
         model: as for `evaluate`.
-        tasks: names, groups, globs or files of multiple-choice tasks; no suites.
-        prompt_styles: among letter, text and cot.
+        tasks: names, groups, globs or files of tasks, multiple-choice ones for styles but own; no suites.
+        prompt_styles: among letter, text, cot, and own: the wording of the task's file, for tasks of any kind.
         shots: numbers of shots; the same shots are drawn for every style.
         options: as for `evaluate`, without `prompt_style` and `num_fewshot`.
 
     Raises: UsageError for no style, or one that is named twice; as `evaluate`.
     """
-    combinations = [(find_prompt_style(name), count) for name in prompt_styles for count in shots]
+    names = [name if name == OWN_WORDING else find_prompt_style(name) for name in prompt_styles]
+    combinations = [(name, count) for name in names for count in shots]
     if not combinations or len(set(combinations)) < len(combinations):
         raise UsageError(
             f"prompt_style {', '.join(prompt_styles)} at {', '.join(map(str, shots))} shots; expected each style and "
@@ -93,7 +96,9 @@ def evaluate_prompt_styles(
     opened = model_of(model, options)  # so that the weights are loaded once for all runs
     runs: list[StyleRun] = []
     for name, count in combinations:
-        own: EvaluateOptions = {**options, "prompt_style": name, "num_fewshot": count}
+        own: EvaluateOptions = {**options, "num_fewshot": count}
+        if name != OWN_WORDING:
+            own["prompt_style"] = name
         runs.append(StyleRun(name, count, evaluate(opened, tasks, **own)))
     comparison = compare_runs([run.run for run in runs]) if len(runs) > 1 else None
     return PromptStyles(tuple(runs), comparison)

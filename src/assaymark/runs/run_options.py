@@ -115,7 +115,9 @@ def evaluate_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(parameters.get("num_fewshot"), tuple):
         shots = ",".join(map(str, parameters["num_fewshot"]))
-        raise UsageError(f"--num_fewshot {shots} needs several runs; give one number, or use `run --prompt_style`")
+        raise UsageError(
+            f"--num_fewshot {shots} needs several runs; give one number, or use `assaymark run`, which compares them"
+        )
     declared = declared_options(SharedOptions).values()
     return {
         entry.name: parameters[entry.parameter]

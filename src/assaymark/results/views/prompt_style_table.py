@@ -100,9 +100,12 @@ def style_table(lines: Sequence[StyleLine]) -> RenderableType:
 
 def _legend(lines: Sequence[StyleLine]) -> str:
     first = lines[0]
-    metrics = {f"{line.prompt_style} {line.estimate.metric}": None for line in lines}
-    legend = f"{', '.join(metrics)}; "
-    legend += f"diff.: from {first.prompt_style} with {first.n_shots} shots, on paired samples, points; p after Holm."
+    is_styled = any(line.prompt_style != "own" for line in lines)
+    metrics = {
+        f"{line.prompt_style} {line.estimate.metric}" if is_styled else line.estimate.metric: None for line in lines
+    }
+    base = f"{first.prompt_style} with {first.n_shots} shots" if is_styled else f"{first.n_shots} shots"
+    legend = f"{', '.join(metrics)}; diff.: from {base}, on paired samples, points; p after Holm."
     if any(line.unparsed is not None for line in lines):
         legend += " no letter: generated answers without a choice letter, counted wrong."
     if any(line.truncated for line in lines):
@@ -116,7 +119,9 @@ def _table(lines: Sequence[StyleLine]) -> RenderableType:
         any(style_line.truncated for style_line in lines),
     )
     table = plain_table()
-    table.add_column("prompt\nstyle", no_wrap=True)
+    is_styled = len({line.prompt_style for line in lines}) > 1 or lines[0].prompt_style != "own"
+    if is_styled:
+        table.add_column("prompt\nstyle", no_wrap=True)
     headers = ["shots", "value", "95%\ninterval", "n", *(["no\nletter"] if has_unparsed else []),
                *(["truncated"] if has_truncated else [])]  # fmt: skip
     for header in (*headers, "diff.", "95%\ninterval", "p"):
@@ -124,7 +129,7 @@ def _table(lines: Sequence[StyleLine]) -> RenderableType:
     for line in lines:
         unparsed = [_share(line.unparsed)] if has_unparsed else []
         table.add_row(
-            line.prompt_style,
+            *([line.prompt_style] if is_styled else []),
             str(line.n_shots),
             value_text(line.estimate),
             interval_text(line.estimate),

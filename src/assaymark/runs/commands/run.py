@@ -110,11 +110,14 @@ def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
         _note(line)
     target = target_of_command(parameters)
     is_sequential = bool(parameters["until"] or parameters["budget"])
-    if is_sequential and (target is not None or parameters["prompt_style"] or parameters["question_blind"]):
+    several_shots = isinstance(parameters["num_fewshot"], tuple)
+    of_several = several_shots or bool(parameters["prompt_style"])
+    if is_sequential and (target is not None or of_several or parameters["question_blind"]):
         raise UsageError(
-            "--until and --budget are for tasks of a model; omit --target, --prompt_style, --question_blind"
+            "--until and --budget are for one run of tasks of a model; omit --target, --prompt_style, --question_blind, "
+            "and name one number of shots"
         )
-    if parameters["prompt_style"]:
+    if parameters["prompt_style"] or (several_shots and target is None):
         return _run_prompt_styles(parameters, quiet=quiet, as_json=as_json)
     wandb = _checked_wandb(parameters)
     if parameters["output_path"] is not None:
@@ -187,17 +190,18 @@ def _run_until(
 
 def _run_prompt_styles(parameters: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
     """Evaluate the tasks in each prompt style at each number of shots, and print the results side by side."""
-    from assaymark.runs.prompt_styles import evaluate_prompt_styles
+    from assaymark.runs.prompt_styles import OWN_WORDING, evaluate_prompt_styles
 
     refused = [name for name in OF_ONE_RUN if parameters[name]]
     if refused:
-        raise UsageError(f"--{refused[0]} cannot be combined with --prompt_style; omit one of them")
+        other = "--prompt_style" if parameters["prompt_style"] else "several numbers of shots"
+        raise UsageError(f"--{refused[0]} cannot be combined with {other}; omit one of them")
     shots = parameters["num_fewshot"]
     counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
     kind, arguments = model_arguments(parameters)
     options = {**evaluate_options({**parameters, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
     wandb = _checked_wandb(parameters)
-    styles = [style.strip() for style in parameters["prompt_style"].split(",") if style.strip()]
+    styles = [style.strip() for style in (parameters["prompt_style"] or OWN_WORDING).split(",") if style.strip()]
     command = typed_command()
     with ProgressLine(quiet=quiet or as_json) as progress:
         done = evaluate_prompt_styles(
