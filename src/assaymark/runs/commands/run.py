@@ -114,8 +114,8 @@ def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
     of_several = several_shots or bool(parameters["prompt_style"])
     if is_sequential and (target is not None or of_several or parameters["question_blind"]):
         raise UsageError(
-            "--until and --budget are for one run of a model; omit --target, --prompt_style, --question_blind, and name "
-            "one number of shots"
+            "--until and --budget are for one run of a model; omit --target, --prompt_style, --question_blind, and "
+            "name one number of shots"
         )
     if parameters["prompt_style"] or (several_shots and target is None):
         return _run_prompt_styles(parameters, quiet=quiet, as_json=as_json)
