@@ -52,7 +52,11 @@ def test_wrong_keys_are_found_and_few_others() -> None:
 def test_questions_without_any_relation_are_suspicious_in_a_twentieth() -> None:
     """Coin flips are the worst case that the level bounds."""
     draw = np.random.default_rng(3)
-    flags = [known.is_suspicious for _ in range(20) for known in item_statistics(draw.integers(0, 2, (25, 200)).astype(np.float64))]
+    flags = [
+        known.is_suspicious
+        for _ in range(20)
+        for known in item_statistics(draw.integers(0, 2, (25, 200)).astype(np.float64))
+    ]
     assert np.mean(flags) <= 0.05 + 3 * (0.05 * 0.95 / len(flags)) ** 0.5
 
 

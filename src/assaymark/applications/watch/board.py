@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from assaymark.applications.watch.alarms import event_text, guarantee, metric_name, state_text
 from assaymark.records import JsonValue
+from assaymark.results.numbers import NOTHING
 from assaymark.store import Store
 from assaymark.store.alarm_rows import AlarmEvent, AlarmStream
 
@@ -85,7 +86,7 @@ def _listed(stream: AlarmStream, event: AlarmEvent) -> ListedEvent:
 
 def _delivery(stream: AlarmStream, event: AlarmEvent) -> str:
     if stream.webhook is None:
-        return "–"
+        return NOTHING
     if event.delivered is not None:
         return "told"
     return f"not told yet, {event.n_tries} tries" + (f": {event.failure[:200]}" if event.failure else "")

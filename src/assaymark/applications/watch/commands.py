@@ -9,6 +9,7 @@ import click
 from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import StoreError
+from assaymark.results.numbers import NOTHING
 
 if TYPE_CHECKING:
     from assaymark.applications.watch.quality import Quality, QualityMetric
@@ -147,7 +148,8 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
     print_table(("alarm", "metric", "state", "promise"), rows)
     for event in board.raised:
         evidence = f"evidence {event.evidence:,.0f} of {event.threshold:,.0f}"
-        parts = [event.text, evidence, f"trace {event.trace_id[:16]}", event.delivery]
+        delivery = [] if event.delivery == NOTHING else [event.delivery]
+        parts = [event.text, evidence, f"trace {event.trace_id[:16]}", *delivery]
         echo(f"raised {event.time} UTC, {event.name}: {'; '.join(part for part in parts if part)}")
 
 

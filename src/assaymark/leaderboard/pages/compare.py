@@ -75,7 +75,8 @@ def compare_page(site: Site, parameters: Sequence[tuple[str, str]]) -> ComparePa
     task = next((value for key, value in parameters if key == "task"), "")[:300]
     listed = tuple(run for run in runs.runs() if run.estimates)
     if len(names) < 2 or len(names) > MOST_RUNS:
-        problem = "" if not names else f"{len(names)} runs were chosen; choose two to {MOST_RUNS}"
+        were = "run was" if len(names) == 1 else "runs were"
+        problem = "" if not names else f"{len(names)} {were} chosen; choose two to {MOST_RUNS}"
         partners = _partners(runs.run(names[0]), listed) if len(names) == 1 else ()
         return ComparePage(None, (), None, task, listed, problem, partners)
     chosen = [runs.run(name) for name in names]
