@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 __all__ = [
     "GRACE_SECONDS",
+    "ServedToTheEnd",
     "StopAfterReports",
     "ending_at_once",
     "handles",
@@ -27,6 +28,13 @@ __all__ = [
 
 GRACE_SECONDS = 30.0  # maximum wait for responses in flight
 Report = TypeVar("Report")
+
+
+class ServedToTheEnd(SystemExit):
+    """This process worked for another one's run (torchrun starts several), which has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 class _State:

@@ -171,6 +171,37 @@ def test_sys_exit_in_a_target_is_a_failure_too() -> None:
     assert run_of(leaves).estimate("rows").n_failed == 1
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_sys_exit_in_a_scorer_is_a_failed_score(is_async: bool) -> None:
+    """A scorer that ends the process fails in its own row only, and the run goes on."""
+
+    def leaves(output: str) -> float:
+        if output == "7":
+            sys.exit(5)
+        return 1.0
+
+    async def leaves_in_a_coroutine(output: str) -> float:
+        return leaves(output)
+
+    run = run_of(answer, scorers=[leaves_in_a_coroutine if is_async else leaves])
+    estimate = run.estimate("rows")
+    assert estimate.n_failed == 1
+    assert estimate.n == 2
+    assert "exit(5) was called" in str(estimate.details.get("first_error"))
+
+
+def test_an_interval_of_a_latency_has_no_negative_seconds() -> None:
+    """Two calls of very different latency have a wide interval, which ends at 0."""
+
+    def slow(question: str) -> str:
+        time.sleep(0.2 if question == "3+3?" else 0.0)
+        return answer(question)
+
+    latency = run_of(slow).estimate("rows", "latency_s")
+    assert latency.low is not None
+    assert latency.low >= 0
+
+
 @pytest.mark.parametrize("kind", ["function", "coroutine", "blocking coroutine"])
 def test_a_call_that_hangs_does_not_hang_the_run(kind: str) -> None:
     """It is a failure after the time limit, and the next command tries it again; the other rows have their scores."""

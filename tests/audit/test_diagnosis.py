@@ -12,7 +12,7 @@ import pytest
 
 import assaymark
 from assaymark.audit.diagnosing import diagnose
-from assaymark.audit.diagnosis import CAUSES, Diagnosis
+from assaymark.audit.diagnosis import CAUSES, Diagnosis, _not_extracted
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.models.model import OutputCache
@@ -26,9 +26,11 @@ from assaymark.records import (
     Progress,
     QueryKind,
     Request,
+    Score,
     WorkEstimate,
 )
 from assaymark.runs.demo import demo_model
+from assaymark.store import SampleRecord
 
 N = 120
 POSITION, BLIND, CLOZE_ONLY, IGNORANT, KNOWS, CONTESTED = range(6)  # the fault of question n is n % 6
@@ -255,3 +257,35 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = printed.err.split("assaymark show ")[1].split()[0]
     assert main(["show", shown, "--store", store]) == 0
     assert f"{content['n_wrong']} of 28 answers wrong" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "is_right"),
+    [
+        ("We add them up in 3 steps. The answer is 18. (That took me 2 minutes.)", "She has 9 + 9.\n#### 18", True),
+        ("So it is \\boxed{1,024}", "1024", True),
+        ("I think:\nParis.", "Paris", True),
+        ("**Paris**", "paris", True),
+        ("The answer is 3.5 apples", "3.5", False),
+        ("pen pen pen", "pen pen", False),
+        ("2 + 5 = 7, so the answer is 9.", "5", False),
+        ("no, no. Final answer: yes", "no", False),
+        ("Not Paris but London.", "Paris", False),
+        ("", "", False),
+    ],
+)
+def test_an_answer_that_concludes_with_the_reference_was_not_extracted(
+    answer: str, reference: str, is_right: bool
+) -> None:
+    """A mention of the reference is no conclusion, and an answer that was read and is wrong is not unread."""
+    request = Request("sums", 0, "sha256:0", ("?",), (), target=reference)
+    record = SampleRecord(None, request, (Output("sums/0/0", 0, text=answer),), ())
+    assert (_not_extracted(record, ("exact_match", "none")) is not None) is is_right
+
+
+def test_an_answer_that_another_filter_reads_right_was_not_extracted() -> None:
+    """GSM8K's strict filter wants '####'; the flexible one takes the last number."""
+    request = Request("gsm8k", 0, "sha256:0", ("?",), (), target="#### 18")
+    scores = (Score(request.id, "exact_match", 0.0, "strict-match"), Score(request.id, "exact_match", 1.0, "flexible"))
+    record = SampleRecord(None, request, (Output(request.id, 0, text="It makes 18 in all"),), scores)
+    assert _not_extracted(record, ("exact_match", "strict-match")) == "right by the filter flexible"

@@ -264,3 +264,28 @@ def test_a_suites_task_at_other_shots_is_on_the_board_of_all_tasks(folder: Path)
     assert [row.model for row in models(suite)] == ["fake-random-1"]
     assert [column.title for column in rest.columns] == ["boolq, 2 shots"]
     assert [row.model for row in models(rest)] == ["fake-random-2"]
+
+
+def test_a_group_of_other_units_has_no_mean(tmp_path: Path) -> None:
+    """Shares and bits per byte have no mean on a board, as `show` has none; shares alone are averaged once each."""
+    place = str(tmp_path / "store.sqlite")
+    command = ["run", "--model", "fake", "--limit", "8", "--store", place, "--quiet"]
+    assert main([*command, "--tasks", "demo"]) == 0
+    (tmp_path / "board.yaml").write_text("tasks: [demo, demo_letters]\n")
+    with Store.open(place) as store:
+        site = Site([read_board(tmp_path / "board.yaml")], StoredRuns(store))
+        (row,) = models(site.table(next(iter(site.boards.values()))))
+        (run_id,) = [each.run_id for each in store.runs()]
+        estimate = next(e for e in store.estimates(run_id) if e.task == "demo_letters")
+    numbers = {key: cell.number.value for key, cell in row.cells.items() if cell.number is not None}
+    assert numbers == {"demo-letters": estimate.value}
+
+
+def test_a_misspelt_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`board check` names it and the nearest one; files and known tasks are not mentioned."""
+    write_task(tmp_path, "law", 3)
+    (tmp_path / "board.yaml").write_text("tasks: [law.csv, demo_fact, demo_who]\n")
+    assert main(["board", "check", str(tmp_path / "board.yaml")]) == 0
+    said = capsys.readouterr().err
+    assert "no known task is named demo_fact (nearest: demo_facts" in said
+    assert said.count("note:") == 1

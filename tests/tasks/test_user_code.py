@@ -221,6 +221,29 @@ def test_what_is_no_model_is_refused(
     assert message in error
 
 
+def test_code_that_ends_the_program_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model or a task whose code calls exit(0) is not a run that succeeded."""
+    model = "import sys\nimport assaymark\n@assaymark.model\ndef paris(arguments):\n    sys.exit(0)\n"
+    folder = write(tmp_path / "code", model)
+    assert main(["run", "--model", "paris", "--tasks", "demo_facts", "--include_path", str(folder), "--quiet"]) == 1
+    assert "mine.py, line 5, called exit(0)" in capsys.readouterr().err
+    folder = write(tmp_path / "other", ROWS_OF.format(more="", body="raise SystemExit(3)"))
+    assert main(["run", "--model", "fake", "--tasks", "capitals", "--include_path", str(folder), "--quiet"]) != 0
+    assert "mine.py" in capsys.readouterr().err
+
+
+def test_an_aggregation_that_raises_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the user's error, with the task and the metric; the answers are stored."""
+    text = (
+        ROWS_OF.format(more=", metric_list=[{'metric': 'm'}]", body="return [{'x': '1', 'y': '2'}]")
+        + "@assaymark.aggregation()\ndef bad(items):\n    return sum(items) / 0\n"
+        + "@assaymark.metric(formula='f', aggregation='bad')\ndef m(references, predictions):\n    return 1.0\n"
+    )
+    folder = write(tmp_path / "code", text)
+    assert main(["run", "--model", "fake", "--tasks", "capitals", "--include_path", str(folder), "--quiet"]) == 3
+    assert "task capitals: the aggregation of m raises ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_a_task_that_is_not_found_points_at_the_broken_file(tmp_path: Path) -> None:
     """A misspelt name is unknown; where a file cannot be read, which may declare it, the file is named instead."""
     folder = write(tmp_path / "code", CAPITALS)

@@ -329,7 +329,7 @@ class _Judged:
         except StopIteration as ended:
             self.results = list(ended.value or ())
             return
-        except Exception as error:  # noqa: BLE001 - whatever a scorer raises is a failed score
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a scorer raises is a failed score
             self.fail(f"{type(error).__name__}: {error}")
             return
         self.n_steps += 1

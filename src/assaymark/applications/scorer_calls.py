@@ -1,6 +1,7 @@
 """Calls of scorers, which are anybody's code: bounded in time, and what they return is checked."""
 
 import json
+from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 
@@ -24,11 +25,11 @@ class ScorerCalls:
 
     def results(self, scorer: Scorer, answered: Answered) -> list[Result]:
         """Return what a scorer says of one answer. Raises: what it raises; TimeoutError; WrongResult."""
-        if isinstance(scorer, PlainScorer) and (now := scorer.score_now(answered)) is not None:
+        if isinstance(scorer, PlainScorer) and (now := _without_exit(lambda: scorer.score_now(answered))) is not None:
             return [checked_result(each) for each in now]
         if self._loop is None:
             self._loop = LoopThread()
-        future = self._loop.start(scorer.score(answered))
+        future = self._loop.start(_scored(scorer, answered))
         try:
             results = future.result(self._timeout_s)
         except FutureTimeoutError:
@@ -45,6 +46,21 @@ class ScorerCalls:
         if isinstance(error, WrongResult):
             return f"scorer {name} {error}"
         return f"scorer {name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+async def _scored(scorer: Scorer, answered: Answered) -> Sequence[Result]:
+    """Return what a scorer says. SystemExit would end the loop's thread, and with it every other call."""
+    try:
+        return await scorer.score(answered)
+    except SystemExit as error:
+        raise RuntimeError(f"exit({error.code!r}) was called") from None
+
+
+def _without_exit(score: Callable[[], Sequence[Result] | None]) -> Sequence[Result] | None:
+    try:
+        return score()
+    except SystemExit as error:
+        raise RuntimeError(f"exit({error.code!r}) was called") from None
 
 
 def checked_result(result: Result) -> Result:

@@ -20,6 +20,7 @@ from assaymark.audit.diagnosis import (
     WrongAnswer,
     counts_of,
     diagnose_answers,
+    score_by,
 )
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.prompts import variants_hash
@@ -27,10 +28,10 @@ from assaymark.audit.stored import StoredAudit, audit_plan, plain, stored_audit,
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
-from assaymark.records import JsonValue, QueryKind, RunPlan, ScoreStatus
+from assaymark.records import Estimate, JsonValue, QueryKind, RunPlan, ScoreStatus
 from assaymark.registry import nearest
-from assaymark.results.evidence.from_store import choice_queries, deciding_score, find_estimate, wrong_samples
-from assaymark.results.numbers import short_model_name
+from assaymark.results.evidence.from_store import choice_queries, find_estimate, wrong_samples
+from assaymark.results.numbers import is_proportion, short_model_name
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
 from assaymark.runs.plan import PreparedRun, render_of
@@ -135,7 +136,7 @@ class _Asker:
         bound = prepared.bound[position]
         task = bound.plan.name
         estimate = find_estimate(self.run.estimates, task)
-        wrong, n_failed = self._wrong(task)
+        wrong, n_failed = self._wrong(estimate)
         chosen = sorted(wrong, key=lambda record: (record.request.sample_sha256, record.request.sample_index))
         records = chosen if self.at_most is None else chosen[: self.at_most]
         others = self._better_models(task, estimate.value) if records else []
@@ -143,7 +144,8 @@ class _Asker:
         tried: tuple[str, ...] = ()
         if records:
             answers, tried = diagnose_answers(
-                bound, records, audit.answer, Likelihoods(self.model, audit.answer), self._variants(position), others,
+                bound, records, (estimate.metric, estimate.filter), audit.answer,
+                Likelihoods(self.model, audit.answer), self._variants(position), others,
                 notify=lambda name: self.announce(f"{task}: {name}"),
             )  # fmt: skip
         causes: tuple[CauseCount, ...] = counts_of(answers)
@@ -153,15 +155,21 @@ class _Asker:
             answers=tuple(sorted(answers, key=lambda answer: answer.index)),
         )  # fmt: skip
 
-    def _wrong(self, task: str) -> tuple[list[SampleRecord], int]:
-        """Return the wrong answers to first turns, and how many samples have no answer."""
+    def _wrong(self, estimate: Estimate) -> tuple[list[SampleRecord], int]:
+        """Return the first turns that a task's primary metric scores as wrong, and how many samples have no answer.
+
+        Where scores do not say whether an answer is right, none is wrong.
+        """
+        if not is_proportion(estimate):
+            return [], estimate.n_failed
+        metric = (estimate.metric, estimate.filter)
         wrong: list[SampleRecord] = []
         n_failed = 0
-        for record in wrong_samples(self.run.store, self.run.id, task):
-            score = deciding_score(record)
+        for record in self.run.store.samples_not_right(self.run.id, estimate.task, (estimate.filter, estimate.metric)):
+            score = score_by(record, metric)
             if score is None or score.status is ScoreStatus.FAILED or not record.outputs:
                 n_failed += 1
-            elif record.request.turn == 0 and record.sample is not None:
+            elif record.request.turn == 0 and record.sample is not None and (score.value is None or score.value < 0.5):
                 wrong.append(record)
         return wrong, n_failed
 

@@ -7,6 +7,7 @@ left. A condition can hold by chance: `chance` states how often it does, at most
 options, so a share no larger than that is no finding.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,7 +17,7 @@ import numpy as np
 from assaymark.audit.items import AuditItem, items_of, with_shots, without_question
 from assaymark.audit.likelihoods import Answer, Likelihoods
 from assaymark.audit.prompts import VARIANTS, worded
-from assaymark.records import LoglikelihoodQuery, Output, Render, Request, Sample, ScoreStatus, rotations_of
+from assaymark.records import LoglikelihoodQuery, Output, Render, Request, Sample, Score, rotations_of
 from assaymark.results.evidence.from_store import deciding_score
 from assaymark.scoring.choices import score_choices
 from assaymark.statistics.intervals import wilson
@@ -35,10 +36,10 @@ __all__ = [
     "WrongAnswer",
     "counts_of",
     "diagnose_answers",
+    "score_by",
 ]
 
 LITTLE: Final = 0.05  # total variation between the choices' probabilities with and without the question
-ANSWER_END: Final = 160  # characters of a generated text in which its conclusion stands
 FEWEST_MODELS: Final = 3  # better models of the store, without which nothing is called ambiguous
 MOST_WRONG: Final = 0.8  # share of them that miss a question that is called ambiguous
 CLOZE: Final = ("cloze: Question, Answer", "cloze: the answer is")
@@ -82,8 +83,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     Cause(
         "extraction failure",
-        "the reference stands at the end of the answer, but the filter extracted something else or nothing",
-        "read such answers (show RUN --samples TASK --wrong), and mend the task's filter or ask for a form of answer",
+        "right by another filter of the task, or the answer concludes with the reference, and was scored wrong",
+        "read such answers: `assaymark show RUN --samples TASK --wrong`; mend the filter, or ask for a form of answer",
         _never,
     ),
     Cause(
@@ -95,26 +96,26 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         "reads only the choices",
         "without the question the choices have almost the same probabilities",
-        "run with --question_blind: how much of the score does not need the questions?",
+        "how much of the score does not need the questions? `assaymark run ... --question_blind`",
         _one_option,
     ),
     Cause(
         "prompt sensitivity",
         "it is right in both wordings of the other kind (texts for letters, letters for texts), or in more than two "
         "thirds of all ways in which it was asked, more shots among them",
-        "audit prompts MODEL TASK: compare wordings before models; state the one that was used",
+        "compare wordings before models (`assaymark audit prompts MODEL TASK`), and state the one that was used",
         _one_option,
     ),
     Cause(
         "ambiguous",
         "most of the better models of the store miss it too, and most of these pick the same other option",
-        "task check: read the question and its key",
+        "read the question and its key: `assaymark task questions TASK`",
         _never,
     ),
     Cause(
         "missing knowledge",
         "none of the others",
-        "more training data of this kind: export RUN --wrong --by subject; a larger model",
+        "more training data of this kind: `assaymark export RUN --wrong --by subject -o wrong.jsonl`; a larger model",
         _never,
     ),
 )
@@ -181,6 +182,7 @@ class Variants:
 def diagnose_answers(
     bound: BoundTask,
     records: Sequence[SampleRecord],
+    metric: tuple[str, str],
     answer: Answer,
     likelihoods: Likelihoods,
     variants: Variants,
@@ -193,16 +195,23 @@ def diagnose_answers(
     Args:
         bound: the task as the run has it.
         records: wrong answers of the run, which were not failures.
+        metric: metric and filter by which they are wrong: the task's primary ones.
         answer: answers requests; stored ones are not sent again.
         likelihoods: the same model, for choices.
         variants: the task with more shots, with a chain of thought.
         others: better models of the store on the same task.
         notify: called with a line before each way of asking.
     """
-    asking = _Asking(bound, records, answer, likelihoods, variants, notify)
+    asking = _Asking(bound, records, metric, answer, likelihoods, variants, notify)
     evidence = asking.evidence()
-    answers = tuple(_diagnosed(record, evidence[record.request.sample_index], others) for record in records)
+    answers = tuple(_diagnosed(record, evidence[record.request.sample_index], others, metric) for record in records)
     return answers, tuple(asking.tried)
+
+
+def score_by(record: SampleRecord, metric: tuple[str, str]) -> Score | None:
+    """Return a sample's score by a metric and filter; where it has none (another prompt style) the deciding one."""
+    own = next((score for score in record.scores if (score.metric, score.filter) == metric), None)
+    return deciding_score(record) if own is None else own
 
 
 def counts_of(answers: Sequence[WrongAnswer]) -> tuple[CauseCount, ...]:
@@ -237,10 +246,10 @@ class _Asking:
     """Asks wrong answers in other ways."""
 
     def __init__(
-        self, bound: BoundTask, records: Sequence[SampleRecord], answer: Answer, likelihoods: Likelihoods,
-        variants: Variants, notify: Callable[[str], None],
+        self, bound: BoundTask, records: Sequence[SampleRecord], metric: tuple[str, str], answer: Answer,
+        likelihoods: Likelihoods, variants: Variants, notify: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self.bound, self.records, self.answer = bound, records, answer
+        self.bound, self.records, self.metric, self.answer = bound, records, metric, answer
         self.likelihoods, self.variants, self.notify = likelihoods, variants, notify
         wanted = {record.request.sample_index for record in records}
         items = [item for item in items_of(bound, variants.render) if item.index in wanted]
@@ -320,7 +329,7 @@ class _Asking:
         self._begin(name)
         for request, sample, outputs in self._answers(name, bound):
             scores = tuple(bound.score(request, sample, outputs))
-            score = deciding_score(SampleRecord(sample, request, tuple(outputs), scores))
+            score = score_by(SampleRecord(sample, request, tuple(outputs), scores), self.metric)
             if score is not None and score.value is not None:
                 evidence[request.sample_index].rights[name] = score.value > 0.5
 
@@ -364,26 +373,33 @@ def _probabilities(nats: Sequence[float]) -> "np.ndarray[tuple[int], np.dtype[np
 # ------------------------------------------------------------------------------------------------ which cause
 
 
-def _diagnosed(record: SampleRecord, evidence: _Evidence, others: Sequence[OtherModel]) -> WrongAnswer:
+def _diagnosed(
+    record: SampleRecord, evidence: _Evidence, others: Sequence[OtherModel], metric: tuple[str, str]
+) -> WrongAnswer:
     item = evidence.item
     nats = _choice_nats(record)
     picked = int(np.argmax(nats)) if nats else None
     options = item.options if nats and len(item.options) == len(nats) else ()
-    text = record.outputs[0].text or "" if picked is None else options[picked] if options else str(picked)
-    cause, why = _cause_of(record, evidence, text, others)
+    if picked is None:
+        text = record.outputs[0].text or ""
+    else:
+        text = options[picked] if options else _choices(record.request)[picked].continuation
+    cause, why = _cause_of(record, evidence, text, others, metric)
     reference = options[min(item.gold)] if options and item.gold else record.request.target
     return WrongAnswer(
         record.request.sample_index, cause, _short(text), _short(reference), len(nats) if picked is not None else 0, why
     )
 
 
-def _cause_of(record: SampleRecord, evidence: _Evidence, picked: str, others: Sequence[OtherModel]) -> tuple[str, str]:
+def _cause_of(
+    record: SampleRecord, evidence: _Evidence, picked: str, others: Sequence[OtherModel], metric: tuple[str, str]
+) -> tuple[str, str]:
     """Return the name of the first cause whose condition holds, and what was seen."""
     if n_cut := max(output.n_cut_tokens for output in record.outputs):
         return "truncated", f"{n_cut} tokens of the prompt did not fit the model's context"
     if any(output.finish_reason == "length" for output in record.outputs):
         return "truncated", "the answer ended at the token limit"
-    if not evidence.item.options and (why := _not_extracted(record)) is not None:
+    if not evidence.item.options and (why := _not_extracted(record, metric)) is not None:
         return "extraction failure", why
     positions = evidence.positions
     if positions is not None and len(set(positions)) == 1:
@@ -399,25 +415,43 @@ def _cause_of(record: SampleRecord, evidence: _Evidence, picked: str, others: Se
     return "missing knowledge", f"picked {_short(picked)!r}" if picked else "no answer"
 
 
-def _not_extracted(record: SampleRecord) -> str | None:
-    """Return why a generated answer was right but not read so; None where it was not."""
-    reference = " ".join(record.request.target.split()).casefold()
-    score = deciding_score(record)
+def _not_extracted(record: SampleRecord, metric: tuple[str, str]) -> str | None:
+    """Return why a generated answer is right but was not read so; None where it is not.
+
+    It is right by another filter of the task, or it concludes with the reference.
+    """
+    other = [
+        score.filter
+        for score in record.scores
+        if score.metric == metric[0] and score.filter != metric[1] and score.value is not None and score.value > 0.5
+    ]
+    if other:
+        return f"right by the filter {other[0]}"
+    reference = _bare(record.request.target.rpartition("####")[2])  # GSM8K's target is its solution, then the number
     for output in record.outputs:
-        words = " ".join((output.text or "").split()).casefold()
-        end = words[-ANSWER_END:]
-        at = end.rfind(reference) if reference else -1
-        if at >= 0 and _is_word(end, at, at + len(reference)):
-            unread = score is not None and score.status is ScoreStatus.UNPARSED
-            return "nothing was extracted" if unread else "the extracted text is another part of the answer"
+        if reference and reference in _conclusions(output.text or ""):
+            return f"it concludes with {reference!r}"
     return None
 
 
-def _is_word(text: str, start: int, end: int) -> bool:
-    """Return whether a part of a text is not a part of a longer word or number."""
-    before, after = text[start - 1 : start], text[end : end + 1]
-    is_longer_number = after in {".", ","} and text[end + 1 : end + 2].isdigit()
-    return not before.isalnum() and not after.isalnum() and not is_longer_number
+_CONCLUSION = re.compile(
+    r"\b(?:answer|result|solution|it|total)\s*(?:is|was|:|=)+\s*(.+?)(?=[.!?;](?:\s|$)|\n|\(|$)", re.IGNORECASE
+)
+_BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+_AROUND = " \t\n*_`'\"$#.,;:!?()[]"
+
+
+def _conclusions(text: str) -> set[str]:
+    """Return what a text may conclude with: what follows 'the answer is', a box, the last line, or all of it."""
+    found = [text, text.strip().rpartition("\n")[2], text.rpartition("####")[2] if "####" in text else ""]
+    found += [matches[-1] for matches in (_CONCLUSION.findall(text), _BOXED.findall(text)) if matches]
+    return {_bare(each) for each in found}
+
+
+def _bare(text: str) -> str:
+    """Return a text in lower case without what may stand around an answer, and without commas in numbers."""
+    line = " ".join(text.split()).strip(_AROUND).casefold()
+    return re.sub(r"(?<=\d),(?=\d{3})", "", line)
 
 
 def _missed_by_others(sample: str, others: Sequence[OtherModel]) -> str | None:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import takewhile
+from pathlib import Path
 
 import click
 
@@ -26,6 +27,7 @@ from assaymark.cli.signals import Terminated, handle_signals
 from assaymark.drafts import remove_leftovers
 from assaymark.errors import AssaymarkError, ModelUnavailable, UnknownName, is_panic, panic_line
 from assaymark.registry import Registry, nearest
+from assaymark.stopping import ServedToTheEnd
 
 # options that take several words, and what joins the words
 SEVERAL = {
@@ -261,11 +263,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_output()  # so that Python's flush at exit does not fail again
         return 141
+    except ServedToTheEnd:
+        return 0
+    except SystemExit as error:
+        if words and words[0] in AS_TYPED:  # another program's own way to end
+            raise
+        _say(f"error: {_where_exited(error)} called exit({error.code!r}); code of a task, model or scorer may not end "
+             "the program")  # fmt: skip
+        return 1
     except BaseException as error:
         if isinstance(error, Exception) or is_panic(error):  # the last handler that can report it in one line
             return _failed(error, words, is_debug=is_debug)
         raise
     return result if isinstance(result, int) else 0
+
+
+def _where_exited(error: SystemExit) -> str:
+    """Return the file and line of the code that ended the program."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}," if frames else "a library"
 
 
 def _failed(error: BaseException, words: Sequence[str], *, is_debug: bool) -> int:

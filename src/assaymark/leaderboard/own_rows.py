@@ -276,7 +276,17 @@ def _standing_for(name: str, run: StoredRun) -> list[Estimate]:
     primary = [e for e in own if e.details.get("primary")] or [e for e in own if (e.metric, e.filter) in metrics]
     if primary:
         return primary[:1]
-    return [e for e in run.estimates if e.details.get("primary") and name in _path(e) and e.value is not None]
+    tasks = [
+        e
+        for e in run.estimates
+        if e.details.get("primary")
+        and e.details.get("kind", "task") == "task"
+        and name in _path(e)
+        and e.value is not None
+    ]
+    # what has other units or another direction has no mean: `show` has none either
+    is_mean = len({(e.details.get("unit"), e.higher_is_better) for e in tasks}) == 1
+    return tasks if is_mean else []
 
 
 def _path(estimate: Estimate) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from assaymark.runs.plan import render_of
 from assaymark.runs.prepare import idle_gen_kwargs, open_store, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.targets import kind_of
+from assaymark.stopping import ServedToTheEnd
 
 __all__ = ["evaluate", "first_prompts"]
 
@@ -48,7 +49,7 @@ def evaluate(model: Any, tasks: Any = (), **options: Unpack[EvaluateKeywords]) -
     # Under torchrun all processes but the first serve the first one's run. In a training loop each process has a
     # loaded model and evaluates by itself.
     if not is_loaded(model) and serve_if_launched():
-        raise SystemExit(0)
+        raise ServedToTheEnd
     store = open_store(options)
     opened, prepared = prepare_run(model, tasks, options)
     max_cost = options.get("max_cost")

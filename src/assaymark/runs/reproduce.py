@@ -6,8 +6,10 @@ environment, prompts, tokens, outputs, scores. Outputs that differ by no more th
 """
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -105,12 +107,23 @@ def stored_call(
         )
     run.refuse_without_results()
     names = list(tasks) or _names(run, options.get("include_path") or ())
-    rerun_options = cast("EvaluateOptions", {**options_of(plan), **options})
+    named = {name: value for name, value in options.items() if value is not None}
+    rerun_options = cast("EvaluateOptions", {**options_of(plan), **_typed_data_dir(run.row.command), **named})
     if model is not None:
         rerun_options.pop("model_args", None)
     answering = plan.model.kind if model is None else model
     rerun_options["num_fewshot"] = _shots(answering, plan, names, rerun_options)
     return answering, names, rerun_options
+
+
+def _typed_data_dir(command: str | None) -> dict[str, str]:
+    """Return the folder of local data that a run's command named, if it is still there: it is no part of a plan."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError:  # typed with a quotation mark that nothing closes
+        return {}
+    folder = next((word for option, word in pairwise(words) if option.replace("-", "_") == "__data_dir"), None)
+    return {"data_dir": folder} if folder is not None and Path(folder).expanduser().is_dir() else {}
 
 
 def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:

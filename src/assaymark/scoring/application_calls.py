@@ -1,5 +1,6 @@
 """Metrics of the calls of an application: what is known of each call besides its answer."""
 
+import math
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -22,7 +23,7 @@ class Call(Protocol):
 
 
 def _of_calls(formula: str) -> Callable[[F], F]:
-    return metric(of=APPLICATION_CALL, formula=formula, higher_is_better=False, scale="number")
+    return metric(of=APPLICATION_CALL, formula=formula, higher_is_better=False, scale="number", bounds=(0.0, math.inf))
 
 
 @_of_calls("seconds from the call of an application to its answer; of repeats the mean")

@@ -226,7 +226,7 @@ def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project:
     for problem in counts.problems:
         echo(problem, err=True)
     if counts.problems:
-        raise SystemExit(1)
+        click.get_current_context().exit(1)
 
 
 def _watch(worker: Any, every_s: float) -> None:

@@ -54,10 +54,22 @@ def check(path: str) -> None:
     """Check a leaderboard's file, its table and its results files: report an error in them, or list its columns."""
     from assaymark.leaderboard.board_files import read_board
     from assaymark.leaderboard.site import Site
+    from assaymark.registry import nearest
+    from assaymark.tasks.catalog import Catalog
 
     parsed = read_board(path)
     columns = Site([parsed]).table(parsed).columns
     echo(f"{parsed.title}: columns {', '.join(column.title for column in columns)}")
+    known = {entry.name for entry in Catalog.open([]).entries()} | {
+        file.name.split(".")[0] for file in parsed.task_files
+    }
+    for member in parsed.suite.members if parsed.suite else ():
+        if member.task.partition(":")[0] not in known:
+            near = ", ".join(nearest(member.task, known))
+            where = f" (nearest: {near})" if near else ""
+            echo(
+                f"note: no known task is named {member.task}{where}; its column is empty until a run has one", err=True
+            )
 
 
 @board.command()

@@ -22,12 +22,13 @@ from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
+from assaymark.errors import DataError, UnknownName
 from assaymark.records import Estimate, EstimateDetails, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
-from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, is_auxiliary, is_higher_better
+from assaymark.scoring.metrics import BRIER, CONFIDENCE, TIES, find_metric, is_auxiliary, is_higher_better
 from assaymark.statistics import aggregate, lm_eval_errors
-from assaymark.statistics.aggregate import estimate_label_metric, traits_of
+from assaymark.statistics.aggregate import AGGREGATIONS, estimate_label_metric, traits_of
 from assaymark.statistics.calibration import calibration_error
 from assaymark.statistics.estimate import (
     IntervalEstimate,
@@ -201,7 +202,17 @@ def _estimate(
 ) -> Estimate:
     counted = [row for row in rows if row.status is not ScoreStatus.FAILED and _has_item(row)]
     items = [row.value if row.parts is None else row.parts for row in counted]
-    ours = _interval(metric, counted, items, confidence)
+    try:
+        ours = _interval(metric, counted, items, confidence)
+    except (DataError, UnknownName):
+        raise
+    except Exception as error:
+        if metric.aggregation in AGGREGATIONS:  # one of ours
+            raise
+        raise DataError(
+            f"task {task.name}: the aggregation of {metric.name} raises {type(error).__name__}: {error}; mend it, and "
+            "run the same command again: the answers are stored"
+        ) from error
     unscored = sum(row.status is ScoreStatus.UNPARSED and not _has_item(row) for row in rows)
     tied = [row for row in counted if _detail(row, "n_tied", 1) > 1]
     details: EstimateDetails = {
@@ -254,7 +265,9 @@ def _interval(
         return None
     traits = traits_of(metric.aggregation)
     if traits.is_mean:
-        return _mean(rows, confidence, NO_BOUNDS if metric.scale == "number" else None)
+        facts = find_metric(metric.name)
+        declared = None if facts is None else facts.bounds
+        return _mean(rows, confidence, declared or NO_BOUNDS if metric.scale == "number" else None)
     if traits.interval == "fitted":
         return estimate_perplexity([float(item) for item in items], confidence)
     if traits.ratio is not None:
