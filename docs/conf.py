@@ -1,8 +1,14 @@
-"""The documentation as a site: Sphinx with MyST Markdown and furo. `make docs` builds it; warnings are errors."""
+"""The documentation as a site: Sphinx with MyST Markdown and furo. `make docs` builds it; warnings are errors.
+
+A page that begins with a kernelspec is a notebook: its cells are executed whenever the site is built.
+"""
 
 import re
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
 
 import assaymark
 from assaymark.settings import VERSION
@@ -12,8 +18,8 @@ author = "Assaymark contributors"
 project_copyright = author
 release = version = VERSION
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["_build"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["_build", "tutorial/data"]
 
 html_theme = "furo"
 html_title = f"Assaymark {VERSION}"
@@ -23,6 +29,12 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
+html_math_renderer = "mathml"  # browsers draw it, without a script from elsewhere
+nb_execution_mode = "force"  # a cached output would not change with the source
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300  # seconds of one cell
+nb_merge_streams = True
 default_role = "literal"  # docstrings quote code in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -53,7 +65,15 @@ def escape_bars(_app: Any, _what: str, _name: str, _object: Any, _options: Any, 
     lines[:] = [CODE_OR_BAR.sub(lambda found: found[1] or r"\|", line) for line in lines]
 
 
+def visit_math(writer: Any, node: Any) -> None:
+    """Write a formula as MathML."""
+    display = "block" if isinstance(node, nodes.math_block) else "inline"
+    writer.body.append(convert(node.astext(), display=display))
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
     """Register the hooks above; Sphinx calls this."""
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
     app.connect("source-read", complete_page)
     app.connect("autodoc-process-docstring", escape_bars)
