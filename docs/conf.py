@@ -11,6 +11,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 
 import assaymark
+from assaymark.leaderboard.guide import GuideSection, guide
 from assaymark.settings import VERSION
 
 project = "Assaymark"
@@ -46,7 +47,7 @@ CODE_OR_BAR = re.compile(r"(`[^`]*`)|\|")
 
 
 def complete_page(app: Any, name: str, source: list[str]) -> None:
-    """Append a section for each public name to the reference; list the guides that exist in the index."""
+    """Append a section for each public name to the reference, and the guide to its page; complete the index."""
     if name == "python_reference":
         elsewhere = (Path(app.srcdir) / "python_api.md").read_text(encoding="utf-8")
         for public in assaymark.__all__:
@@ -56,8 +57,27 @@ def complete_page(app: Any, name: str, source: list[str]) -> None:
             kind = "class" if members else "function"
             directive = f".. auto{kind}:: assaymark.{public}{members}"
             source[0] += f"\n## {public}\n\n```{{eval-rst}}\n{directive}\n```\n"
+    elif name == "choosing_benchmarks":
+        source[0] += "".join(guide_text(section) for section in guide())
     elif name == "index" and not (Path(app.srcdir) / "leaderboard.md").is_file():
         source[0] = source[0].replace("\nleaderboard\n", "\n")
+
+
+def guide_text(section: GuideSection) -> str:
+    """Return a capability as Markdown: the advice and its benchmarks, as `assaymark guide` has them."""
+    text = f"\n### {section.capability.title}\n\n{section.capability.advice}\n"
+    if section.entries:
+        text += "\n| benchmark | measures | questions | ± | chance |\n|---|---|--:|--:|--:|\n"
+    for entry in section.entries:
+        chance = f"{entry.chance:.0%}" if isinstance(entry.chance, float) else entry.chance or "–"
+        text += (
+            f"| `{entry.task}` | {entry.measures} | {entry.n_samples:,} | {100 * entry.half_width:.1f} | {chance} |\n"
+        )
+    for entry in section.entries:
+        text += (
+            f"\n`{entry.task}`: {' '.join(entry.known_faults)} Source: {entry.citation}\n" if entry.known_faults else ""
+        )
+    return text
 
 
 def escape_bars(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
@@ -67,8 +87,10 @@ def escape_bars(_app: Any, _what: str, _name: str, _object: Any, _options: Any, 
 
 def visit_math(writer: Any, node: Any) -> None:
     """Write a formula as MathML."""
-    display = "block" if isinstance(node, nodes.math_block) else "inline"
-    writer.body.append(convert(node.astext(), display=display))
+    if isinstance(node, nodes.math_block):
+        writer.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    else:
+        writer.body.append(convert(node.astext()))
     raise nodes.SkipNode
 
 
