@@ -9,7 +9,7 @@ DEV_STAMP := $(VENV)/.assaymark-dev
 JOBS ?= 2
 PYTEST = ASSAYMARK_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs dist clean
+.PHONY: help demo test test-slow screenshots lint format bench bench-web bench-gpu docs notebook dist clean
 
 help:
 	@echo "make demo    set up .venv, then evaluate two small models that come with the package"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-gpu   the same on a GPU, for a model of 1.2 billion parameters"
 	@echo "make bench-web   time of the leaderboard's pages, filters and rank sets (QUICK=1: 10,000 simulated rows)"
 	@echo "make dist    build wheel and sdist, check them, and run the demo from the wheel in an environment of its own"
+	@echo "make notebook  write the tutorial as docs/tutorial/mmlu_from_scratch.ipynb, for Jupyter and Colab"
 	@echo "make docs    write docs/cli.md and build the documentation in docs/_build/html"
 
 $(BIN)/python:
@@ -108,6 +109,10 @@ docs: $(DEV_STAMP)
 	$(BIN)/python tools/write_cli_page.py
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
+
+# without outputs: Jupyter computes them
+notebook: $(DEV_STAMP)
+	$(BIN)/jupytext --quiet --to ipynb docs/tutorial/mmlu_from_scratch.md
 
 # the wheel is installed alone in an environment without the source tree, as a user would install it
 DIST_ENV := build/dist-env

@@ -10,6 +10,7 @@ import pytest
 from tools.check_site import broken_links
 
 import assaymark
+from assaymark.leaderboard.guide import guide
 from assaymark.runs.evaluate_options import EvaluateOptions
 from tests.conftest import ROOT
 
@@ -53,6 +54,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason="the extra [docs] is not installed")
     site = tmp_path / "site"
     words = ["-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--builder", "html"]
+    words += ["--define", "nb_execution_mode=off"]  # test_tutorial.py runs the notebook
     done = subprocess.run(
         [sys.executable, *words, "--doctree-dir", str(tmp_path / "trees"), str(ROOT / "docs"), str(site)],
         capture_output=True,
@@ -61,4 +63,12 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert broken_links(site) == []
+    choosing = " ".join(re.sub(r"<[^>]+>", "", (site / "choosing_benchmarks.html").read_text(encoding="utf-8")).split())
+    for section in guide():  # what `assaymark guide` says
+        assert f"{section.capability.title}¶" in choosing
+        rows = [f"{each.task} {re.split('[^a-zA-Z ]', each.measures)[0].strip()}" for each in section.entries]
+        assert [row for row in rows if row not in choosing] == []
+    tutorial = (site / "tutorial" / "mmlu_from_scratch.html").read_text(encoding="utf-8")
+    assert "<math" in tutorial
+    assert 'src="http' not in tutorial  # a page loads nothing from elsewhere
     assert "_static/site.css" in (site / "cli.html").read_text(encoding="utf-8")  # it wraps lines that were clipped

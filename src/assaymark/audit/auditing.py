@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.calibration import audit_calibration as calibration_of_run
 from assaymark.audit.contamination import (
     ContaminationSettings,
@@ -22,6 +21,7 @@ from assaymark.audit.contamination import (
 )
 from assaymark.audit.contamination import audit_contamination as contamination_of_tasks
 from assaymark.audit.likelihoods import Likelihoods
+from assaymark.audit.notebook import CalibrationAudits, ContaminationTests, PromptAudits
 from assaymark.audit.prompts import PromptAudit, SystemPrompt, eligible_items, variants_hash
 from assaymark.audit.prompts import audit_prompts as prompts_of_task
 from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
@@ -102,7 +102,7 @@ def audit_contamination(
     control_task: str | None = None,
     announce: Announce = lambda _: None,
     **options: Unpack[EvaluateOptions],
-) -> list[ContaminationTest]:
+) -> ContaminationTests:
     """Test whether a model has seen tasks in training, by log-likelihoods that would differ if it had.
 
     The same call continues an interrupted audit: no stored response is requested again.
@@ -125,7 +125,9 @@ def audit_contamination(
     check_tests(wanted, opened_model)
     prepared_control = None if control is None else prepare_run(control, tasks, {**bare, "model_args": {}})
     other = None if control_task is None else prepare_run(opened_model, control_task, bare)[1].bound[0]
-    return _contamination((opened_model, prepared), wanted, prepared_control, other, announce, options)
+    return ContaminationTests(
+        _contamination((opened_model, prepared), wanted, prepared_control, other, announce, options)
+    )
 
 
 def _refuse_images(prepared: PreparedRun) -> None:
@@ -179,7 +181,7 @@ def audit_prompts(
     *,
     announce: Announce = lambda _: None,
     **options: Unpack[EvaluateOptions],
-) -> list[PromptAudit]:
+) -> PromptAudits:
     """Evaluate models on multiple-choice samples with many prompt variants, system prompts and option orders.
 
     Each model has an audit of its own. The same call continues interrupted audits: no stored response is requested
@@ -196,7 +198,7 @@ def audit_prompts(
     Raises: as `evaluate`; DataError for a task without choices.
     """
     chosen = tuple(system_prompts) if len(system_prompts) > 1 else ()
-    store, audits = open_store(options), list[PromptAudit]()
+    store, audits = open_store(options), PromptAudits()
     for number, model in enumerate(models):
         own: EvaluateOptions = options if number == 0 else {**options, "model_args": {}}
         opened, prepared = prepare_run(model, tasks, own)
@@ -246,7 +248,7 @@ def _prompts_of(
     ]
 
 
-def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
+def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> CalibrationAudits:
     """Return the calibration of a stored run, by task.
 
     Raises: DataError if it has no multiple-choice task; UnknownName for a task it does not have.
@@ -255,7 +257,7 @@ def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> list[CalibrationAu
     for task in tasks:
         if task not in names:
             raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
-    return calibration_of_run(run.store, run.id, tasks)
+    return CalibrationAudits(calibration_of_run(run.store, run.id, tasks))
 
 
 def check_ending(path: Path | None) -> None:

@@ -20,7 +20,7 @@ from assaymark.statistics.calibration import (
 )
 from assaymark.store import Store
 
-__all__ = ["CalibrationAudit", "audit_calibration", "calibration_of"]
+__all__ = ["ALL", "CalibrationAudit", "audit_calibration", "calibration_of"]
 
 ALL = "all tasks"
 MOST_BINS = 10

@@ -11,9 +11,10 @@ from assaymark.results.console import Text
 from assaymark.results.numbers import shown_p
 from assaymark.results.views.cells import plain_table
 
-__all__ = ["calibration_table"]
+__all__ = ["ABOUT", "SUMMARY", "calibration_table", "summary_cells"]
 
 STRIP = 40
+SUMMARY = ("n", "accuracy", "confidence", "error", "if calibrated", "p")
 ABOUT = (
     "Confidence is the share of the choices' probability on the one picked; bins hold equally many samples. The error "
     "is never 0 in a finite sample: 'if calibrated' is the value expected of a calibrated model with these confidences."
@@ -24,18 +25,24 @@ def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
     """Return the verdict in one sentence, a summary over tasks, and each task's reliability curve."""
     summary = plain_table()
     summary.add_column("task", overflow="fold")
-    for header in ("n", "accuracy", "confidence", "error", "if calibrated", "p"):
+    for header in SUMMARY:
         summary.add_column(header, justify="right", no_wrap=True)
     for audit in audits:
-        error = audit.error
-        summary.add_row(audit.task, f"{audit.n:,}", _share(audit.accuracy), _share(audit.confidence),
-                        _share(error.value), f"{_share(error.null_value)} (≤{_share(error.null_high)})",
-                        shown_p(error.p))  # fmt: skip
+        summary.add_row(*summary_cells(audit))
     curves = [_curve(audit) for audit in audits]
     opening = Group(Text(calibration_verdict(audits), style="bold"), Text(CALIBRATION_METHODS, style="dim"))
     return Group(
         Padding(opening, (0, 1, 1, 1)), Padding(summary, (0, 1)), Padding(Text(ABOUT, style="dim"), (1, 1)), *curves
     )
+
+
+def summary_cells(audit: CalibrationAudit) -> tuple[str, ...]:
+    """Return a task's name and the cells of SUMMARY."""
+    error = audit.error
+    return (
+        audit.task, f"{audit.n:,}", _share(audit.accuracy), _share(audit.confidence), _share(error.value),
+        f"{_share(error.null_value)} (≤{_share(error.null_high)})", shown_p(error.p),
+    )  # fmt: skip
 
 
 def _curve(audit: CalibrationAudit) -> RenderableType:

@@ -14,7 +14,7 @@ from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING, shown_p, significant
 from assaymark.results.views.cells import plain_table
 
-__all__ = ["contamination_json", "contamination_table"]
+__all__ = ["contamination_json", "contamination_table", "test_cells", "test_headers"]
 
 
 def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
@@ -29,12 +29,13 @@ def contamination_table(tests: Sequence[ContaminationTest]) -> RenderableType:
     for name in dict.fromkeys(test.test for test in run):
         own = [test for test in run if test.test == name]
         table = plain_table()
-        table.add_column(name, overflow="fold")
-        table.add_column("statistic", no_wrap=True)
-        for header in ("n", "p", "p (Holm)", *(["control p"] if _has_control(own) else [])):
+        named, statistic, *numbers = test_headers(own)
+        table.add_column(named, overflow="fold")
+        table.add_column(statistic, no_wrap=True)
+        for header in numbers:
             table.add_column(header, justify="right", no_wrap=True)
         for test in own:
-            table.add_row(*_cells(test, with_control=_has_control(own)))
+            table.add_row(*test_cells(test, own))
         notes = [Text(f"{test.task}: {'; '.join(test.notes)}", style="dim") for test in own if test.notes]
         caveat = Text(f"Does not show: {own[0].not_shown}", style="italic")
         parts.append(Padding(Group(table, *notes, caveat), (0, 1, 1, 1)))
@@ -45,9 +46,15 @@ def _has_control(tests: Sequence[ContaminationTest]) -> bool:
     return any(test.control_p is not None for test in tests)
 
 
-def _cells(test: ContaminationTest, *, with_control: bool) -> list[str]:
+def test_headers(tests: Sequence[ContaminationTest]) -> list[str]:
+    """Return the columns of a table of one test's results over tasks; its name is that of the tasks' column."""
+    return [tests[0].test, "statistic", "n", "p", "p (Holm)", *(["control p"] if _has_control(tests) else [])]
+
+
+def test_cells(test: ContaminationTest, tests: Sequence[ContaminationTest]) -> list[str]:
+    """Return a row of that table."""
     cells = [test.task, _statistic(test), f"{test.n:,}", shown_p(test.p), shown_p(test.p_holm)]
-    return [*cells, shown_p(test.control_p)] if with_control else cells
+    return [*cells, shown_p(test.control_p)] if _has_control(tests) else cells
 
 
 def _statistic(test: ContaminationTest) -> str:

@@ -23,6 +23,7 @@ from assaymark.audit.diagnosis import (
     score_by,
 )
 from assaymark.audit.likelihoods import Likelihoods
+from assaymark.audit.notebook import Diagnoses
 from assaymark.audit.prompts import variants_hash
 from assaymark.audit.stored import StoredAudit, audit_plan, plain, stored_audit, stored_parts
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
@@ -73,7 +74,7 @@ def diagnose(
     reasoning: bool = False,
     announce: Announce = lambda _: None,
     **options: Unpack[EvaluateOptions],
-) -> list[Diagnosis]:
+) -> Diagnoses:
     """Return why answers of a stored run are wrong, for each of its tasks.
 
     Each wrong answer is asked again by the run's model in other ways, and has one cause (`audit.diagnosis`).
@@ -108,11 +109,11 @@ def diagnose(
     plan = audit_plan(prepared.plan, DIAGNOSIS, settings)
     asker = _Asker(run, opened, selected, call, at_most, more_shots, reasoning, announce)
     with stored_audit(_opener(run.store, announce, options, plan), opened, options.get("command")) as audit:
-        diagnoses = [
+        diagnoses = Diagnoses(
             audit.part(bound.plan.name, Diagnosis, partial(asker.diagnosis, audit, prepared, position))
             for position, bound in enumerate(prepared.bound)
             if not tasks or bound.plan.name in tasks
-        ]
+        )
     announce(stored_line(run.store, audit.run_id, "diagnosis"))
     return diagnoses
 

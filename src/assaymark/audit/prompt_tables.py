@@ -13,7 +13,7 @@ from assaymark.results.numbers import short_model_name, shown_p
 from assaymark.results.views.cells import Sized, plain_table
 from assaymark.statistics.prompt_spread import PromptSpread
 
-__all__ = ["prompts_table"]
+__all__ = ["ABOUT", "order_lines", "prompts_table", "spread_line", "title_of"]
 
 BESIDE_STRIP = 66  # columns for names and numbers
 STRIP_WIDTHS = (8, 40)
@@ -32,21 +32,26 @@ def prompts_table(audits: Sequence[PromptAudit], changes: Sequence[RankChange] =
     opening = [Text(prompts_verdict(audits), style="bold"), Text(PROMPT_METHODS, style="dim")]
     parts: list[RenderableType] = [Padding(Group(*opening), (0, 1, 1, 1))] if audits else []
     for audit in audits:
-        title = Text(f"{short_model_name(audit.model)} on {audit.task}", style="bold")
-        shots = f", {audit.num_fewshot} shots" if audit.num_fewshot else ", no shots"
-        title.append(f" · {audit.n:,} samples{shots}", style="not bold dim")
-        title.append(f", {audit.n_left_out:,} excluded" if audit.n_left_out else "", style="not bold yellow")
-        lines = [_spread_line("prompt variants", audit.spread)]
-        lines += [_spread_line("cloze variants", audit.cloze_spread)] if audit.cloze_spread else []
-        lines += [_spread_line("listed by letter or number", audit.letter_spread)] if audit.letter_spread else []
+        name, size, excluded = title_of(audit)
+        title = Text(name, style="bold").append(size, style="not bold dim").append(excluded, style="not bold yellow")
+        lines = [spread_line("prompt variants", audit.spread)]
+        lines += [spread_line("cloze variants", audit.cloze_spread)] if audit.cloze_spread else []
+        lines += [spread_line("listed by letter or number", audit.letter_spread)] if audit.letter_spread else []
         parts.append(Padding(Group(title, _scores(audit.forms), *map(Text, lines)), (0, 1, 1, 1)))
         if audit.systems:
-            lines = [_spread_line("system prompts", audit.system_spread)] if audit.system_spread else []
+            lines = [spread_line("system prompts", audit.system_spread)] if audit.system_spread else []
             parts.append(Padding(Group(_scores(audit.systems), *map(Text, lines)), (0, 1, 1, 1)))
         if audit.orders is not None:
-            parts.append(Padding(_orders(audit.orders), (0, 1, 1, 1)))
+            parts.append(Padding(Group(*map(Text, order_lines(audit.orders))), (0, 1, 1, 1)))
     parts += [Padding(_ranks(change), (0, 1, 1, 1)) for change in changes]
     return Group(*parts, Padding(Text(ABOUT, style="dim"), (0, 1)))
+
+
+def title_of(audit: PromptAudit) -> tuple[str, str, str]:
+    """Return model and task; samples and shots; and how many samples are excluded, empty where none are."""
+    shots = f", {audit.num_fewshot} shots" if audit.num_fewshot else ", no shots"
+    excluded = f", {audit.n_left_out:,} excluded" if audit.n_left_out else ""
+    return f"{short_model_name(audit.model)} on {audit.task}", f" · {audit.n:,} samples{shots}", excluded
 
 
 def _scores(scores: Sequence[VariantScore]) -> RenderableType:
@@ -66,19 +71,21 @@ def _scores(scores: Sequence[VariantScore]) -> RenderableType:
     return Sized(laid_out)
 
 
-def _spread_line(what: str, spread: PromptSpread) -> str:
+def spread_line(what: str, spread: PromptSpread) -> str:
+    """Return mean and spread over variants, beside the spread that noise alone would give."""
     mean = f"mean {_share(spread.mean)} ({100 * spread.low:.1f}–{100 * spread.high:.1f})"
     seen = f"{100 * spread.spread:.1f} points ({100 * spread.spread_low:.1f}–{100 * spread.spread_high:.1f})"
     null = f"{100 * spread.null_spread:.1f} (95% below {100 * spread.null_high:.1f})"
     return f"{what}: {mean}, spread {seen}, by noise alone {null}, p {shown_p(spread.p)}"
 
 
-def _orders(orders: OptionOrders) -> RenderableType:
+def order_lines(orders: OptionOrders) -> tuple[str, ...]:
+    """Return the results over all cyclic orders of the options, in lines."""
     shares = ", ".join(
         f"{letter} {_share(share)}" for letter, share in zip("ABCDEFGHIJ", orders.picked_share, strict=False)
     )
     rotations = ", ".join(_share(value) for value in orders.by_shift)
-    lines = (
+    return (
         f"option orders: {orders.n:,} samples, each in every cyclic order, options listed by letter",
         (
             f"accuracy {_share(orders.accuracy)} ({rotations}); correct in every order (circular accuracy) "
@@ -88,7 +95,6 @@ def _orders(orders: OptionOrders) -> RenderableType:
         f"the same option picked in every order: {_share(orders.consistency)}",
         f"positions picked: {shares}; p of equal shares {shown_p(orders.position_p)}",
     )
-    return Group(*map(Text, lines))
 
 
 def _ranks(change: RankChange) -> RenderableType:

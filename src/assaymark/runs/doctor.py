@@ -20,7 +20,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hosting": ("llguidance",),
     "scorers": ("jsonschema",),
     "traces": ("opentelemetry-proto", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
-    "docs": ("sphinx", "myst-parser", "furo", "sphinx-copybutton"),
+    "docs": ("sphinx", "myst-parser", "myst-nb", "furo", "sphinx-copybutton"),
     "lm-eval": ("lm_eval",),
     "cluster": ("ray",),
     "postgres": ("psycopg",),

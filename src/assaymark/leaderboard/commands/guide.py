@@ -52,6 +52,9 @@ def _print_section(section: Any) -> None:
 
     from assaymark.results.console import Text
 
+    print_rich(Text(section.capability.advice))
+    if not section.entries:
+        return
     table = Table("benchmark", "samples", "±", "chance", "known faults", box=None, pad_edge=False)
     for entry in section.entries:
         table.add_row(
@@ -61,9 +64,8 @@ def _print_section(section: Any) -> None:
             _chance(entry.chance),
             str(len(entry.known_faults)),
         )
-    print_rich(Text(section.capability.advice), "", table)
-    if section.entries:
-        echo(f"A benchmark's prompt, metric and faults: assaymark explain {section.entries[0].task}", err=True)
+    print_rich("", table)
+    echo(f"A benchmark's prompt, metric and faults: assaymark explain {section.entries[0].task}", err=True)
 
 
 def _chance(chance: float | str | None) -> str:

@@ -19,7 +19,7 @@ from assaymark.results.evidence.records import RunView
 if TYPE_CHECKING:
     from altair import LayerChart, VConcatChart
 
-__all__ = ["blocks_html", "comparison_chart", "comparison_html", "run_chart", "run_html"]
+__all__ = ["blocks_chart", "blocks_html", "comparison_chart", "comparison_html", "run_chart", "run_html"]
 
 CHART_INK: Final = "#7f7f88"  # a chart is drawn outside of the page's own text, so it has a grey that suits both themes
 DARK = (
@@ -32,6 +32,7 @@ _SCOPE = ".assaymark-view"
 _STYLE = (
     f"{_SCOPE}{{--good:#00684b;--bad:#a84700;overflow-x:auto}}"
     f"{','.join(f'{theme} {_SCOPE}' for theme in DARK)}{{--good:#3fcf9f;--bad:#ff9a57}}"
+    f"@media(prefers-color-scheme:dark){{body[data-theme=auto] {_SCOPE}{{--good:#3fcf9f;--bad:#ff9a57}}}}"  # Sphinx
     f"{_SCOPE} table{{border-collapse:collapse;font-size:.9em;margin:.4em 0}}"
     f"{_SCOPE} th,{_SCOPE} td{{padding:.25em .6em;text-align:right;background:none;border:0;"
     "border-bottom:1px solid rgba(127,127,136,.35);font-variant-numeric:tabular-nums}"
@@ -67,7 +68,7 @@ def run_chart(view: RunView) -> "LayerChart | VConcatChart":
 
     Raises: UsageError where no value is a proportion with an interval; MissingExtra without the extra `charts`.
     """
-    return _chart(results_section([view]), "this run has no proportion with an interval")
+    return blocks_chart(results_section([view]), "this run has no proportion with an interval")
 
 
 def comparison_chart(comparison: Comparison) -> "LayerChart | VConcatChart":
@@ -75,10 +76,14 @@ def comparison_chart(comparison: Comparison) -> "LayerChart | VConcatChart":
 
     Raises: UsageError where no difference of proportions has an interval; MissingExtra without the extra `charts`.
     """
-    return _chart(change_section(comparison), "this comparison has no difference of proportions with an interval")
+    return blocks_chart(change_section(comparison), "this comparison has no difference of proportions with an interval")
 
 
-def _chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConcatChart":
+def blocks_chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConcatChart":
+    """Return the drawings among the blocks as one chart, below one another.
+
+    Raises: UsageError with `why_none` where there are none; MissingExtra without the extra `charts`.
+    """
     alt = imported_altair()
     specs = [_grey(dict(spec)) for block in blocks if isinstance(block, Figure) for spec in block.specs]
     if not specs:
