@@ -1,0 +1,217 @@
+"""Seal a task: its rows are withheld from others, and a commitment to them is published; later, reveal the rows.
+
+The owner's secret is a file of the owner (`NAME.seal.json`); the store has only what draws the preview. Without these
+commands a task file's `private: true` seals its data set in each store in which it is run, with no commitment.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from assaymark.drafts import whole_file
+from assaymark.errors import DataError, StoreError, UsageError
+from assaymark.records import JsonValue, Sample
+from assaymark.records.previews import is_in_preview
+from assaymark.runs.prepare import split_names
+from assaymark.settings import data_folder
+from assaymark.store import Store
+from assaymark.store.sealed_tasks import SealedTask
+from assaymark.tasks.bound import BindOptions, BoundTask
+from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.commitments import (
+    Commitment,
+    Secret,
+    Verified,
+    commit,
+    open_rows,
+    read_commitment,
+    read_opened,
+    read_secret,
+    verify_opened,
+)
+from assaymark.tasks.own_rows import OwnData
+from assaymark.tasks.python_tasks import bind
+
+__all__ = ["Revealed", "SealOptions", "Sealed", "reveal_task", "seal_task", "sealed_tasks_of",
+           "verify_task"]  # fmt: skip
+
+SEAL, COMMITMENT, REVEALED = ".seal.json", ".commitment.json", ".revealed.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class SealOptions:
+    """The options of a seal. None: as the task's file says, else none."""
+
+    public_fraction: float | None = None
+    valid_until: str | None = None
+    version: str = ""
+    output: Path | None = None  # folder of the two files
+    data_dir: str | None = None
+    include_path: Sequence[str] = ()
+    answers: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A sealed task."""
+
+    commitment: Commitment
+    secret_file: Path
+    commitment_file: Path
+    n_public: int
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return what was done with stable names."""
+        made = self.commitment
+        return {"task": made.task, "version": made.version, "root": made.root, "n_rows": len(made.rows),
+                "n_public": self.n_public, "public_fraction": made.public_fraction, "valid_until": made.valid_until,
+                "seal": str(self.secret_file), "commitment": str(self.commitment_file)}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """Rows that were revealed."""
+
+    task: str
+    file: Path
+    n_rows: int
+    is_whole: bool
+
+
+def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
+    """Write the secret and the commitment of a task's rows, and withhold them in the store, earlier runs included.
+
+    Raises: UsageError where the files exist, or more than one task is named; UnknownName for an unknown one; DataError
+        for rows that cannot be read; StoreError if a file or the store cannot be written.
+    """
+    bound = _bound(name, options)
+    declared = bound.task.sealing
+    fraction = options.public_fraction
+    if fraction is None:
+        fraction = declared.public_fraction if declared is not None else 0.0
+    until = options.valid_until if options.valid_until is not None else declared.valid_until if declared else ""
+    samples = sorted(bound.samples(), key=lambda sample: sample.index)
+    secret = Secret(
+        bound.plan.name,
+        bound.plan.dataset_hash,
+        version=options.version or bound.plan.version,
+        public_fraction=fraction,
+        valid_until=_date(until),
+        sealed_at=_now(),
+    )
+    made = commit(secret, [sample.row for sample in samples])
+    folder = options.output or Path()
+    stem = secret.task.replace("/", "__") + (f"-{options.version}" if options.version else "")
+    secret_file, commitment_file = folder / f"{stem}{SEAL}", folder / f"{stem}{COMMITMENT}"
+    for path in (secret_file, commitment_file):
+        if path.exists():
+            raise UsageError(
+                f"{path} exists, and a commitment is made once; for other rows give another --version, or name another "
+                "folder with -o"
+            )
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(secret_file) as draft:
+            draft.touch(mode=0o600)
+            draft.chmod(0o600)
+            draft.write_text(secret.to_text(), encoding="utf-8")
+        with whole_file(commitment_file) as draft:
+            draft.write_text(made.to_text(), encoding="utf-8", errors="backslashreplace")
+    with Store.open(store) as opened:
+        opened.seals.put(_stored(secret, made))
+    return Sealed(made, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
+
+
+def reveal_task(
+    name: str, seal: Path, options: SealOptions, store: str | None, *, preview_only: bool = False
+) -> Revealed:
+    """Write a sealed task's rows with their salts; unless it is the preview alone, the store shows them from now on.
+
+    Raises: as `seal_task`; DataError where the rows are no longer those that were sealed.
+    """
+    secret = read_secret(seal)
+    bound = _bound(name, options)
+    if bound.plan.dataset_hash != secret.dataset_hash:
+        raise DataError(
+            f"{name}: its rows are not those that {seal} sealed (data set {bound.plan.dataset_hash[:19]}, expected "
+            f"{secret.dataset_hash[:19]}); name the files of that version"
+        )
+    samples = sorted(bound.samples(), key=lambda sample: sample.index)
+    positions = [at for at, sample in enumerate(samples) if not preview_only or _is_public(secret, sample)]
+    file = (options.output or seal.parent) / seal.name.replace(SEAL, ".preview.jsonl" if preview_only else REVEALED)
+    with _writing(file.parent), whole_file(file) as draft, draft.open("w", encoding="utf-8") as lines:
+        for row in open_rows(secret, [samples[at].row for at in positions], positions):
+            lines.write(row.to_line())
+    if not preview_only:
+        with Store.open(store) as opened:
+            known = opened.seals.of_dataset(secret.dataset_hash)
+            base = known or _stored(secret, commit(secret, [sample.row for sample in samples]))
+            opened.seals.put(replace(base, revealed_at=_now()))
+    return Revealed(secret.task, file, len(positions), not preview_only)
+
+
+def verify_task(commitment: Path, opened: Path) -> Verified:
+    """Return whether revealed rows are those that a commitment was made to. Nothing of the owner is needed.
+
+    Raises: UsageError where a file is missing; DataError for another content.
+    """
+    return verify_opened(read_commitment(commitment), read_opened(opened))
+
+
+def sealed_tasks_of(store: str | None) -> list[SealedTask]:
+    """Return the sealed tasks of a store; none where there is no store."""
+    if not Store.exists(store):
+        return []
+    with Store.open_to_read(store) as opened:
+        return opened.seals.all()
+
+
+def _bound(name: str, options: SealOptions) -> BoundTask:
+    """Return the one task of a name with all of its rows. Raises: UsageError for several."""
+    folder = data_folder(options.data_dir)
+    own = OwnData(folder, answers=options.answers)
+    include = [Path(each).expanduser() for each in options.include_path]
+    tasks = Catalog.open(include).select(split_names(name), own=own).tasks
+    if len(tasks) != 1:
+        raise UsageError(f"{name} is {len(tasks)} tasks; a seal is of one: name them one after the other")
+    return bind(tasks[0], BindOptions(data_dir=folder, num_fewshot=0))
+
+
+def _stored(secret: Secret, made: Commitment) -> SealedTask:
+    return SealedTask(
+        secret.task,
+        secret.dataset_hash,
+        key=secret.preview_key,
+        public_fraction=secret.public_fraction,
+        commitment=made.root,
+        version=secret.version,
+        valid_until=secret.valid_until,
+        sealed_at=secret.sealed_at,
+    )
+
+
+def _is_public(secret: Secret, sample: Sample) -> bool:
+    return is_in_preview(secret.preview_key, sample.sha256, secret.public_fraction)
+
+
+def _date(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat() if text else ""
+    except ValueError:
+        raise UsageError(f"valid_until is '{text:.40}'; expected a date such as 2027-01-31") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise StoreError(f"files cannot be written to {folder}: {reason}; name another folder with -o") from error
