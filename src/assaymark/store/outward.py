@@ -194,9 +194,14 @@ class OutwardStore(Store):
 
     def _outward_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
         seals = self.seals.all()
-        return [
-            _outward_run(row, withheld) if (withheld := self._withheld(_run_tasks(row), seals)) else row for row in rows
-        ]
+        shown = []
+        for row in rows:
+            own = _run_tasks(row)
+            if own.is_summarised:
+                self._run_tasks[row.run_id] = own
+            withheld = self._withheld(own, seals)
+            shown.append(_outward_run(row, withheld) if withheld else row)
+        return shown
 
     def attempts(self, run_id: str) -> list[AttemptRow]:
         """As `Store.attempts`, without the texts of errors where the run has a withheld task."""
@@ -214,8 +219,13 @@ class OutwardStore(Store):
 
     def estimates(self, run_id: str) -> list[Estimate]:
         """As `Store.estimates`, without what quotes rows."""
-        withheld = self.withheld_tasks(run_id)
-        return [_outward_estimate(estimate, withheld) for estimate in super().estimates(run_id)]
+        estimates = super().estimates(run_id)
+        if self._private or self.seals.all():
+            withheld = self.withheld_tasks(run_id)
+        else:  # no look at the run, since tables read the estimates of all of them
+            names = {estimate.task for estimate in estimates}
+            withheld = {name: Withholding(why=why) for name in names if (why := self._why_private(name))}
+        return [_outward_estimate(estimate, withheld) for estimate in estimates]
 
     # ---------------------------------------------------------------------------------- samples
 
@@ -319,8 +329,10 @@ class OutwardStore(Store):
         self, run_id: str, task: str | None, read: Callable[[int, int], SamplePage], page: Page, *, is_search: bool
     ) -> SamplePage:
         """Return a page of a list without the snippets of withheld samples, and of a search without these samples."""
+        if task is not None and self.withholding(run_id, task) is None:
+            return read(page.offset, page.limit)
         withheld = self.withheld_tasks(run_id)
-        if not withheld or (task is not None and task in self._tasks_of(run_id).datasets and task not in withheld):
+        if not withheld:
             return read(page.offset, page.limit)
         shown: dict[str, frozenset[int]] = {}
 
