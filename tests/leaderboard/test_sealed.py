@@ -197,6 +197,21 @@ def test_a_sealed_task_is_nowhere_and_an_open_one_everywhere(place: Place) -> No
     assert MARK in done("show", place.run_ids()[0], "--samples", "exam", "--store", place.store)
 
 
+def test_a_server_that_runs_already_withholds_at_once(place: Place) -> None:
+    """Sealing needs no restart: what a server has cached of rows, comparisons and hashes is not shown any more."""
+    run_ids = place.run_ids()
+    with Store.open_to_read(place.store) as store:
+        tasks = store.run(run_ids[0]).plan.tasks
+        hashes = [task.dataset_hash for task in tasks if task.name in {"exam", "words"}]
+    app = create_app([board_feature(open_site((str(place.board),), place.store))])
+    before = visited(app, run_ids)
+    place.seal()
+    after = visited(app, run_ids)
+    for secret in (MARK, *hashes):
+        assert any(secret in text for text in before.values())
+        assert [name for name, text in after.items() if secret in text] == []
+
+
 def test_an_explicit_option_writes_sealed_rows(place: Place) -> None:
     """--with_sealed writes what is left out without it; a file of the whole run is refused without it."""
     place.seal()
@@ -320,6 +335,9 @@ def test_revealed_rows_are_shown_and_verified(place: Place) -> None:
     rows = place.folder / "exam.revealed.jsonl"
     assert f"{N} rows" in made
     assert f"{N} of {N} rows" in done("task", "verify", place.folder / "exam.commitment.json", rows)
+    code, printed = command("task", "reveal", place.folder / "words.csv", "--seal", place.folder / "exam.seal.json",
+                            "--store", place.store)  # fmt: skip
+    assert (code, "no seal of these 8 rows" in printed) == (3, True)
     lines = rows.read_text().splitlines()
     changed = json.loads(lines[3])
     changed["row"]["answer"] = "A" if changed["row"]["answer"] == "B" else "B"
@@ -349,3 +367,38 @@ def test_the_store_keeps_no_salt(place: Place) -> None:
     assert file.stat().st_mode & 0o077 == 0
     assert not any(secret in text for text in texts_in(Path(place.store)))
     assert secret not in (place.folder / "exam.commitment.json").read_text()
+
+
+def test_sealing_again_completes_and_changes_nothing(place: Place) -> None:
+    """The same call completes what a kill left, and seals another store; other options are refused."""
+    words = ("task", "seal", place.folder / "exam.csv", "-o", place.folder, "--public_fraction", "0.5")
+    done(*words, "--store", place.store)
+    secret, published = place.folder / "exam.seal.json", place.folder / "exam.commitment.json"
+    before = secret.read_text(), published.read_text()
+    published.unlink()
+    done(*words, "--store", place.store)
+    done(*words, "--store", place.folder / "other.sqlite")
+    assert (secret.read_text(), published.read_text()) == before
+    root = json.loads(before[1])["root"]
+    assert root in done("task", "seals", "--store", place.folder / "other.sqlite")
+    code, printed = command(*words[:-1], "0.9", "--store", place.store)
+    assert (code, "other rows or options" in printed) == (2, True)
+    code, printed = command(*words[:3], "-o", place.folder / "elsewhere", "--store", place.store)
+    assert (code, root in printed) == (2, True)
+    assert not (place.folder / "elsewhere").exists()
+
+
+def test_new_rows_are_sealed_apart_and_the_old_ones_revealed(place: Place) -> None:
+    """Rotation: a new version has a commitment of its own; revealing the old rows leaves the new ones sealed."""
+    place.seal()
+    old = (place.folder / "exam.csv").read_text()
+    (place.folder / "exam.csv").write_text(old.replace(f"{MARK} question", f"{MARK} new question"))
+    done("task", "seal", place.folder / "exam.csv", "--version", "2", "-o", place.folder, "--store", place.store)
+    assert (place.folder / "exam-2.commitment.json").exists()
+    done("run", "--model", "fake", "--tasks", place.folder / "exam.csv", "--store", place.store, "--quiet")
+    (place.folder / "exam.csv").write_text(old)  # with other line ends than before
+    done("task", "reveal", place.folder / "exam.csv", "--seal", place.folder / "exam.seal.json", "--store", place.store)
+    with Store.open_to_read(place.store) as store:
+        latest, *earlier = [row.run_id for row in store.runs()]
+        assert all(record.is_withheld for record in outward(store).samples(latest, "exam"))
+        assert not any(record.is_withheld for record in outward(store).samples(earlier[0], "exam"))

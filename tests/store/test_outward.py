@@ -42,11 +42,9 @@ def test_every_method_is_classified() -> None:
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> tuple[Store, str]:
-    """Return a store with a run of one task."""
-    store = Store.open(str(tmp_path / "s.sqlite"))
-    run_id = examples.fill(store, examples.plan(n_samples=4))
-    return store, run_id
+def filled(store: Store) -> tuple[Store, str]:
+    """Return a store, on either database, with a run of one task."""
+    return store, examples.fill(store, examples.plan(n_samples=4))
 
 
 def texts_of(value: Any) -> str:
@@ -82,7 +80,6 @@ def test_nothing_of_a_record_is_left(filled: tuple[Store, str]) -> None:
     own = outward(store).run(run_id).plan.tasks[0]
     assert own.dataset_hash == WITHHELD
     assert outward(store).find(["x"]) == {}
-    store.close()
 
 
 def test_equality_is_kept_and_nothing_else(filled: tuple[Store, str]) -> None:
@@ -93,7 +90,6 @@ def test_equality_is_kept_and_nothing_else(filled: tuple[Store, str]) -> None:
     other = withheld_record(record, Withholding("cd" * 32))
     assert first == again
     assert first.request.sample_sha256 != other.request.sample_sha256
-    store.close()
 
 
 def test_a_name_seals_other_rows_until_they_are_revealed(filled: tuple[Store, str]) -> None:
@@ -108,7 +104,6 @@ def test_a_name_seals_other_rows_until_they_are_revealed(filled: tuple[Store, st
     assert outward(store).withholding(run_id, task) is None
     store.seals.put_missing(replace(own, revealed_at=""))
     assert outward(store).withholding(run_id, task) is None
-    store.close()
 
 
 def test_a_form_of_a_task_that_no_plan_names_is_withheld(filled: tuple[Store, str]) -> None:
@@ -117,12 +112,12 @@ def test_a_form_of_a_task_that_no_plan_names_is_withheld(filled: tuple[Store, st
     task: TaskPlan = store.run(run_id).plan.tasks[0]
     store.seals.put(SealedTask(task.name, task.dataset_hash))
     assert outward(store).withholding(run_id, f"{task.name}, swapped") is not None
-    store.close()
 
 
-def test_a_store_that_may_not_be_written_keeps_its_seals(filled: tuple[Store, str], tmp_path: Path) -> None:
+def test_a_store_that_may_not_be_written_keeps_its_seals(tmp_path: Path) -> None:
     """Seals are read from a read-only store, and cannot be put there."""
-    store, run_id = filled
+    store = Store.open(str(tmp_path / "s.sqlite"))
+    run_id = examples.fill(store, examples.plan(n_samples=4))
     task = store.run(run_id).plan.tasks[0]
     store.seals.put(SealedTask(task.name, task.dataset_hash, public_fraction=0.25, commitment="sha256:1"))
     store.close()

@@ -194,6 +194,7 @@ class StoredRuns:
         self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._comparisons = Comparisons()
         self._spreads = PromptSpreads()
+        self._seals: list[SealedTask] = []
 
     @property
     def _store(self) -> OutwardStore:
@@ -216,6 +217,7 @@ class StoredRuns:
 
     def runs(self) -> list[StoredRun]:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""
+        self._forget_if_seals_changed()
         listed = [run.run for run in self._store.estimates_of_runs(tasks=())]
         recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
         found_columns = self._store.estimates_of_runs(recent) if recent else []
@@ -230,6 +232,13 @@ class StoredRuns:
         with self._lock:
             self._known = current
         return self._visible(self._with_spreads([entry.run for entry in current.values()]))
+
+    def _forget_if_seals_changed(self) -> None:
+        """Read runs again after a task was sealed or revealed, since what is cached shows what was shown then."""
+        seals = self._store.seals.all()
+        with self._lock:
+            if seals != self._seals:
+                self._seals, self._known, self._comparisons = seals, {}, Comparisons()
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""

@@ -34,6 +34,7 @@ from assaymark.tasks.commitments import (
 )
 from assaymark.tasks.own_rows import OwnData
 from assaymark.tasks.python_tasks import bind
+from assaymark.tasks.task import Sealing
 
 __all__ = ["Revealed", "SealOptions", "Sealed", "reveal_task", "seal_task", "sealed_tasks_of",
            "verify_task"]  # fmt: skip
@@ -84,45 +85,66 @@ class Revealed:
 def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
     """Write the secret and the commitment of a task's rows, and withhold them in the store, earlier runs included.
 
-    Raises: UsageError where the files exist, or more than one task is named; UnknownName for an unknown one; DataError
-        for rows that cannot be read; StoreError if a file or the store cannot be written.
+    Repeated with the same options it completes what a killed call left, or seals the task in another store.
+
+    Raises: UsageError where the files are of other rows or options, the store has another commitment to these rows, or
+        more than one task is named; UnknownName for an unknown one; DataError for rows that cannot be read; StoreError
+        if a file or the store cannot be written.
     """
     bound = _bound(name, options)
-    declared = bound.task.sealing
-    fraction = options.public_fraction
-    if fraction is None:
-        fraction = declared.public_fraction if declared is not None else 0.0
-    until = options.valid_until if options.valid_until is not None else declared.valid_until if declared else ""
     samples = sorted(bound.samples(), key=lambda sample: sample.index)
-    secret = Secret(
+    wanted = _secret(bound, options)
+    folder = options.output or Path()
+    stem = wanted.task.replace("/", "__") + (f"-{options.version}" if options.version else "")
+    secret_file, commitment_file = folder / f"{stem}{SEAL}", folder / f"{stem}{COMMITMENT}"
+    secret = _kept(secret_file, wanted) if secret_file.exists() else wanted
+    made = commit(secret, [sample.row for sample in samples])
+    if commitment_file.exists() and read_commitment(commitment_file) != made:
+        raise UsageError(f"{commitment_file} is of another seal; name another folder with -o")
+    with Store.open(store) as opened:
+        known = opened.seals.of_dataset(secret.dataset_hash)
+        if known is not None and known.commitment not in {None, made.root}:
+            raise UsageError(
+                f"the rows of {secret.task} are sealed in the store since {known.sealed_at[:10]} (commitment "
+                f"{known.commitment}), and a second preview would show other rows; use that seal's file"
+            )
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(secret_file) as draft:  # first: without it the rows could not be revealed
+                draft.touch(mode=0o600)
+                draft.chmod(0o600)
+                draft.write_text(secret.to_text(), encoding="utf-8")
+            secret_file.chmod(0o600)
+            if known is None or known.commitment is None:
+                opened.seals.put(_stored(secret, made))
+            with whole_file(commitment_file) as draft:
+                draft.write_text(made.to_text(), encoding="utf-8", errors="backslashreplace")
+    return Sealed(made, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
+
+
+def _secret(bound: BoundTask, options: SealOptions) -> Secret:
+    """Return a new secret with what the options, or else the task's file, say."""
+    declared = bound.task.sealing or Sealing()
+    fraction, until = options.public_fraction, options.valid_until
+    return Secret(
         bound.plan.name,
         bound.plan.dataset_hash,
         version=options.version or bound.plan.version,
-        public_fraction=fraction,
-        valid_until=_date(until),
+        public_fraction=declared.public_fraction if fraction is None else fraction,
+        valid_until=_date(declared.valid_until if until is None else until),
         sealed_at=_now(),
     )
-    made = commit(secret, [sample.row for sample in samples])
-    folder = options.output or Path()
-    stem = secret.task.replace("/", "__") + (f"-{options.version}" if options.version else "")
-    secret_file, commitment_file = folder / f"{stem}{SEAL}", folder / f"{stem}{COMMITMENT}"
-    for path in (secret_file, commitment_file):
-        if path.exists():
-            raise UsageError(
-                f"{path} exists, and a commitment is made once; for other rows give another --version, or name another "
-                "folder with -o"
-            )
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(secret_file) as draft:
-            draft.touch(mode=0o600)
-            draft.chmod(0o600)
-            draft.write_text(secret.to_text(), encoding="utf-8")
-        with whole_file(commitment_file) as draft:
-            draft.write_text(made.to_text(), encoding="utf-8", errors="backslashreplace")
-    with Store.open(store) as opened:
-        opened.seals.put(_stored(secret, made))
-    return Sealed(made, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
+
+
+def _kept(file: Path, wanted: Secret) -> Secret:
+    """Return the secret of an earlier call. Raises: UsageError where it is of other rows or options."""
+    kept = read_secret(file)
+    if kept != replace(wanted, secret=kept.secret, sealed_at=kept.sealed_at):
+        raise UsageError(
+            f"{file} is a seal of other rows or options, and a commitment is made once; for other rows give another "
+            "--version, or name another folder with -o"
+        )
+    return kept
 
 
 def reveal_task(
@@ -133,13 +155,14 @@ def reveal_task(
     Raises: as `seal_task`; DataError where the rows are no longer those that were sealed.
     """
     secret = read_secret(seal)
-    bound = _bound(name, options)
-    if bound.plan.dataset_hash != secret.dataset_hash:
+    samples = sorted(_bound(name, options).samples(), key=lambda sample: sample.index)
+    made = commit(secret, [sample.row for sample in samples])
+    sealed = next((known for known in sealed_tasks_of(store) if known.commitment == made.root), None)
+    if sealed is None:  # compared by content, so another line end or delimiter of the file does not matter
         raise DataError(
-            f"{name}: its rows are not those that {seal} sealed (data set {bound.plan.dataset_hash[:19]}, expected "
-            f"{secret.dataset_hash[:19]}); name the files of that version"
+            f"{name}: the store has no seal of these {len(samples):,} rows by {seal}; expected the rows that were "
+            "sealed, and the store in which they were"
         )
-    samples = sorted(bound.samples(), key=lambda sample: sample.index)
     positions = [at for at, sample in enumerate(samples) if not preview_only or _is_public(secret, sample)]
     file = (options.output or seal.parent) / seal.name.replace(SEAL, ".preview.jsonl" if preview_only else REVEALED)
     with _writing(file.parent), whole_file(file) as draft, draft.open("w", encoding="utf-8") as lines:
@@ -147,9 +170,7 @@ def reveal_task(
             lines.write(row.to_line())
     if not preview_only:
         with Store.open(store) as opened:
-            known = opened.seals.of_dataset(secret.dataset_hash)
-            base = known or _stored(secret, commit(secret, [sample.row for sample in samples]))
-            opened.seals.put(replace(base, revealed_at=_now()))
+            opened.seals.put(replace(sealed, revealed_at=_now()))
     return Revealed(secret.task, file, len(positions), not preview_only)
 
 
