@@ -149,11 +149,11 @@ def visited(app: Any, run_ids: list[str]) -> dict[str, str]:
 def outputs(place: Place, with_sealed: tuple[str, ...] = ()) -> dict[str, str]:
     """Return what each page, file and export holds, by its name; packed files as their tables' texts."""
     ids = place.run_ids()
-    site = open_site((str(place.board),), place.store)
-    texts = visited(create_app([board_feature(site)]), ids)
-    texts |= visited(create_app([board_feature(open_site((), place.store))]), ids)
+    texts: dict[str, str] = {}
     out = place.folder / "out"
     if not with_sealed:
+        for boards in ((str(place.board),), ()):
+            texts |= visited(create_app([board_feature(open_site(boards, place.store))]), ids)
         done("board", "export", place.board, "-o", out / "site", "--store", place.store)
         for layout in ("v1", "v2"):
             command("board", "datasets", place.board, "-o", out / layout, "--layout", layout, "--store", place.store)

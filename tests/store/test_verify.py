@@ -159,6 +159,8 @@ def test_a_missing_row_is_found(damaged: Path, table: str) -> None:
     """Any missing row of a finished run is found (except estimates, which are derived and replaced together)."""
     if table in {"estimates", "run_leases", "fact_sets", "search_sets"}:
         pytest.skip("what is derived can be derived again, and a run that nobody writes needs no lease")
+    if table == "sealed_tasks":
+        pytest.skip("a seal belongs to no run, and whoever may write the store may remove it")
     keys = [key.name for key in metadata.tables[table].primary_key.columns]
     with closing(sqlite3.connect(damaged)) as connection, connection:
         (first, *_) = connection.execute(f"SELECT {', '.join(keys)} FROM {table} ORDER BY 1 DESC").fetchall()
