@@ -11,6 +11,7 @@ from assaymark.datasets.files import READABLE, read_files
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.registry import meant, nearest
 from assaymark.store import RunRow, Store
+from assaymark.store.outward import OutwardStore, outward
 
 __all__ = ["answers_of_files", "answers_of_runs", "open_answers"]
 
@@ -88,7 +89,8 @@ def answers_of_runs(
 
     Raises: UnknownName for a run; UsageError if the runs share no generation task, or two are of one model.
     """
-    finished = [store.run(name) for name in names] or [run for run in store.runs() if run.status == "finished"]
+    shown = outward(store)  # voters read prompts and answers
+    finished = [shown.run(name) for name in names] or [run for run in shown.runs() if run.status == "finished"]
     by_model: dict[str, list[RunRow]] = {}
     for run in finished:
         key = run.run_id if names else str(run.plan.model.content_hash or run.plan.model.name)
@@ -98,7 +100,7 @@ def answers_of_runs(
             f"the store has finished runs of {len(by_model)} models; a battle needs two: `assaymark demo` makes them, "
             "or name a file of answers with --answers FILE"
         )
-    chosen, runs = _shared_task(store, by_model, task, of_all=bool(names))
+    chosen, runs = _shared_task(shown, by_model, task, of_all=bool(names))
     if len(runs) < len(by_model):
         used = {run.run_id for run in runs}
         others = [of[0] for of in by_model.values() if not any(run.run_id in used for run in of)]
@@ -113,13 +115,15 @@ def answers_of_runs(
     answers: Answers = {}
     for run in runs:
         of_model = answers.setdefault(_label(run, twice), {})
-        for record in store.samples(run.run_id, chosen):
+        for record in shown.samples(run.run_id, chosen):
             texts = [output.text for output in record.outputs if output.text is not None]
-            if record.request.turn == 0 and texts and record.sample is not None:
+            if record.request.turn == 0 and texts and record.sample is not None and not record.is_withheld:
                 text = _prompt_text(record)
                 key = _prompt_id(text)
                 prompts.setdefault(key, ArenaPrompt(key, text, None))
                 of_model[key] = texts[0]
+    if not prompts:
+        raise UsageError(f"{chosen} is sealed, so its prompts are shown to no voter; name another task with --task")
     return stored_answers(chosen, prompts, answers)
 
 
@@ -129,7 +133,7 @@ def _label(run: RunRow, all_names: Sequence[str]) -> str:
 
 
 def _shared_task(
-    store: Store, by_model: Mapping[str, Sequence[RunRow]], task: str | None, *, of_all: bool
+    store: OutwardStore, by_model: Mapping[str, Sequence[RunRow]], task: str | None, *, of_all: bool
 ) -> tuple[str, list[RunRow]]:
     """Return the generation task that most models have, or the named one, and the latest run of each with it.
 
@@ -140,6 +144,8 @@ def _shared_task(
     for model, runs in by_model.items():
         for run in runs:  # the latest first
             for row in store.generated(run.run_id):
+                if (how := store.withholding(run.run_id, row.task)) is not None and not how.public_fraction:
+                    continue  # sealed: no voter may read its prompts
                 if with_task.setdefault(row.task, {}).setdefault(model, run) is run:
                     n_tokens[row.task] += row.n_tokens
     if task is not None:

@@ -47,7 +47,8 @@ def wrong_rows(store: Store, run_id: str, *, by_subject: bool = False) -> Iterat
         estimate = primary.get(task)
         subject = str(estimate.details.get("alias") or task) if estimate is not None else task
         for record in wrong_samples(store, run_id, task):
-            yield {"task": task, "subject": subject, **_row(record)}
+            if not record.is_withheld:
+                yield {"task": task, "subject": subject, **_row(record)}
 
 
 def _value(estimate: Estimate | None) -> float:

@@ -222,7 +222,8 @@ def write_lighteval_files(
                 (estimate.metric, estimate.filter): _name(estimate)[1] for estimate in own if estimate.metric in means
             }
             shots = int(own[0].details.get("n_shots") or 0)
-            rows = list(detail_rows(store.samples(run.run_id, task), metrics, shots))
+            records = (record for record in store.samples(run.run_id, task) if not record.is_withheld)
+            rows = list(detail_rows(records, metrics, shots))
             summaries[name] = summary_of(rows)
             yield _write_details(details / stamp / f"details_{name.replace('/', '_')}_{stamp}.parquet", rows)
         results = _results(run, estimates, summaries)

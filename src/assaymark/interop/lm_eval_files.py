@@ -327,7 +327,9 @@ def write_lm_eval_files(
     if log_samples:
         for plan in (task_plan for task_plan in run.plan.tasks if tasks is None or task_plan.name in tasks):
             task = run.extra.get("tasks", {}).get(plan.name, {})
-            samples[plan.name] = list(sample_lines(store.samples(run.run_id, plan.name), task))
+            records = (record for record in store.samples(run.run_id, plan.name) if not record.is_withheld)
+            if lines := list(sample_lines(records, task)):
+                samples[plan.name] = lines
     results["task_hashes"] = {name: task_hash(lines) for name, lines in samples.items()}
     results |= tracker_mapping(run, attempts, sanitised_model(run.model))
     try:

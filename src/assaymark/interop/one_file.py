@@ -13,6 +13,7 @@ from assaymark.drafts import draft_folder, whole_file
 from assaymark.errors import DataError, StoreError
 from assaymark.records import JsonValue, content_hash
 from assaymark.store import SampleRecord, Store
+from assaymark.store.sealed_tasks import SealedTask
 
 MAGIC = b"SQLite format 3\x00"
 AT_ONCE = 500  # samples per write
@@ -77,6 +78,10 @@ def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
     row = source.run(run_id)
     if (known := target.complete_run(row.plan)) is not None:
         return known, False
+    for seal in source.seals.all():
+        if seal.is_closed and seal.dataset_hash in {task.dataset_hash for task in row.plan.tasks}:
+            # of another store nothing is believed but that rows are not shown: neither a preview nor a commitment
+            target.seals.put_missing(SealedTask(seal.task, seal.dataset_hash, sealed_at=seal.sealed_at))
     opened = target.open_run(row.plan, facts={"copied": _history(source, run_id)}, command=row.command)
     status = row.status if row.status in ENDED else "interrupted"
     try:

@@ -145,6 +145,7 @@ class Board:
     ratings: tuple[RatingSource, ...] = ()  # of arenas, judges and studies, beside the scores
     models: Mapping[str, Mapping[str, str | float | bool]] = field(default_factory=dict)  # name -> facts of it
     cite: str = ""  # BibTeX of the board itself
+    private: frozenset[str] = frozenset()  # names of tasks and groups whose rows are not shown
     source: Path | None = None  # its file; None where it was made of a suite
 
     @property

@@ -31,9 +31,9 @@ __all__ = ["board_of_suite", "library_suites", "read_board"]
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
     "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "claims",
-    "runs", "results", "requests", "ratings", "cite",
+    "runs", "results", "requests", "ratings", "cite", "private",
 )  # fmt: skip
-_TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance")
+_TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance", "private")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
 _RATING_HEADINGS = ("model", "rating", "low", "high")
 _LOGO_TYPES = (".svg", ".png", ".jpg", ".jpeg", ".webp")
@@ -137,6 +137,7 @@ class _BoardReader:
             ratings=self.ratings(),
             models=self.models(),
             cite=self.text(self.spec, "cite"),
+            private=self.private(suite),
             source=self.path,
         )
         self.check_columns(board)
@@ -256,6 +257,18 @@ class _BoardReader:
         if self.spec.get("normalise") == "chance" and "chance" not in rest:
             rest["chance"] = "1/choices"
         return {"task": name, "column": entry.get("column") or name, **rest}
+
+    def private(self, suite: Suite | None) -> frozenset[str]:
+        """Return the tasks whose rows are not shown: those of entries that say so, or all of a private board."""
+        is_whole = self.boolean("private")
+        names = set() if suite is None or not is_whole else {member.task for member in suite.members}
+        for at, entry in self.tasks():
+            is_private = entry.get("private", False)
+            if not isinstance(is_private, bool):
+                raise self.fault(f"tasks[{at}].private", f"is {is_private!r:.80}; expected true or false")
+            if is_private:
+                names.add(self.member(entry, at)["task"])
+        return frozenset(names)
 
     def table(self) -> TableSource | None:
         if self.spec.get("table") is None:

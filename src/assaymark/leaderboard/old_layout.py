@@ -2,7 +2,7 @@
 
 `requests/` has one file per row (`request_files`). Of the second leaderboard (v2), `results/` has lm-eval's results
 files by model and `details/` lm-eval's samples by model and task; of the first (v1), both are lighteval's
-(`lighteval_files`). Samples of gated data sets are not written unless that is allowed.
+(`lighteval_files`). Samples of gated data sets are not written unless that is allowed, those of sealed tasks never.
 Source: https://huggingface.co/open-llm-leaderboard (2024), https://huggingface.co/open-llm-leaderboard-old (2023)
 """
 
@@ -19,6 +19,7 @@ from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.stored import is_gated
 from assaymark.leaderboard.table import BoardTable
 from assaymark.store import Store
+from assaymark.store.outward import outward
 
 __all__ = ["Layout", "write_old_layout"]
 
@@ -48,7 +49,12 @@ def write_old_layout(
         for run_id in row.run_ids:
             if run_id not in written:
                 written.add(run_id)
-                tasks = [name for name in store.run(run_id).tasks if show_gated or not is_gated(name)]
+                withheld = outward(store).withheld_tasks(run_id)
+                tasks = [
+                    name
+                    for name in store.run(run_id).tasks
+                    if (show_gated or not is_gated(name)) and name not in withheld
+                ]
                 if layout == "v1":
                     yield from write_lighteval_files(
                         store, run_id, folder, model=row.model, place=_place(row), tasks=tasks

@@ -11,6 +11,7 @@ counts. The averages go through the same rule as every model's; none is ever typ
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Final
 
@@ -219,6 +220,15 @@ class Site:
     def stored_runs(self) -> list[StoredRun]:
         """Return the store's runs, the latest first; none without a store."""
         return [] if self.runs is None else self.runs.runs()
+
+    def seal_state(self) -> str:
+        """Return what changes when a task is sealed or revealed, or a seal's last day has passed."""
+        if self.runs is None or not (seals := self.runs.seals()):
+            return ""
+        today = datetime.now(UTC).date().isoformat()
+        shown = [[seal.dataset_hash, seal.task, seal.commitment, seal.public_fraction, seal.valid_until,
+                  seal.revealed_at] for seal in seals]  # fmt: skip
+        return content_hash([today, shown])
 
     def marks(self) -> Marks:
         """Return what the queue and moderators say of runs and models; nothing without a store."""

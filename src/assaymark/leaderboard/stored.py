@@ -4,13 +4,14 @@ What pages list is read from columns: which runs there are and whether they chan
 Plans and whole estimates (their details have groups, composites and baselines) are read once for each state of a run
 and cached; a single sample is read when its page is shown. No audits.
 
-Questions and answers of gated data sets are not shown unless the host allows it: they are given out under terms, and
-GPQA's authors ask that its questions are not published in plain text. Scores are shown, texts are not: no question, no
+The store is read through the gate that withholds texts (`store.outward`): those of tasks that are sealed or that a
+board calls private, and of gated data sets unless the host allows it, since these are given out under terms (GPQA's
+authors ask that its questions are not published in plain text). Scores are shown, texts are not: no question, no
 answer, and no search in them.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -30,11 +31,12 @@ from assaymark.results.comparison.row_pairs import RowPair, row_pairs
 from assaymark.results.evidence.from_store import deciding_score, is_wrong, verdict_of
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
+from assaymark.store.outward import OutwardStore, Withholding, outward
 from assaymark.store.rows import EstimateRow
 from assaymark.store.sample_facts import category_of, question_of, snippet_of
+from assaymark.store.sealed_tasks import SealedTask
 
 __all__ = [
-    "WITHHELD",
     "RankInType",
     "Relative",
     "Relatives",
@@ -49,7 +51,7 @@ __all__ = [
 ]
 
 
-WITHHELD = "(withheld: the data set is gated)"
+GATED = "the data set is gated"
 
 
 class TextsWithheld(UsageError):
@@ -164,28 +166,38 @@ class StoredRuns:
     """A store's runs, as pages need them. May be used by several threads."""
 
     def __init__(
-        self, store: Store, *, show_gated: bool = False, shows: Callable[[StoredRun], bool] | None = None
+        self,
+        store: Store,
+        *,
+        show_gated: bool = False,
+        private: Collection[str] = (),
+        shows: Callable[[StoredRun], bool] | None = None,
     ) -> None:
         """Show a store's runs.
 
         Args:
             store: the runs' store, open.
             show_gated: whether texts of gated data sets may be shown.
+            private: names of tasks and groups whose texts are withheld, besides those that are sealed in the store.
             shows: whether a run may be shown; a run that may not does not exist for any page. None: every run may.
         """
-        self._opened = store
+
+        def why_private(task: str) -> str:
+            return GATED if not show_gated and is_gated(task) else ""
+
+        self._opened = outward(store, private=private, why_private=why_private)
         self._shows = shows
         self._visibility: dict[str, tuple[str, bool]] = {}  # by id: the state that was judged, and whether it is shown
-        self._show_gated = show_gated
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
         self._marks = Marks()
         self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._comparisons = Comparisons()
         self._spreads = PromptSpreads()
+        self._seals: list[SealedTask] = []
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> OutwardStore:
         """The store that is at its path now: opened again where its file was replaced.
 
         Raises: StoreError while there is none, or none that can be read.
@@ -205,6 +217,7 @@ class StoredRuns:
 
     def runs(self) -> list[StoredRun]:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""
+        self._forget_if_seals_changed()
         listed = [run.run for run in self._store.estimates_of_runs(tasks=())]
         recent = [facts.run_id for facts in listed if _is_unsettled(facts)]
         found_columns = self._store.estimates_of_runs(recent) if recent else []
@@ -219,6 +232,13 @@ class StoredRuns:
         with self._lock:
             self._known = current
         return self._visible(self._with_spreads([entry.run for entry in current.values()]))
+
+    def _forget_if_seals_changed(self) -> None:
+        """Read runs again after a task was sealed or revealed, since what is cached shows what was shown then."""
+        seals = self._store.seals.all()
+        with self._lock:
+            if seals != self._seals:
+                self._seals, self._known, self._comparisons = seals, {}, Comparisons()
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""
@@ -310,7 +330,7 @@ class StoredRuns:
         """
         store = self._store
         comparison = self._comparisons.whole(store, [store.run(run_id) for run_id in run_ids])
-        return self._without_withheld(comparison)
+        return self._without_withheld(comparison, run_ids)
 
     def row_pairs(self, first: str, second: str, pair: PairComparison, most: int) -> list[RowPair]:
         """Return the rows of two compared runs, those that got worse first, without withheld ones.
@@ -321,7 +341,7 @@ class StoredRuns:
             pair: their comparison.
             most: rows of a run; of larger ones there is none here.
         """
-        tasks = tuple(task for task in pair.tasks if not self.is_withheld(task.name))
+        tasks = tuple(task for task in pair.tasks if not self._are_withheld((first, second), task.name))
         if sum(task.n + task.n_missing for task in tasks) > most:
             return []
         store = self._store
@@ -334,13 +354,18 @@ class StoredRuns:
         """
         return self._comparisons.numbers(self._store, first.row, second.row)
 
-    def _without_withheld(self, comparison: Comparison) -> Comparison:
+    def _without_withheld(self, comparison: Comparison, run_ids: Sequence[str]) -> Comparison:
         """Return a comparison without the answers to withheld questions."""
+        tasks = {flip.task for pair in comparison.pairs for flip in pair.flips}
+        withheld = {task for task in tasks if self._are_withheld(run_ids, task)}
         pairs = [
-            replace(pair, flips=tuple(flip for flip in pair.flips if not self.is_withheld(flip.task)))
+            replace(pair, flips=tuple(flip for flip in pair.flips if flip.task not in withheld))
             for pair in comparison.pairs
         ]
         return replace(comparison, pairs=tuple(pairs))
+
+    def _are_withheld(self, run_ids: Sequence[str], task: str) -> bool:
+        return any(self.withholding(run_id, task) is not None for run_id in run_ids)
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
         estimates = with_declared_chance(self._store.estimates(row.run_id), row.extra)
@@ -352,9 +377,28 @@ class StoredRuns:
 
     # -------------------------------------------------------------------------------------- samples
 
-    def is_withheld(self, task: str) -> bool:
-        """Return whether a task's questions and answers are not shown."""
-        return not self._show_gated and is_gated(task)
+    def withholding(self, run_id: str, task: str) -> Withholding | None:
+        """Return how a task's questions and answers are withheld; None where they are shown."""
+        return self._store.withholding(run_id, task)
+
+    def seals(self) -> list[SealedTask]:
+        """Return the sealed tasks of the store, revealed ones too."""
+        return self._store.seals.all()
+
+    def parts_of(self, run_id: str, estimate: Estimate) -> tuple[list[float], list[float]] | None:
+        """Return the scores behind an estimate, those of the task's preview and the others; None without a preview.
+
+        Failed requests have no score. Of a conversation the last turn counts.
+        """
+        public = self._store.preview_of(run_id, estimate.task)
+        if public is None:
+            return None
+        values: dict[int, float] = {}
+        for score in self._store.scores(run_id, estimate.task, details=False):
+            if (score.metric, score.filter) == (estimate.metric, estimate.filter) and score.value is not None:
+                values[score.sample_index] = score.value
+        shown = [value for index, value in values.items() if index in public]
+        return shown, [value for index, value in values.items() if index not in public]
 
     def sample_page(
         self,
@@ -372,9 +416,6 @@ class StoredRuns:
         Raises: UnknownName for a task that the run does not have.
         """
         counts = self._counts_of(run, task)
-        is_withheld = self.is_withheld(task)
-        if is_withheld and text:
-            return TaskSamples((), 0, counts.n_total, counts.n_wrong, counts.categories)
         numbered = [line for line in self._numbered(run.run_id, task, text)
                     if (line.wrong or not wrong_only) and category in {"", line.category}]  # fmt: skip
         first = numbered[offset : offset + limit]
@@ -388,8 +429,6 @@ class StoredRuns:
             limit=max(1, limit - len(first)),
         )
         lines = (*first, *(_line(facts) for facts in page.samples))[:limit]
-        if is_withheld:
-            lines = tuple(replace(line, snippet=WITHHELD) for line in lines)
         n_matching = page.total + len(numbered)
         return TaskSamples(lines, n_matching, counts.n_total, counts.n_wrong, counts.categories)
 
@@ -416,7 +455,8 @@ class StoredRuns:
         if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
             return []
         by_text = self._store.search_samples(run_id, text, task=task, limit=LISTED)
-        lines = [_line_of_record(record) for record in self._store.samples(run_id, task, indices=[int(text)])]
+        records = self._store.samples(run_id, task, indices=[int(text)])
+        lines = [_line_of_record(record) for record in records if not record.is_withheld]
         if by_text.is_indexed:
             listed = {facts.sample_index for facts in by_text.samples}
             return [line for line in lines if line.index not in listed]
@@ -427,18 +467,20 @@ class StoredRuns:
 
         Raises: UnknownName for a task or a sample that the run does not have; TextsWithheld.
         """
-        if self.is_withheld(task):
-            raise TextsWithheld(
-                f"the data set of {task} is gated: its questions are not shown unless the host allows it (--show_gated)"
-            )
         records = list(self._store.samples(run_id, task, indices=[index]))
         if not records:
             raise UnknownName("sample", f"{task} {index}", remedy="the run did not evaluate it")
+        if any(record.is_withheld for record in records):
+            raise TextsWithheld(
+                f"the data set of {task} is gated: its questions are not shown unless the host allows it (--show_gated)"
+                if is_gated(task)
+                else f"{task} is sealed: its rows are not shown, its scores are"
+            )
         return records
 
     def samples(self, run_id: str, task: str, indices: Sequence[int]) -> list[SampleRecord]:
-        """Return all turns of some samples, in order; none of a task whose texts are withheld."""
-        return [] if self.is_withheld(task) else list(self._store.samples(run_id, task, indices=indices))
+        """Return all turns of some samples, in order, without those that are withheld."""
+        return [record for record in self._store.samples(run_id, task, indices=indices) if not record.is_withheld]
 
     def same_sample(self, of: SampleRecord, besides: str, most: int = 40) -> Iterator[tuple[RunRow, SampleRecord]]:
         """Yield the same sample, by its hash, as other runs answered it, the latest run first."""
@@ -446,7 +488,8 @@ class StoredRuns:
         runs = [run.row for run in self.runs() if run.run_id != besides and request.task in run.row.tasks]
         for row in runs[:most]:
             for record in self._store.samples(row.run_id, request.task, indices=[request.sample_index]):
-                if record.request.sample_sha256 == request.sample_sha256 and record.request.turn == request.turn:
+                is_same = record.request.sample_sha256 == request.sample_sha256
+                if is_same and record.request.turn == request.turn and not record.is_withheld:
                     yield row, record
 
 

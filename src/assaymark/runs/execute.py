@@ -13,6 +13,7 @@ from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, chunks_of, rendered, turns_of
 from assaymark.runs.opening import RunOpener, no_notice
 from assaymark.runs.plan import PreparedRun, render_of
+from assaymark.runs.private_tasks import register_private
 from assaymark.settings import environment
 from assaymark.store import OpenRun, Store
 
@@ -93,6 +94,7 @@ def open_checked(opener: RunOpener, prepared: PreparedRun, model: Model, command
     own: dict[str, JsonValue] = {
         task.task.name: str(task.task.source) for task in prepared.bound if task.task.origin == "user"
     }
+    register_private(opener.store, prepared.bound)
     task_files = {"task_files": own} if own else {}  # needed to run again; no part of the run key
     return opener.open(facts={**environment(), **task_files}, command=command)
 

@@ -16,6 +16,7 @@ from assaymark.registry import Registry
 from assaymark.runs.run import Run
 from assaymark.runs.stored import open_run
 from assaymark.store import Store
+from assaymark.store.outward import outward
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,14 @@ def import_run(store: str | None, path: str | Path, *, command: str | None = Non
     return Imported(Run(opened, run_id), is_new, run.notes)
 
 
+WHOLE_RUN = ".assaymark"
 EXPORTERS: Registry[Callable[[Run, Path], None]] = Registry("exporters", "format")  # by suffix
 
 
-def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
+def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: bool = False) -> list[Path]:
     """Write a stored run to a file, or into a folder (lm-eval's results and samples files); return the files.
+
+    Rows of sealed tasks are left out, unless `with_sealed`; a file of the whole run (.assaymark) is refused then.
 
     Raises: UsageError for an unknown suffix, and for a run without results; UnknownName for an unknown run; StoreError
         if the file cannot be written.
@@ -61,10 +65,17 @@ def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
         known = ", ".join(EXPORTERS)
         raise UsageError(f"'{target.name}' has no known suffix; expected {known}, or a folder for lm-eval's files")
     run = open_run(store, name)
+    if not with_sealed:
+        if target.suffix == WHOLE_RUN and (sealed := list(outward(run.store).withheld_tasks(run.id))):
+            raise UsageError(
+                f"run {run.short_id} has sealed tasks ({', '.join(sealed[:5])}), and {WHOLE_RUN} holds every row of a "
+                "run; give --with_sealed to write them, or export another format"
+            )
+        run = run.as_others_see_it()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix not in EXPORTERS:
-            return run.write_lm_eval_files(target, log_samples=True)
+            return run.write_lm_eval_files(target, log_samples=True, with_sealed=with_sealed)
         with whole_file(target) as draft:
             EXPORTERS.load(target.suffix)(run, draft)
     except OSError as error:
@@ -72,7 +83,9 @@ def export_run(store: str | None, name: str, path: str | Path) -> list[Path]:
     return [target]
 
 
-def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: bool = False) -> tuple[Path, int]:
+def export_wrong(
+    store: str | None, name: str, path: str | Path, *, by_subject: bool = False, with_sealed: bool = False
+) -> tuple[Path, int]:
     """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv; return the file and their number.
 
     Args:
@@ -80,6 +93,7 @@ def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: 
         name: the run's id, the beginning of one, or `last`.
         path: the file.
         by_subject: whether tasks are sorted by their values, the lowest first.
+        with_sealed: write samples of sealed tasks too.
 
     Raises: UsageError for another suffix; UnknownName for an unknown run; StoreError if the file cannot be written.
     """
@@ -91,6 +105,7 @@ def export_wrong(store: str | None, name: str, path: str | Path, *, by_subject: 
         raise UsageError(f"--wrong writes samples; '{target.name}' ends neither in .jsonl nor in .csv")
     run = open_run(store, name)
     run.refuse_without_results()
+    run = run if with_sealed else run.as_others_see_it()
     n_rows = 0
 
     def counted() -> Iterator[Mapping[str, Any]]:

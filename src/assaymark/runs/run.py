@@ -170,8 +170,16 @@ class Run:
 
         return results_table(self.store, self.id)
 
-    def write_report(self, path: str | Path) -> Path:
+    def as_others_see_it(self) -> "Run":
+        """Return the run without the texts of sealed tasks, as files and pages for others show it."""
+        from assaymark.store.outward import outward
+
+        return Run(outward(self.store), self.id, self.result)
+
+    def write_report(self, path: str | Path, *, with_sealed: bool = False) -> Path:
         """Write a report of this run, as .html, .md or .pdf (for several runs: `api.reporting`).
+
+        Its examples have no rows of sealed tasks, unless `with_sealed`.
 
         Raises: UsageError for another suffix, or a PDF without a browser; StoreError if it cannot be written.
         """
@@ -179,7 +187,8 @@ class Run:
         from assaymark.results.documents.document import write_document
 
         self.refuse_without_results()
-        return write_document(path, report_contents(self.store, [self.id]))
+        run = self if with_sealed else self.as_others_see_it()
+        return write_document(path, report_contents(run.store, [run.id]))
 
     def refuse_without_results(self) -> None:
         """Raise UsageError for an unfinished run without estimates: its outputs are no random part of the samples."""
@@ -369,11 +378,17 @@ class Run:
 
     # ----------------------------------------------------------------------------------------- files
 
-    def write_lm_eval_files(self, folder: str | Path, *, log_samples: bool = False) -> list[Path]:
-        """Write lm-eval's results JSON, and with `log_samples` its samples JSONL, under the names that lm-eval uses."""
+    def write_lm_eval_files(
+        self, folder: str | Path, *, log_samples: bool = False, with_sealed: bool = False
+    ) -> list[Path]:
+        """Write lm-eval's results JSON, and with `log_samples` its samples JSONL, under the names that lm-eval uses.
+
+        Sealed tasks have results and no samples, unless `with_sealed`.
+        """
         from assaymark.interop.lm_eval_files import write_lm_eval_files
 
-        return write_lm_eval_files(self.store, self.id, Path(folder), log_samples=log_samples)
+        run = self if with_sealed else self.as_others_see_it()
+        return write_lm_eval_files(run.store, run.id, Path(folder), log_samples=log_samples)
 
 
 def _is_unusual(attention: str, why: str) -> bool:

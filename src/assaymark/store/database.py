@@ -25,6 +25,7 @@ from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
 from assaymark.store.rule_log import RuleLog
+from assaymark.store.sealed_tasks import SealLog
 from assaymark.store.study_log import StudyLog
 from assaymark.store.trace_quality import TraceQuality
 from assaymark.store.traces import TraceLog
@@ -120,6 +121,11 @@ class Store(StoredResults):
     def arena(self) -> ArenaLog:
         """The arena's models, battles and votes."""
         return ArenaLog(self._database)
+
+    @property
+    def seals(self) -> SealLog:
+        """Which tasks are sealed, in this store."""
+        return SealLog(self._database)
 
     @property
     def studies(self) -> StudyLog:

@@ -44,6 +44,7 @@ from assaymark.store.schema import (
     search_sets,
     texts,
 )
+from assaymark.store.sealed_tasks import sealed_tasks
 from assaymark.store.trace_schema import TRACE_TABLES
 from assaymark.store.traces import TraceLog
 from assaymark.store.verify_derived import derived_problems
@@ -136,7 +137,7 @@ class _Verification:
         self.guarded("requests", self._check_requests)
         for table in OWN_ROWS:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
-        for table in () if self.number is not None else ARENA_TABLES:
+        for table in () if self.number is not None else (*ARENA_TABLES, sealed_tasks):
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
             if self.number is None or table not in {
@@ -145,6 +146,7 @@ class _Verification:
                 *QUEUE_TABLES,
                 *TRACE_TABLES,
                 *LIVE_TABLES,
+                sealed_tasks,
             }:
                 self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)

@@ -8,6 +8,7 @@ function: from there on it is treated as a `!function` of the task file, its mod
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -30,13 +31,14 @@ from assaymark.tasks.task import (
     Origin,
     OutputType,
     PromptSpec,
+    Sealing,
     SplitNames,
     Task,
 )
 from assaymark.tasks.tool_use import refuse_unfit_keys
 from assaymark.tasks.user_code import Kind, declarations_in, find_declaration, refuse_broken
 
-__all__ = ["FEWSHOT_KEYS", "KEYS", "MEANING", "METRIC_KEYS", "folders_of_registered", "with_registered"]
+__all__ = ["FEWSHOT_KEYS", "KEYS", "MEANING", "METRIC_KEYS", "SEALING_KEYS", "folders_of_registered", "with_registered"]
 
 
 _TEXT = (str, type(None))
@@ -87,6 +89,9 @@ KEYS: Mapping[str, tuple[type, ...]] = {
     "rename_columns": (dict, type(None)),  # our own: for columns whose names a template cannot use
     "also_loglikelihood": _TEXT,  # our own, for tasks that are Python classes in lm-eval
     "metadata": (dict, list, type(None)),
+    "private": (bool,),  # our own, with the next two: rows are not shown to others
+    "public_fraction": (int, float),
+    "valid_until": _TEXT,
 }
 FEWSHOT_KEYS: Mapping[str, tuple[type, ...]] = {
     "sampler": (str, FunctionRef),
@@ -101,11 +106,13 @@ FEWSHOT_KEYS: Mapping[str, tuple[type, ...]] = {
     "fewshot_delimiter": (str,),
     "target_delimiter": (str,),
 }
+SEALING_KEYS = ("private", "public_fraction", "valid_until")  # of no answer, so no part of a task's hash
 METRIC_KEYS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
 MEANING: Mapping[type, str] = {
     FunctionRef: "!function",
     str: "text",
     int: "number",
+    float: "number",
     dict: "keys and values",
     list: "list",
     bool: "true or false",
@@ -210,6 +217,8 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
     """
     folders = tuple(dict.fromkeys((source.parent, *(each for each in trusted if source.is_relative_to(each)))))
     spec = with_registered(spec, folders if origin == "user" else ())
+    if isinstance(spec.get("valid_until"), date):
+        spec = {**spec, "valid_until": str(spec["valid_until"])}  # YAML reads 2027-01-31 as a date; JSON has none
     reader = _TaskReader(spec, source)
     if not isinstance(spec.get("task"), str):
         raise reader.fail("task", spec.get("task"), "the task's name")
@@ -227,7 +236,7 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         prompt=prompt,
         fewshot=_fewshot(reader, prompt),
         spec=dict(spec),
-        spec_hash=hash_spec(spec),
+        spec_hash=hash_spec({key: spec[key] for key in spec if key not in SEALING_KEYS}),
         source=source,
         origin=origin,
         metrics=_metrics(reader, output_type, tuple(pipeline.name for pipeline in filters), trusted),
@@ -245,7 +254,24 @@ def task_from_spec(spec: Mapping[str, Any], source: Path, origin: Origin, truste
         metadata=metadata,
         tags=_tags(reader.get("tag")),
         trusted=(*trusted, *folders_of_registered(spec)),
+        sealing=_sealing(reader),
     )
+
+
+def _sealing(reader: _TaskReader) -> Sealing | None:
+    """Return how a private task is sealed; None for one that is not."""
+    if not reader.get("private", False):
+        if strange := next((key for key in SEALING_KEYS if key != "private" and reader.get(key)), None):
+            raise reader.fail(strange, reader.get(strange), "`private: true` beside it")
+        return None
+    fraction = reader.get("public_fraction", 0)
+    if not 0 <= fraction < 1:
+        raise reader.fail("public_fraction", fraction, "a share of the rows, from 0 to below 1")
+    until = reader.get("valid_until") or ""
+    try:
+        return Sealing(float(fraction), date.fromisoformat(until).isoformat() if until else "")
+    except ValueError:
+        raise reader.fail("valid_until", until, "a date such as 2027-01-31") from None
 
 
 def _metadata(reader: _TaskReader) -> Mapping[str, Any]:

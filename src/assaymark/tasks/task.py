@@ -133,6 +133,14 @@ class SplitNames:
 
 
 @dataclass(frozen=True, slots=True)
+class Sealing:
+    """What a private task's file says of its rows."""
+
+    public_fraction: float = 0.0  # a preview that is shown
+    valid_until: str = ""  # a date, YYYY-MM-DD; "": no end
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One benchmark task, as read from its file."""
 
@@ -165,6 +173,7 @@ class Task:
     groups: tuple[str, ...] = ()  # groups through which it was selected, outermost first
     trusted: tuple[Path, ...] = ()  # folders whose code this task may import
     prompt_style: PromptStyle | None = None  # None: its file's own
+    sealing: Sealing | None = None  # None: its rows may be shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`assaymark task init DATA`, `task check FILE` and `task questions TASK`: tasks of your own, and questions of any."""
+"""`assaymark task`: write a task file, check it before it is run, look at its questions, and seal its rows."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from assaymark.runs.run_options import declared_option
 
 @click.group()
 def task() -> None:
-    """Write a task file of your own data, check one before evaluating a model on it, and look at its questions."""
+    """Write a task file of your own data, check it, look at its questions, seal its rows and reveal them."""
 
 
 @task.command()
@@ -100,3 +100,124 @@ def init(source: str, *, as_json: bool, **options: Any) -> None:
     else:
         for line in written.lines():
             echo(line)
+
+
+_output_folder = click.option(
+    "--output", "-o", type=click.Path(path_type=Path), metavar="DIR", help="Folder to write to."
+)
+
+
+def _data_options(command: Any) -> Any:
+    """Add the options that say where a task and its rows are."""
+    for option in (
+        declared_option("answers"),
+        declared_option("include_path", help="Folder with task files, as in `run`."),
+        declared_option("data_dir", help="Local data, as in `run`."),
+    ):
+        command = option(command)
+    return command
+
+
+@task.command()
+@click.argument("name", metavar="TASK|FILE")
+@click.option(
+    "--public_fraction", type=click.FloatRange(0, 1, max_open=True), metavar="SHARE",
+    help="Show this share of the rows as a preview, drawn by a keyed hash of each row (default: none).",
+)  # fmt: skip
+@click.option("--valid_until", metavar="DATE", help="When the rows will be replaced, such as 2027-01-31.")
+@click.option("--version", default="", metavar="TEXT", help="Version of the rows (default: the task's).")
+@_output_folder
+@_data_options
+@store_option
+@json_option
+def seal(name: str, *, store: str | None, as_json: bool, **options: Any) -> None:
+    """Withhold a task's rows from everybody but you, and write a commitment to them that you can publish.
+
+    Pages, static sites, reports, model cards and exports of the store show scores of the task and no row of it, in
+    runs that are stored already too. NAME.commitment.json is for everybody: a salted hash of each row, from which no
+    row can be guessed. NAME.seal.json is for you alone: `task reveal` needs it.
+    """
+    from assaymark.runs.sealing import SealOptions, seal_task
+
+    sealed = seal_task(name, SealOptions(**options), store)
+    if as_json:
+        print_json(sealed.to_json())
+        return
+    made = sealed.commitment
+    until = f", valid until {made.valid_until}" if made.valid_until else ""
+    echo(
+        f"{made.task}, version {made.version}: {len(made.rows):,} rows sealed, "
+        f"{sealed.n_public:,} of them public{until}"
+    )
+    echo(f"commitment: {made.root}")
+    echo(f"publish {sealed.commitment_file}")
+    echo(f"keep    {sealed.secret_file}: without it the rows cannot be revealed")
+
+
+@task.command()
+@click.argument("name", metavar="TASK|FILE")
+@click.option(
+    "--seal", "seal_file", required=True, type=click.Path(path_type=Path), metavar="FILE",
+    help="The seal, as `task seal` wrote it.",
+)  # fmt: skip
+@click.option("--preview", is_flag=True, help="Write the rows of the preview only; the others stay sealed.")
+@_output_folder
+@_data_options
+@store_option
+def reveal(name: str, *, seal_file: Path, preview: bool, store: str | None, **options: Any) -> None:
+    """Write a sealed task's rows with their salts, so that anybody can verify them.
+
+    The store shows the rows from then on, unless it is the preview alone.
+    """
+    from assaymark.runs.sealing import SealOptions, reveal_task
+
+    revealed = reveal_task(name, seal_file, SealOptions(**options), store, preview_only=preview)
+    echo(f"{revealed.file}: {revealed.n_rows:,} rows of {revealed.task}")
+    if revealed.is_whole:
+        echo("pages, reports and exports of the store show these rows from now on")
+
+
+@task.command("verify")
+@click.argument("commitment", type=click.Path(path_type=Path), metavar="COMMITMENT")
+@click.argument("rows", type=click.Path(path_type=Path), metavar="ROWS")
+@json_option
+def verify_rows(commitment: Path, rows: Path, as_json: bool) -> int:
+    """Verify revealed rows (ROWS) against a published COMMITMENT. Exit code 3 if a row is not the one committed to."""
+    from assaymark.runs.sealing import verify_task
+
+    verified = verify_task(commitment, rows)
+    if as_json:
+        print_json({"n_opened": verified.n_opened, "n_rows": verified.n_rows, "wrong": list(verified.wrong)})
+    elif verified.is_sound:
+        echo(f"{verified.n_opened:,} of {verified.n_rows:,} rows were revealed; all are those that were committed to")
+    else:
+        first = ", ".join(map(str, verified.wrong[:10]))
+        echo(f"{len(verified.wrong):,} of {verified.n_opened:,} revealed rows are not those committed to: {first}")
+    return 0 if verified.is_sound else 3
+
+
+@task.command()
+@store_option
+@json_option
+def seals(store: str | None, as_json: bool) -> None:
+    """List the sealed tasks of the store."""
+    from datetime import UTC, datetime
+
+    from assaymark.runs.sealing import sealed_tasks_of
+
+    listed = sealed_tasks_of(store)
+    if as_json:
+        print_json([{"task": each.task, "version": each.version, "commitment": each.commitment,
+                     "public_fraction": each.public_fraction, "valid_until": each.valid_until or None,
+                     "sealed_at": each.sealed_at, "revealed_at": each.revealed_at or None}
+                    for each in listed])  # fmt: skip
+        return
+    today = datetime.now(UTC).date().isoformat()
+    for each in listed:
+        is_over = bool(each.valid_until) and each.valid_until < today and each.is_closed
+        end = f"; valid until {each.valid_until}{': replace its rows' if is_over else ''}" if each.valid_until else ""
+        state = f"revealed {each.revealed_at[:10]}" if each.revealed_at else f"sealed {each.sealed_at[:10]}"
+        echo(f"{each.task} {each.version}: {state}; preview {each.public_fraction:.0%}{end}; "
+             f"{each.commitment or 'no commitment (private: true)'}")  # fmt: skip
+    if not listed:
+        echo("no task is sealed; `assaymark task seal TASK` seals one")

@@ -74,6 +74,30 @@ def check(path: str) -> None:
 
 @board.command()
 @click.argument("path", metavar="BOARD.yaml|SUITE")
+@store_option
+@json_option
+def exposure(path: str, store: str | None, *, as_json: bool) -> int:
+    """Compare each model's scores on the previews of sealed tasks with those on their sealed rows.
+
+    A model that does significantly better on the public rows may have been trained on them. The test is one-sided and
+    exact for right and wrong, p is corrected over all models and tasks (Holm). Exit code 3 if there is an alarm.
+    """
+    from assaymark.leaderboard.exposure import exposure_lines, exposure_table, exposures
+
+    site = _site(path, store)
+    rows = exposures(site.table(next(iter(site.boards.values()))), site.runs)
+    if as_json:
+        print_json([each.to_json() for each in rows])
+    else:
+        if rows:
+            print_rich(exposure_table(rows))
+        for line in exposure_lines(rows):
+            echo(line)
+    return 3 if any(each.is_alarm for each in rows) else 0
+
+
+@board.command()
+@click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.argument("words", nargs=-1, metavar="QUERY")
 @click.option(
     "--sort", default="-average", show_default=True, metavar="[-]COLUMN", help="Column to sort by; - for descending."
@@ -138,10 +162,11 @@ def datasets(path: str, output: str, layout: Literal["v1", "v2"], show_gated: bo
     """
     from assaymark.leaderboard.old_layout import write_old_layout
     from assaymark.store import Store
+    from assaymark.store.outward import outward
 
     site = _site(path, store)
     (only_board,) = site.boards.values()
-    source = Store.open_to_read(store)
+    source = outward(Store.open_to_read(store), private=only_board.private)
     paths = list(write_old_layout(site.table(only_board), source, Path(output), layout=layout, show_gated=show_gated))
     if not paths:
         raise UsageError(

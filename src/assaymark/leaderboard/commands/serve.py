@@ -42,20 +42,27 @@ def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
     features = served_features({**options, "boards": boards}, store)
     site = open_site(boards, store, show_gated=options["show_gated"], all_runs=options["all_runs"])
     serve_features(
-        [board_feature(site), *features, *_registered_pages(store)],
+        [board_feature(site), *features, *_registered_pages(store, site)],
         where,
         lambda url: echo(f"{_shown(site)} at {url}  (stop with Ctrl-C)"),
         lambda: None if site.runs is None else fill_facts_beside(store),
     )
 
 
-def _registered_pages(store: str | None) -> list[Any]:
-    """Return the pages that installed packages add; each is a function of the open store that returns a feature."""
+def _registered_pages(store: str | None, site: Any) -> list[Any]:
+    """Return the pages that installed packages add; each is a function of the open store that returns a feature.
+
+    The store is that of the leaderboards: it has no texts of sealed tasks.
+    """
     from assaymark.registry import Registry
     from assaymark.store import Store
+    from assaymark.store.outward import outward
 
     pages: Registry[Any] = Registry("pages", "page")
-    return [pages.load(name)(Store.open_to_read(store)) for name in pages] if Store.exists(store) else []
+    if not Store.exists(store) or not list(pages):
+        return []
+    private = frozenset().union(*(board.private for board in site.boards.values()))
+    return [pages.load(name)(outward(Store.open_to_read(store), private=private)) for name in pages]
 
 
 def fill_facts_beside(store: str | None) -> threading.Thread:
@@ -100,7 +107,8 @@ def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = 
         return Site(read)
     is_limited = bool(read) and not all_runs
     shows = (lambda run: any(is_of_board(board, run) for board in read)) if is_limited else None
-    return Site(read, StoredRuns(Store.open_to_read(store), show_gated=show_gated, shows=shows))
+    private = frozenset().union(*(board.private for board in read))
+    return Site(read, StoredRuns(Store.open_to_read(store), show_gated=show_gated, private=private, shows=shows))
 
 
 def read_boards(paths: tuple[str, ...]) -> list[Any]:

@@ -10,6 +10,7 @@ from assaymark.leaderboard.about import TaskAbout, bibtex, command_of_board, tas
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import FACTS, FactColumn
 from assaymark.leaderboard.exports import shown_json
+from assaymark.leaderboard.exposure import ModelExposure, SealedView, exposure_lines, exposures, sealed_views
 from assaymark.leaderboard.own_rows import PLAIN_TEXT
 from assaymark.leaderboard.rows import BoardRow, Issue
 from assaymark.leaderboard.shown import ShownRow, TablePage, show_table
@@ -80,6 +81,13 @@ class BoardPage:
     hidden_by: Mapping[str, str]
     page_sizes: tuple[int, ...]
     with_params: bool  # some row says how many parameters it has
+    sealed: tuple[SealedView, ...] = ()
+    exposures: tuple[ModelExposure, ...] = ()  # models on the previews and on the sealed rows
+
+    @property
+    def exposure_lines(self) -> list[str]:
+        """An alarm for each model that does better on a preview, or that there is none."""
+        return exposure_lines(self.exposures)
 
     @property
     def view(self) -> View:
@@ -108,6 +116,8 @@ class BoardPage:
             "columns": [plain(column) for column in visible.scores],
             "rows": [shown_json(row, visible.scores) for row in visible.rows],
             "n_issues": len(self.table.issues),
+            "sealed": plain(self.sealed),
+            "exposures": [each.to_json() for each in self.exposures],
         }
 
 
@@ -205,6 +215,8 @@ def board_page(site: Site, name: str, pairs: Sequence[tuple[str, str]]) -> Board
         {key: title for key, title in HIDDEN_BY.items() if key in visible.view.hide or key in table.index.hidable},
         PAGE_SIZES,
         "params" in table.index.known_facts,
+        sealed_views(table, site.runs),
+        exposures(table, site.runs),
     )
 
 

@@ -80,7 +80,7 @@ def _add_boards(app: FastAPI, site: Site) -> None:
         name, kind = _table_format(site, name)
         if kind in {"csv", "jsonl", "parquet"}:
             return _export(site, name, kind, _pairs(request))
-        version = site.table(site.board(name)).version
+        version = f"{site.table(site.board(name)).version} {site.seal_state()}".strip()
 
         def made() -> Response:
             page = board_page(site, name, _pairs(request))

@@ -61,7 +61,8 @@ def published_runs(boards: Sequence[Board], store: Store, *, show_gated: bool) -
     """Return the runs that have a row on one of the boards."""
     site = Site(boards, StoredRuns(store))
     ids = {run_id for board in boards for row in site.table(board).rows for run_id in row.run_ids}
-    return StoredRuns(store, show_gated=show_gated, shows=lambda run: run.run_id in ids)
+    private = frozenset[str]().union(*(board.private for board in boards))
+    return StoredRuns(store, show_gated=show_gated, private=private, shows=lambda run: run.run_id in ids)
 
 
 def export_site(boards: Sequence[Board], store: Store | None, root: Path, *, show_gated: bool = False) -> Exported:

@@ -81,7 +81,7 @@ def row_pairs(first: tuple[Store, str], second: tuple[Store, str], pair: PairCom
         lines = [task, *(line for line in pair.scorers if line.name == f"{task.name}/{line.metric}")]
         theirs = _by_content(*second, task.name)
         for key, record in _by_content(*first, task.name).items():
-            if (other := theirs.get(key)) is not None:
+            if (other := theirs.get(key)) is not None and not record.is_withheld:
                 pairs.append(_pair(task.name, record, other, lines))
     return sorted(pairs, key=lambda each: (not each.is_new_failure, each.gain))
 

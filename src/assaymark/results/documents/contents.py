@@ -64,7 +64,7 @@ def failure_examples(store: Store, run_id: str, leaves: Sequence[Estimate]) -> l
     examples: list[Example] = []
     n_tasks = 0
     for estimate in sorted(shares, key=above_chance):
-        wrong = list(wrong_samples(store, run_id, estimate.task))
+        wrong = [record for record in wrong_samples(store, run_id, estimate.task) if not record.is_withheld]
         wrong.sort(key=lambda record: -(_confidence(record) or 0.0))
         examples += [_example(record) for record in wrong[:PER_TASK]]
         n_tasks += bool(wrong)
@@ -84,7 +84,11 @@ def regression_examples(store: Store, run_id: str, pair: PairComparison, n_pairs
         lost = {flip.second_index: flip for flip in pair.flips if flip.task == task and not flip.is_better}
         if not lost:
             continue
-        records = [r for r in store.samples(run_id, task, indices=list(lost)) if r.request.turn == 0]
+        records = [
+            record
+            for record in store.samples(run_id, task, indices=list(lost))
+            if record.request.turn == 0 and not record.is_withheld
+        ]
         records.sort(key=lambda record: -(_confidence(record) or 0.0))
         examples += [_example(record, lost[record.request.sample_index], pair.labels) for record in records[:PER_TASK]]
         if len(examples) >= most:

@@ -19,6 +19,7 @@ from assaymark.results.evidence.records import GroupAggregate, GroupSummaryInput
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.catalog import LIBRARY
+from assaymark.tasks.dialect import SEALING_KEYS
 from assaymark.tasks.functions import load_function
 from assaymark.tasks.spec_hash import file_of
 from assaymark.tasks.task import FunctionRef, Group, MetricSpec, Selection, Task
@@ -90,7 +91,7 @@ def tasks_from(
 
 
 SCORING_KEYS = frozenset({"process_results", "metric_list", "filter_list"})
-NAMING_KEYS = frozenset({"task", "task_alias", "tag", "group", "include", "metadata"})
+NAMING_KEYS = frozenset({"task", "task_alias", "tag", "group", "include", "metadata", *SEALING_KEYS})
 
 
 def _asks(spec: Any) -> str:

@@ -46,21 +46,22 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
 )
 @click.option("--wrong", is_flag=True, help="Write the samples answered wrongly or not at all, as .jsonl or .csv.")
 @click.option("--by", type=click.Choice(["subject"]), help="With --wrong: subjects with the lowest values first.")
+@click.option("--with_sealed", is_flag=True, help="Write the rows of sealed tasks too, for whoever gets the file.")
 @store_option
-def export(run: str, output: str, wrong: bool, by: str | None, store: str | None) -> None:
+def export(run: str, output: str, wrong: bool, by: str | None, with_sealed: bool, store: str | None) -> None:
     """Export a stored run to a file.
 
     .assaymark is the whole run, which `assaymark import` reads on another machine; .csv, .parquet, .md and .tex are
     its estimates; .yaml is `model-index` for a Hugging Face model card; .json is lm-eval's results file. With a folder,
-    lm-eval's samples files are written too.
+    lm-eval's samples files are written too. Rows of sealed tasks are in none of them without --with_sealed.
     """
     from assaymark.runs.exporting import export_run, export_wrong
 
     if by is not None and not wrong:
         raise UsageError("--by sorts samples; use it with --wrong")
     if wrong:
-        path, n_rows = export_wrong(store, run, output, by_subject=by is not None)
+        path, n_rows = export_wrong(store, run, output, by_subject=by is not None, with_sealed=with_sealed)
         echo(f"{path}: {n_rows:,} samples")
         return
-    for path in export_run(store, run, output):
+    for path in export_run(store, run, output, with_sealed=with_sealed):
         echo(str(path))

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from assaymark.leaderboard.submission.checks import verdict_of
-from assaymark.leaderboard.submission.worker.work import Host, Worker
+from assaymark.leaderboard.submission.worker.work import SEALED_REASON, Host, Worker
 from assaymark.store import Store
+from assaymark.store.outward import outward
 from assaymark.store.queue_rows import JobRow
 
 pytestmark = pytest.mark.slow
@@ -56,6 +57,32 @@ def test_a_damaged_model_fails_with_a_reason_and_without_secrets(
     assert "hf_ofthehost" not in shown
 
 
+def test_a_sealed_jobs_reason_and_log_are_the_hosts(store: Store, host: Host, submit: Callable[..., str]) -> None:
+    """A submitter to a board with a sealed task sees neither the log nor a reason that quotes a row; the host does."""
+    board = host.boards["demo"]
+    sealed = replace(host, boards={"demo": replace(board, private=frozenset({"demo_facts"}))})
+    submission = submit("demo/damaged")
+    said: list[str] = []
+    Worker(store, sealed, said.append).work(once=True)
+    job = job_of(store, submission)
+    assert (job.state, job.fault) == ("failed", "submission")
+    assert job.reason == SEALED_REASON
+    assert not job.log_tail
+    assert any("a weights file is truncated or damaged" in line for line in said)
+
+
+def test_a_private_boards_runs_are_sealed(store: Store, host: Host, submit: Callable[..., str]) -> None:
+    """What a worker stores for a private board is withheld in the shared store from its first row."""
+    board = host.boards["demo"]
+    submission = submit("demo/small")
+    sealed = replace(host, boards={"demo": replace(board, private=frozenset({"demo_facts"}))})
+    Worker(store, sealed, lambda _: None).work(once=True)
+    run_id = job_of(store, submission).run_id or ""
+    records = list(outward(store).samples(run_id, "demo_facts"))
+    assert len(records) == 20
+    assert all(record.is_withheld for record in records)
+
+
 def test_a_board_that_the_worker_does_not_know_is_our_fault(store: Store, host: Host, submit: Any) -> None:
     """The job goes back to the queue with the remedy, for a worker that has the board."""
     submission = submit("demo/small")
@@ -81,7 +108,7 @@ import sys
 from pathlib import Path
 from assaymark.leaderboard.submission.host import boards_of
 from assaymark.store import Store
-from assaymark.leaderboard.submission.worker.work import Host, Worker
+from assaymark.leaderboard.submission.worker.work import SEALED_REASON, Host, Worker
 folder = Path(sys.argv[1])
 host = Host(boards_of([str(folder / "board.yaml")]), [folder / "models"], folder / "work", lease_seconds=20)
 with Store.open(str(folder / "store.sqlite")) as store:

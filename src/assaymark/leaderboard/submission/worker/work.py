@@ -11,7 +11,8 @@ more. The folder is kept until the job has ended: a worker that takes over a kil
 the same --work_dir) resumes there, and no stored response is computed again.
 
 A step's process gets typed values of the submission and of the host, nothing else. A log that others see has no tokens,
-no passwords and no folders of this machine, and is only the end of it.
+no passwords and no folders of this machine, and is only the end of it. Of a job with a sealed task nobody but the host
+sees the log, nor a reason that the process gave, since both may quote a row.
 """
 
 import re
@@ -37,10 +38,11 @@ from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, 
 from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
-from assaymark.store import Store
+from assaymark.store import RunRow, Store
 from assaymark.store.liveness import Owner
 from assaymark.store.queue_rows import JobProgress, JobRow, SubmissionRow
-from assaymark.tasks.catalog import LIBRARY
+from assaymark.store.sealed_tasks import SealedTask
+from assaymark.tasks.catalog import LIBRARY, Catalog
 from assaymark.tasks.files_read import files_read
 
 __all__ = ["Host", "Parts", "Worker", "check_step", "evaluate_step", "fetch_step", "log_tail", "parts_of"]
@@ -147,6 +149,26 @@ def log_tail(text: str, secrets: Iterable[str] = ()) -> str:
     return text[-LONGEST_TAIL:].partition("\n")[2] if len(text) > LONGEST_TAIL else text
 
 
+def sealed_names(board: Board, store: Store) -> set[str]:
+    """Return the tasks of a board that are sealed: by its file, by their own files, or in the store."""
+    if board.suite is None:
+        return set()
+    members = {member.task for member in board.suite.members}
+    known = {seal.task for seal in store.seals.all() if seal.is_closed}
+    names = set(board.private) | (known & members)
+    own = Catalog.open([]).select([str(path) for path in board.task_files]).tasks if board.task_files else ()
+    return names | {task.name for task in own if task.sealing is not None}
+
+
+def seal_private(board: Board, row: RunRow, store: Store) -> None:
+    """Seal in a store the tasks of a run that its board calls private; all of them where it names a group."""
+    is_group = not board.private <= set(row.tasks)
+    for task in row.plan.tasks:
+        if task.name in board.private or (board.private and is_group):
+            store.seals.put_missing(SealedTask(task.name, task.dataset_hash, version=task.version))
+
+
+SEALED_REASON = "the evaluation failed; a task of the board is sealed, so the reason and the log are with its host"
 IDLE_SECONDS = 2.0
 FIRST_STAGES: Mapping[type[Message], str] = {Fetched: "fetching", Evaluated: "loading", Checked: "checking"}
 
@@ -221,26 +243,42 @@ class Worker:
             self._say(f"job {job.id}: {error}")
             return
         except _Failed as failed:
-            self._fail(job, failed.ended)
+            self._fail(job, failed.ended, is_sealed=self._is_sealed(job))
         except KeyboardInterrupt:
             self._queue.release(job)
             self._say(f"job {job.id}: put back")
             raise
         except (AssaymarkError, OSError) as error:
-            self._fail(job, StepEnd(None, "infrastructure", str(error)))
+            ended = StepEnd(None, "infrastructure", str(error))
+            self._fail(job, ended, is_sealed=self._is_sealed(job))
         except Exception as error:  # noqa: BLE001 - see `do`
             self._say(f"job {job.id}: an error of the worker itself; please report it\n{traceback.format_exc()}")
-            self._fail(job, StepEnd(None, "infrastructure", f"{type(error).__name__}: {error}"))
+            ended = StepEnd(None, "infrastructure", f"{type(error).__name__}: {error}")
+            self._fail(job, ended, is_sealed=self._is_sealed(job))
         else:
             self._say(f"job {job.id}: finished{verdict}")
         if all(job_row.state not in {"pending", "running"} for job_row in self._queue.jobs_of(job.submission)):
             _remove(folder)
 
-    def _fail(self, job: JobRow, ended: StepEnd) -> None:
+    def _is_sealed(self, job: JobRow) -> bool:
+        """Return whether a task of a job is sealed: by its file, the board's, or the store. What cannot be read is."""
+        try:
+            board = self._host.boards.get(self._queue.submission(job.submission).new.board)
+            return board is not None and bool(sealed_names(board, self._store))
+        except (AssaymarkError, OSError):
+            return True
+
+    def _fail(self, job: JobRow, ended: StepEnd, *, is_sealed: bool) -> None:
         secrets = settings.secrets_here()
         reason = " ".join(log_tail(ended.reason[:2000], secrets).split())[:500]
+        log = log_tail(ended.log, secrets)
+        if is_sealed:
+            if log:
+                self._say(f"job {job.id}: end of its log, which the submitter does not see\n{log}")
+            self._say(f"job {job.id}: the reason, which the submitter does not see: {reason}")
+            reason, log = SEALED_REASON, ""
         try:
-            failed = self._queue.fail(job, ended.fault, reason, log_tail(ended.log, secrets))
+            failed = self._queue.fail(job, ended.fault, reason, log)
         except LeaseLost as error:
             self._say(f"job {job.id}: {error}")
             return
@@ -266,7 +304,7 @@ class Worker:
         readable = self._readable(board, fetch)
         evaluate = evaluate_step(board, row, fetched, here / STORE, self._host.limit)
         self._step(job, evaluate, self._place(here, readable=readable), Evaluated)
-        run_ids = self._stored(job, evaluate, here, readable)
+        run_ids = self._stored(job, board, evaluate, here, readable)
         verdict = self._verdict(job, row, run_ids)
         self._queue.finish(job, run_ids[0], verdict)
         return f": {verdict[1]}" if verdict else ""
@@ -335,7 +373,9 @@ class Worker:
             return
         state["renewed"], state["stored"] = now, progress
 
-    def _stored(self, job: JobRow, evaluate: Mapping[str, Any], here: Path, readable: Sequence[Path]) -> list[str]:
+    def _stored(
+        self, job: JobRow, board: Board, evaluate: Mapping[str, Any], here: Path, readable: Sequence[Path]
+    ) -> list[str]:
         """Store what of an evaluation's results is the job's; return the ids of the runs."""
         folder = here.parent / "check"
         _remove(folder)
@@ -349,6 +389,8 @@ class Worker:
         place = self._place(folder, readable=[*readable, copied])
         checked = self._step(job, check_step(evaluate, copied, folder / STORE), place, Checked)
         with Store.open(str(folder / STORE)) as source:
+            for run_id in checked.runs:
+                seal_private(board, source.run(run_id), self._store)  # before the first row of the run is there
             return [copy_run(source, self._store, run_id)[0] for run_id in checked.runs]
 
     def _verdict(self, job: JobRow, row: SubmissionRow, run_ids: Sequence[str]) -> tuple[bool, str] | None:

@@ -1,0 +1,497 @@
+"""The one gate through which what others can reach reads rows: a store in which the texts of sealed tasks are withheld.
+
+Pages, static sites, reports, model cards and exports read an `OutwardStore`. It has every method of a `Store`; those
+that return texts of samples return them withheld, so that code which was written without a thought of sealed tasks
+shows none. `tests/store/test_outward.py` refuses a new method of `Store` that nobody classified.
+
+Withheld are the row, prompt, choices, target, what was answered and extracted, error texts, and each hash that could be
+computed of a candidate row. Scores, log-likelihoods, numbers of tokens, statuses and categories stay. Where code asks
+only whether two texts are equal (paired comparisons), a keyed digest stands in for them; its key stays in the store.
+
+A task is withheld where its data set is sealed (`sealed_tasks`), where a sealed one that was not revealed has its name,
+or where whoever opens the gate says so: a board that is private, data sets that are given out under terms.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Self
+
+from assaymark.records import (
+    Estimate,
+    JsonValue,
+    LoglikelihoodQuery,
+    Output,
+    Query,
+    Request,
+    RollingQuery,
+    Sample,
+    Score,
+    TaskPlan,
+    canonical_json,
+)
+from assaymark.records.previews import is_in_preview
+from assaymark.store.connection import Database
+from assaymark.store.database import Store
+from assaymark.store.rows import AttemptRow, RunRow, SampleFacts, SamplePage, SampleRecord, SampleScoreRow
+from assaymark.store.sample_facts import category_of
+from assaymark.store.sample_list import Page
+from assaymark.store.sealed_tasks import SealedTask
+from assaymark.store.write import split_request_id
+
+__all__ = ["WITHHELD", "OutwardStore", "Withholding", "outward"]
+
+SEALED = "the task is sealed"
+WITHHELD = f"(withheld: {SEALED})"
+TEXT_DETAILS = ("first_error", "first_skipped", "first_gold_absent", "best_constant_text")  # of an estimate
+SHOWN_OF_SPEC = ("task", "dataset_path", "dataset_name", "training_split", "validation_split", "test_split",
+                 "fewshot_split", "output_type", "num_fewshot", "metric_list", "repeats")  # fmt: skip
+SHOWN_OF_DETAIL = ("is_share",)
+AT_ONCE = 1000  # samples of a list that are looked through at once
+_PROCESS_KEY = secrets.token_hex(32)  # names what is withheld without a seal
+
+
+@dataclass(frozen=True, slots=True)
+class Withholding:
+    """How a task is withheld. Rows of a preview are shown, as far as their prompts show no other row."""
+
+    key: str = field(default=_PROCESS_KEY, repr=False)
+    public_fraction: float = 0.0
+    commitment: str | None = None
+    why: str = SEALED
+
+    @property
+    def note(self) -> str:
+        """What stands in the place of a withheld text."""
+        return f"(withheld: {self.why})"
+
+    def is_public(self, sample_sha256: str) -> bool:
+        """Return whether a sample belongs to the preview."""
+        return is_in_preview(self.key, sample_sha256, self.public_fraction)
+
+    def shows(self, sample_sha256: str, n_shots: int) -> bool:
+        """Return whether a sample is shown: shots are other rows, so none is shown that has some."""
+        return n_shots == 0 and self.is_public(sample_sha256)
+
+    def digest(self, text: str) -> str:
+        """Return what stands for a text where only equality counts."""
+        return hmac.new(bytes.fromhex(self.key), text.encode("utf-8", "surrogatepass"), sha256).hexdigest()
+
+    def mark(self, text: str) -> str:
+        """Return what stands for a text that is shown."""
+        return f"{self.note} {self.digest(text)[:16]}" if text else text
+
+
+@dataclass(frozen=True, slots=True)
+class _RunTasks:
+    """What of a run decides which of its tasks are withheld."""
+
+    datasets: Mapping[str, str]  # hashes by task
+    groups: Mapping[str, frozenset[str]]  # by task
+    is_summarised: bool  # its groups are known
+
+
+def outward(
+    store: Store, *, private: Collection[str] = (), why_private: Callable[[str], str] = lambda _: ""
+) -> "OutwardStore":
+    """Return a store as others may read it; one that is already is returned as it is.
+
+    Args:
+        store: open; it stays open for as long as the returned one is used.
+        private: names of tasks and groups that are withheld, besides those that are sealed in the store.
+        why_private: the reason why a task is withheld, by its name; "" for one that is not.
+    """
+    if isinstance(store, OutwardStore):
+        return store
+    store.flush()
+    return OutwardStore(store._database, frozenset(private), why_private)  # noqa: SLF001 - another class of this part
+
+
+class OutwardStore(Store):
+    """A store as others may read it. May be used by several threads."""
+
+    def __init__(
+        self,
+        database: Database,
+        private: frozenset[str] = frozenset(),
+        why_private: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        super().__init__(database)
+        self._private, self._why_private = private, why_private
+        self._run_tasks: dict[str, _RunTasks] = {}
+
+    def open_again(self) -> Self:
+        """Return the outward view of the store that is at this one's path now."""
+        again = super().open_again()
+        again._private, again._why_private = self._private, self._why_private  # noqa: SLF001 - of the same class
+        return again
+
+    # ------------------------------------------------------------------------- what is withheld
+
+    def withholding(self, run_id: str, task: str) -> Withholding | None:
+        """Return how a task of a run is withheld; None where its texts are shown.
+
+        A task that the run's plan does not name is another form of one that it does (the other order of a judging), so
+        it is withheld where any of them is.
+        """
+        seals = self.seals.all()
+        if not self._private and not seals:
+            return Withholding(why=why) if (why := self._why_private(task)) else None
+        own = self._tasks_of(run_id)
+        names = [task] if task in own.datasets else list(own.datasets)
+        return next((how for name in names if (how := self._of(name, own, seals)) is not None), None)
+
+    def withheld_tasks(self, run_id: str) -> dict[str, Withholding]:
+        """Return the tasks of a run's plan that are withheld."""
+        return self._withheld(self._tasks_of(run_id), self.seals.all())
+
+    def preview_of(self, run_id: str, task: str) -> frozenset[int] | None:
+        """Return the positions of a sealed task's rows that belong to its preview; None where it has none."""
+        how = self.withholding(run_id, task)
+        if how is None or not how.public_fraction:
+            return None
+        hashes = super().sample_hashes(run_id, task)
+        return frozenset(index for (index, _), own in hashes.items() if how.is_public(own))
+
+    def _withheld(self, own: _RunTasks, seals: Sequence[SealedTask]) -> dict[str, Withholding]:
+        found = {name: self._of(name, own, seals) for name in own.datasets}
+        return {name: how for name, how in found.items() if how is not None}
+
+    def _of(self, task: str, own: _RunTasks, seals: Sequence[SealedTask]) -> Withholding | None:
+        seal = next((seal for seal in seals if seal.dataset_hash == own.datasets[task]), None)
+        if seal is not None and seal.is_closed:
+            return Withholding(seal.key, seal.public_fraction, seal.commitment)
+        if seal is None and (namesake := next((one for one in seals if one.is_closed and one.task == task), None)):
+            return Withholding(namesake.key)
+        is_named = bool(({task} | own.groups.get(task, frozenset())) & self._private)
+        if is_named or (self._private and not own.is_summarised):
+            return Withholding()
+        return Withholding(why=why) if (why := self._why_private(task)) else None
+
+    def _tasks_of(self, run_id: str) -> _RunTasks:
+        known = self._run_tasks.get(run_id)
+        if known is None:
+            known = _run_tasks(super().run(run_id))
+            if known.is_summarised:
+                self._run_tasks[run_id] = known
+        return known
+
+    # ------------------------------------------------------------------------------------- runs
+
+    def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
+        """As `Store.runs`, without texts and hashes of withheld rows."""
+        return self._outward_rows(super().runs(words))
+
+    def audits(self, words: Sequence[str] = ()) -> list[RunRow]:
+        """As `Store.audits`, without texts and hashes of withheld rows."""
+        return self._outward_rows(super().audits(words))
+
+    def run(self, name: str) -> RunRow:
+        """As `Store.run`, without texts and hashes of withheld rows; the plan's key is that of the plan as shown."""
+        return self._outward_rows([super().run(name)])[0]
+
+    def _outward_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
+        seals = self.seals.all()
+        shown = []
+        for row in rows:
+            own = _run_tasks(row)
+            if own.is_summarised:
+                self._run_tasks[row.run_id] = own
+            withheld = self._withheld(own, seals)
+            shown.append(_outward_run(row, withheld) if withheld else row)
+        return shown
+
+    def attempts(self, run_id: str) -> list[AttemptRow]:
+        """As `Store.attempts`, without the texts of errors where the run has a withheld task."""
+        attempts = super().attempts(run_id)
+        if not self.withheld_tasks(run_id):
+            return attempts
+        return [
+            replace(each, facts=_without_errors(each.facts), summary=_without_errors(each.summary)) for each in attempts
+        ]
+
+    def first_error(self, run_id: str) -> str | None:
+        """As `Store.first_error`; withheld where the run has a withheld task."""
+        error = super().first_error(run_id)
+        return WITHHELD if error is not None and self.withheld_tasks(run_id) else error
+
+    def estimates(self, run_id: str) -> list[Estimate]:
+        """As `Store.estimates`, without what quotes rows."""
+        estimates = super().estimates(run_id)
+        if self._private or self.seals.all():
+            withheld = self.withheld_tasks(run_id)
+        else:  # no look at the run, since tables read the estimates of all of them
+            names = {estimate.task for estimate in estimates}
+            withheld = {name: Withholding(why=why) for name in names if (why := self._why_private(name))}
+        return [_outward_estimate(estimate, withheld) for estimate in estimates]
+
+    # ---------------------------------------------------------------------------------- samples
+
+    def samples(
+        self,
+        run_id: str,
+        task: str,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        indices: Sequence[int] | None = None,
+    ) -> Iterator[SampleRecord]:
+        """As `Store.samples`; withheld records say so (`is_withheld`)."""
+        records = super().samples(run_id, task, offset=offset, limit=limit, indices=indices)
+        return self._outward_records(run_id, task, records)
+
+    def samples_not_right(self, run_id: str, task: str, by: tuple[str, str]) -> Iterator[SampleRecord]:
+        """As `Store.samples_not_right`; withheld records say so."""
+        return self._outward_records(run_id, task, super().samples_not_right(run_id, task, by))
+
+    def _outward_records(self, run_id: str, task: str, records: Iterator[SampleRecord]) -> Iterator[SampleRecord]:
+        how = self.withholding(run_id, task)
+        return records if how is None else (withheld_record(record, how) for record in records)
+
+    def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[SampleScoreRow]:
+        """As `Store.scores`, without what was extracted from withheld answers."""
+        withheld: dict[str, Withholding | None] = {}
+        for score in super().scores(run_id, task, details=details):
+            if score.task not in withheld:
+                withheld[score.task] = self.withholding(run_id, score.task)
+            how = withheld[score.task]
+            yield (
+                score
+                if how is None
+                else score._replace(detail=_outward_detail(score.detail), parts=_outward_parts(score.parts))
+            )
+
+    def sample_hashes(self, run_id: str, task: str) -> dict[tuple[int, int], str]:
+        """As `Store.sample_hashes`; of withheld samples a digest that equals that of the same row in other runs."""
+        hashes = super().sample_hashes(run_id, task)
+        how = self.withholding(run_id, task)
+        return hashes if how is None else {place: how.digest(own) for place, own in hashes.items()}
+
+    def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
+        """As `Store.outputs_of`, without the texts of withheld tasks, rows of a preview included."""
+        outputs = super().outputs_of(run_id, request_ids)
+        return {
+            request_id: own
+            if (how := self.withholding(run_id, split_request_id(request_id)[0])) is None
+            else [_outward_output(output, how) for output in own]
+            for request_id, own in outputs.items()
+        }
+
+    def find(self, keys: Sequence[str]) -> dict[str, Output]:  # noqa: ARG002 - as Store.find
+        """Return nothing: the cache is for runs, which read the store itself."""
+        return {}
+
+    # ---------------------------------------------------------------------------- lists of samples
+
+    def sample_list(
+        self,
+        run_id: str,
+        task: str | None = None,
+        *,
+        wrong_only: bool = False,
+        category: str | None = None,
+        text: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> SamplePage:
+        """As `Store.sample_list`; withheld samples have no snippet, and no text finds them."""
+
+        def read(at: int, most: int) -> SamplePage:
+            return super(OutwardStore, self).sample_list(
+                run_id, task, wrong_only=wrong_only, category=category, text=text, offset=at, limit=most
+            )
+
+        return self._outward_page(run_id, task, read, Page(offset, limit), is_search=bool(text))
+
+    def search_samples(
+        self,
+        run_id: str,
+        query: str,
+        *,
+        task: str | None = None,
+        wrong_only: bool = False,
+        category: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> SamplePage:
+        """As `Store.search_samples`; withheld samples have no snippet, and no text finds them."""
+
+        def read(at: int, most: int) -> SamplePage:
+            return super(OutwardStore, self).search_samples(
+                run_id, query, task=task, wrong_only=wrong_only, category=category, offset=at, limit=most
+            )
+
+        return self._outward_page(run_id, task, read, Page(offset, limit), is_search=bool(query.strip()))
+
+    def _outward_page(
+        self, run_id: str, task: str | None, read: Callable[[int, int], SamplePage], page: Page, *, is_search: bool
+    ) -> SamplePage:
+        """Return a page of a list without the snippets of withheld samples, and of a search without these samples."""
+        if task is not None and self.withholding(run_id, task) is None:
+            return read(page.offset, page.limit)
+        withheld = self.withheld_tasks(run_id)
+        if not withheld:
+            return read(page.offset, page.limit)
+        shown: dict[str, frozenset[int]] = {}
+
+        def is_shown(facts: SampleFacts) -> bool:
+            how = withheld.get(facts.task)
+            if how is None:
+                return facts.task in self._tasks_of(run_id).datasets
+            if facts.task not in shown:
+                shown[facts.task] = self.preview_of(run_id, facts.task) or frozenset()
+            return facts.sample_index in shown[facts.task] and facts.n_shots == 0
+
+        def note_of(facts: SampleFacts) -> str:
+            return withheld[facts.task].note if facts.task in withheld else WITHHELD
+
+        if not is_search:
+            listed = read(page.offset, page.limit)
+            return replace(
+                listed,
+                samples=tuple(
+                    facts if is_shown(facts) else facts._replace(snippet=note_of(facts)) for facts in listed.samples
+                ),
+            )
+        matching: list[SampleFacts] = []
+        at = 0
+        while (part := read(at, AT_ONCE)).samples:
+            matching += [facts for facts in part.samples if is_shown(facts)]
+            at += AT_ONCE
+        some = tuple(matching[page.offset : page.offset + page.limit])
+        return replace(part, samples=some, total=len(matching), offset=page.offset, limit=page.limit)
+
+
+def _run_tasks(row: RunRow) -> _RunTasks:
+    members: dict[str, set[str]] = {}
+    listed: Any = row.extra.get("groups", ())
+    for group in listed:
+        members[group["name"]] = set(group["members"])
+    groups: dict[str, set[str]] = {}
+    for name, own in members.items():
+        todo, seen = list(own), set(own)
+        while todo:
+            inner = members.get(todo.pop(), set()) - seen
+            seen |= inner
+            todo += inner
+        for task in seen:
+            groups.setdefault(task, set()).add(name)
+    datasets = {task.name: task.dataset_hash for task in row.plan.tasks}
+    return _RunTasks(datasets, {task: frozenset(own) for task, own in groups.items()}, "tasks" in row.extra)
+
+
+# ------------------------------------------------------------------------------------ records without texts
+
+
+def withheld_record(record: SampleRecord, how: Withholding) -> SampleRecord:
+    """Return a record without its texts; a shown row of a preview is returned as it is."""
+    request = record.request
+    if how.shows(request.sample_sha256, request.n_shots):
+        return record
+    category = None if record.sample is None else category_of(record.sample.row)
+    digest = how.digest(request.sample_sha256)
+    sample = Sample(request.task, request.sample_index, {} if category is None else {"category": category}, digest)
+    return SampleRecord(
+        sample=None if record.sample is None else sample,
+        request=_outward_request(request, how, digest),
+        outputs=tuple(_outward_output(output, how) for output in record.outputs),
+        scores=tuple(_outward_score(score) for score in record.scores),
+        is_withheld=True,
+    )
+
+
+def _outward_request(request: Request, how: Withholding, digest: str) -> Request:
+    return replace(
+        request,
+        sample_sha256=digest,
+        segments=(how.mark(request.prompt),),
+        queries=tuple(_outward_query(query, how) for query in request.queries),
+        messages=(),
+        target="",
+        tools=None,
+    )
+
+
+def _outward_query(query: Query, how: Withholding) -> Query:
+    if isinstance(query, LoglikelihoodQuery):
+        own = None if query.segments is None else (how.mark("".join(query.segments)),)
+        return replace(query, continuation=how.mark(query.continuation), segments=own)
+    if isinstance(query, RollingQuery):
+        return replace(query, text=how.mark(query.text))
+    return query
+
+
+def _outward_output(output: Output, how: Withholding) -> Output:
+    return replace(
+        output,
+        text=None if output.text is None else how.mark(output.text),
+        reasoning=None,
+        tool_calls=None,
+        cache_key=None,
+        error=None if output.error is None else how.note,
+        call=None,
+    )
+
+
+def _outward_score(score: Score) -> Score:
+    return replace(score, parts=_outward_parts(score.parts), detail=_outward_detail(score.detail))
+
+
+def _outward_parts(parts: tuple[JsonValue, ...] | None) -> tuple[JsonValue, ...] | None:
+    """Return what an aggregation takes where it is numbers; texts, and lists that name the right choice, are not."""
+    is_plain = parts is not None and all(isinstance(part, int | float) for part in parts)
+    return parts if is_plain else None
+
+
+def _outward_detail(detail: JsonValue) -> JsonValue:
+    if not isinstance(detail, Mapping):
+        return None
+    return {name: detail[name] for name in SHOWN_OF_DETAIL if name in detail} or None
+
+
+def _outward_estimate(estimate: Estimate, withheld: Mapping[str, Withholding]) -> Estimate:
+    if estimate.task not in withheld and not any(name in withheld for name in estimate.details.get("path", ())):
+        return estimate
+    details: Any = {name: value for name, value in estimate.details.items() if name not in TEXT_DETAILS}
+    return replace(estimate, details=details)
+
+
+def _outward_run(row: RunRow, withheld: Mapping[str, Withholding]) -> RunRow:
+    plan = replace(row.plan, tasks=tuple(_outward_task(task, withheld.get(task.name)) for task in row.plan.tasks))
+    return replace(row, plan=plan, summary=_without_errors(row.summary), extra=_extra(row, withheld))
+
+
+def _outward_task(task: TaskPlan, how: Withholding | None) -> TaskPlan:
+    """Return a task's plan whose data set is named by the published commitment, or by nothing."""
+    if how is None:
+        return task
+    return replace(task, dataset_hash=how.commitment or how.note)
+
+
+def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> dict[str, JsonValue]:
+    """Return a run's facts without bad rows and task files of withheld tasks, which may hold rows as shots."""
+    tasks: Any = row.extra.get("tasks")
+    if not isinstance(tasks, Mapping):
+        return dict(row.extra)
+    outward_tasks = {
+        name: facts if (how := withheld.get(name)) is None else _task_facts(facts, how) for name, facts in tasks.items()
+    }
+    return {**row.extra, "tasks": outward_tasks}
+
+
+def _task_facts(facts: Mapping[str, Any], how: Withholding) -> dict[str, JsonValue]:
+    outward_facts = dict(facts)
+    spec = facts.get("spec")
+    if isinstance(spec, Mapping):
+        kept = {name: spec[name] for name in SHOWN_OF_SPEC if name in spec}
+        outward_facts["spec"] = {**kept, "sealed": how.digest(canonical_json(spec))}
+    if isinstance(skipped := facts.get("skipped"), Mapping):
+        outward_facts["skipped"] = {**skipped, "first": []}
+    return outward_facts
+
+
+def _without_errors(facts: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return facts of an attempt without the texts of errors, which may quote a request."""
+    return {name: WITHHELD if "error" in name or name == "stop_reason" else value for name, value in facts.items()}

@@ -1,0 +1,404 @@
+"""Rows of sealed tasks are nowhere that others can reach: pages, JSON, static files, reports, exports are searched."""
+
+import csv
+import io
+import json
+import sqlite3
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assaymark
+from assaymark.arena.answer_files import answers_of_runs
+from assaymark.cli.main import main
+from assaymark.errors import UsageError
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.commands.serve import open_site
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.static.links import addresses, canonical
+from assaymark.leaderboard.static.visit import Visitor, visiting
+from assaymark.store import Store
+from assaymark.store.outward import outward
+from assaymark.web.app import create_app
+
+N = 8
+MARK = "zqxmarker"  # in every text of every row, and in every answer
+BOARD = """
+title: Exam
+tasks:
+  - {file: exam.csv, column: Exam}
+  - {file: words.csv, column: Words}
+  - {file: open.csv, column: Open}
+"""
+
+
+def command(*words: str | Path) -> tuple[int, str]:
+    """Run a command as typed; return its exit code and what it printed."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        code = main([str(word) for word in words])
+    return code, printed.getvalue()
+
+
+def done(*words: str | Path) -> str:
+    """Run a command that must succeed; return what it printed."""
+    code, printed = command(*words)
+    assert code == 0, printed
+    return printed
+
+
+def write_rows(folder: Path) -> None:
+    """Write a multiple-choice file and a generated one whose texts all hold the marker, and one without."""
+    for name, mark in (("exam", MARK), ("open", "plain")):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["question", "A", "B", "answer", "subject"])
+            rows.writerows([f"{mark} question {n}?", f"{mark} yes {n}", f"{mark} no {n}", "AB"[n % 2],
+                            ("law", "art")[n % 3 == 0]] for n in range(N))  # fmt: skip
+    with (folder / "words.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "answer"])
+        rows.writerows([f"{MARK} say {n}", f"{MARK} word {n}"] for n in range(N))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with runs of two models, a board and a store."""
+
+    folder: Path
+
+    @property
+    def store(self) -> str:
+        """The store's file."""
+        return str(self.folder / "runs.sqlite")
+
+    @property
+    def board(self) -> Path:
+        """The board's file."""
+        return self.folder / "exam.yaml"
+
+    def run(self, *words: str) -> None:
+        """Run all three tasks."""
+        tasks = ",".join(str(self.folder / f"{name}.csv") for name in ("exam", "words", "open"))
+        done("run", "--model", "fake", "--tasks", tasks, "--store", self.store, "--quiet", *words)
+
+    def seal(self, *words: str) -> None:
+        """Seal the tasks whose rows have the marker."""
+        for name in ("exam", "words"):
+            done("task", "seal", self.folder / f"{name}.csv", "-o", self.folder, "--store", self.store, *words)
+
+    def run_ids(self) -> list[str]:
+        """Return the runs' ids, the latest first."""
+        with Store.open_to_read(self.store) as store:
+            return [row.run_id for row in store.runs()]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Return a place with rows, a board, and runs of two models; one of them also ran a part."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    write_rows(tmp_path)
+    (tmp_path / "exam.yaml").write_text(BOARD)
+    made = Place(tmp_path)
+    for words in (["--model_args", "seed=1,accuracy=0.6"], ["--model_args", "seed=2,accuracy=0.4"]):
+        made.run(*words)
+    made.run("--model_args", "seed=1,accuracy=0.6", "--num_fewshot", "2")
+    return made
+
+
+def visited(app: Any, run_ids: list[str]) -> dict[str, str]:
+    """Return what each page holds that links lead to, its JSON twin, and addresses that no page names.
+
+    A search is for a part of the marker, since pages repeat what was searched for.
+    """
+    searches = (f"?q={MARK[:4]}", "?q=0", "?wrong=1")
+    ends = (*searches, *(f".json{search}" for search in searches))
+    samples = [f"/{n}{suffix}" for n in range(N) for suffix in ("", ".json")]
+    first, second, third, *_ = run_ids
+    todo = deque(["/", "/boards"])
+    todo += [f"/run/{first}/samples/{task}{end}" for task in ("exam", "words") for end in (*ends, *samples)]
+    todo += [
+        f"/compare{suffix}?runs={pair}"
+        for suffix in ("", ".json")
+        for pair in (f"{first},{second}", f"{second},{first}", f"{first},{third}")
+    ]
+    texts: dict[str, str] = {}
+    seen = set(todo)
+    with visiting(app) as visitor:
+        while todo:
+            address = todo.popleft()
+            response = visitor.get(address)
+            texts[address] = str(response.headers) + response.text
+            path, mark, query = address.partition("?")
+            targets = [response.headers["location"]] if response.is_redirect else []
+            if "html" in response.headers.get("content-type", ""):
+                targets += [*addresses(response.text), f"{path}.json{mark}{query}"]
+            for target in map(canonical, targets):
+                is_page = target.startswith("/") and not target.startswith(("/static", "/.json", "/guide"))
+                if is_page and "sort=" not in target and "cols=" not in target and target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+    return texts
+
+
+def outputs(place: Place, with_sealed: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return what each page, file and export holds, by its name; packed files as their tables' texts."""
+    ids = place.run_ids()
+    texts: dict[str, str] = {}
+    out = place.folder / "out"
+    if not with_sealed:
+        for boards in ((str(place.board),), ()):
+            texts |= visited(create_app([board_feature(open_site(boards, place.store))]), ids)
+        done("board", "export", place.board, "-o", out / "site", "--store", place.store)
+        for layout in ("v1", "v2"):
+            command("board", "datasets", place.board, "-o", out / layout, "--layout", layout, "--store", place.store)
+        done("card", "fake-gold-1", "--store", place.store, "-o", out / "card.md")
+        texts["query"] = done("board", "query", place.board, "", "--store", place.store, "--json")
+    for suffix in ("csv", "md", "tex", "yaml", "json", "parquet"):
+        done("export", ids[0], "-o", out / f"run.{suffix}", "--store", place.store, *with_sealed)
+    done("export", ids[0], "-o", out / "lm_eval", "--store", place.store, *with_sealed)
+    for suffix in ("jsonl", "csv"):
+        done("export", ids[0], "-o", out / f"wrong.{suffix}", "--wrong", "--store", place.store, *with_sealed)
+    for suffix in ("html", "md"):
+        done("report", ids[0], "-o", out / f"one.{suffix}", "--store", place.store, *with_sealed)
+        done("report", ids[0], ids[1], "-o", out / f"two.{suffix}", "--store", place.store, *with_sealed)
+    for path in out.rglob("*"):
+        if path.is_file():
+            texts[str(path.relative_to(out))] = path.read_bytes().decode("utf-8", "replace")
+    return texts
+
+
+def test_a_sealed_task_is_nowhere_and_an_open_one_everywhere(place: Place) -> None:
+    """No page, JSON, static file, report or export holds a row of a sealed task; without the seal most kinds do."""
+    before = outputs(place)
+    open_in = {name for name, text in before.items() if MARK in text}
+    kinds = ["/compare", "/samples/exam", "/samples/words/0", "/samples/exam/0.json", "site/", "lm_eval/",
+             "wrong.jsonl", "wrong.csv", "one.html", "one.md", "two.html", "v2/"]  # fmt: skip
+    for kind in kinds:
+        assert any(kind in name for name in open_in), f"the marker is in no {kind}, so its absence would show nothing"
+    place.seal()
+    for leftover in (place.folder / "out").rglob("*"):
+        if leftover.is_file() and "site" not in leftover.parts:
+            leftover.unlink()
+    after = outputs(place)
+    assert [name for name, text in after.items() if MARK in text] == []
+    assert any("plain question" in text for name, text in after.items() if "/samples/open" in name)
+    # the numbers stay
+    site = open_site((str(place.board),), place.store)
+    (board,) = site.boards.values()
+    assert {column.title for column in site.table(board).columns} == {"Exam", "Words", "Open"}
+    assert all(len(row.cells) == 3 for row in site.table(board).rows if not row.is_baseline)
+    # and the owner's own commands
+    assert MARK in done("show", place.run_ids()[0], "--samples", "exam", "--store", place.store)
+
+
+def test_a_server_that_runs_already_withholds_at_once(place: Place) -> None:
+    """Sealing needs no restart: what a server has cached of rows, comparisons and hashes is not shown any more."""
+    run_ids = place.run_ids()
+    with Store.open_to_read(place.store) as store:
+        tasks = store.run(run_ids[0]).plan.tasks
+        hashes = [task.dataset_hash for task in tasks if task.name in {"exam", "words"}]
+    app = create_app([board_feature(open_site((str(place.board),), place.store))])
+    before = visited(app, run_ids)
+    place.seal()
+    after = visited(app, run_ids)
+    for secret in (MARK, *hashes):
+        assert any(secret in text for text in before.values())
+        assert [name for name, text in after.items() if secret in text] == []
+
+
+def test_an_explicit_option_writes_sealed_rows(place: Place) -> None:
+    """--with_sealed writes what is left out without it; a file of the whole run is refused without it."""
+    place.seal()
+    run = place.run_ids()[0]
+    refused = command("export", run, "-o", place.folder / "run.assaymark", "--store", place.store)
+    assert refused[0] == 2
+    assert "--with_sealed" in refused[1]
+    assert "exam, words" in refused[1]
+    done("export", run, "-o", place.folder / "run.assaymark", "--store", place.store, "--with_sealed")
+    texts = outputs(place, ("--with_sealed",))
+    for kind in ("lm_eval/", "wrong.jsonl", "one.md", "two.html"):
+        assert any(kind in name and MARK in text for name, text in texts.items()), kind
+
+
+def test_an_imported_run_stays_sealed(place: Place, tmp_path: Path) -> None:
+    """A run that comes from another store with sealed tasks is sealed here too, its preview included."""
+    place.seal("--public_fraction", "0.5")
+    file = tmp_path / "run.assaymark"
+    done("export", place.run_ids()[0], "-o", file, "--store", place.store, "--with_sealed")
+    target = str(tmp_path / "other.sqlite")
+    done("import", file, "--store", target)
+    with Store.open_to_read(target) as store:
+        (row,) = store.runs()
+        assert all(record.is_withheld for record in outward(store).samples(row.run_id, "exam"))
+
+
+@pytest.mark.parametrize("entry", ["{file: exam.csv, private: true}", "whole"])
+def test_a_boards_file_seals(place: Place, entry: str) -> None:
+    """`private: true` of an entry, or of the board, withholds its tasks on the board's pages."""
+    entries = BOARD.replace("{file: exam.csv, column: Exam}", entry)
+    entries = entries.replace("{file: words.csv, column: Words}", "{file: words.csv, private: true}")
+    place.board.write_text(f"{BOARD}private: true\n" if entry == "whole" else entries)
+    pages = visited(create_app([board_feature(open_site((str(place.board),), place.store))]), place.run_ids())
+    assert [name for name, text in pages.items() if MARK in text] == []
+    done("board", "export", place.board, "-o", place.folder / "site", "--store", place.store)
+    assert not any(MARK in path.read_text("utf-8", "replace") for path in (place.folder / "site").rglob("*.*"))
+    assert read_board(place.board).private >= {"exam", "words"}
+
+
+def test_a_task_file_seals_from_the_first_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`private: true` in a task file withholds the rows of a run in progress too; the run key is as before."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    write_rows(tmp_path)
+    done("task", "init", tmp_path / "words.csv", "-o", tmp_path / "mine.yaml", "--name", "mine")
+    first = assaymark.evaluate("fake", str(tmp_path / "mine.yaml"), store=str(tmp_path / "open.sqlite"))
+    spec = (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(spec + "\nprivate: true\nvalid_until: 2030-01-31\n")
+    seen: list[bool] = []
+
+    def observe(_: Any) -> None:
+        with Store.open_to_read(str(tmp_path / "runs.sqlite")) as store:
+            for row in store.runs():
+                records = list(outward(store).samples(row.run_id, "mine"))
+                seen.extend(record.is_withheld for record in records)
+
+    run = assaymark.evaluate("fake", str(tmp_path / "mine.yaml"), store=str(tmp_path / "runs.sqlite"), observe=observe)
+    assert seen
+    assert all(seen)
+    assert run.id == first.id
+    assert "valid until 2030-01-31" in done("task", "seals", "--store", tmp_path / "runs.sqlite")
+
+
+def test_edited_rows_stay_sealed(place: Place) -> None:
+    """A run of corrected rows under the name of a sealed task is sealed, though its data set has another hash."""
+    place.seal()
+    text = (place.folder / "exam.csv").read_text()
+    (place.folder / "exam.csv").write_text(text.replace("question 0", "question zero"))
+    done("run", "--model", "fake", "--tasks", place.folder / "exam.csv", "--store", place.store, "--quiet")
+    with Store.open_to_read(place.store) as store:
+        assert all(record.is_withheld for record in outward(store).samples(store.run("last").run_id, "exam"))
+
+
+def test_a_preview_shows_its_rows_and_no_shots(place: Place) -> None:
+    """With a public fraction the same rows are shown in every run, but not where their prompts show other rows."""
+    place.seal("--public_fraction", "0.5")
+    with Store.open_to_read(place.store) as store:
+        shown = {}
+        for row in store.runs():
+            records = list(outward(store).samples(row.run_id, "exam"))
+            shown[row.run_id] = {record.request.sample_index for record in records if not record.is_withheld}
+            n_shots = records[0].request.n_shots
+            assert (len(shown[row.run_id]) == 0) == (n_shots > 0)
+    sets = {frozenset(indices) for indices in shown.values() if indices}
+    assert len(sets) == 1
+    (public,) = sets
+    assert 0 < len(public) < N
+    site = open_site((str(place.board),), place.store)
+    zero_shot = next(run_id for run_id, indices in shown.items() if indices)
+    with visiting(create_app([board_feature(site)])) as visitor:
+        _check_preview(visitor, zero_shot, public)
+        listed = visitor.get(f"/run/{zero_shot}/samples/exam.json?q={MARK}").json()
+        assert {line["index"] for line in listed["samples"]} == public
+        assert listed["n_matching"] == len(public)
+    done("board", "export", place.board, "-o", place.folder / "site", "--store", place.store)
+    text = "".join(path.read_text("utf-8", "replace") for path in (place.folder / "site").rglob("*.html"))
+    assert {n for n in range(N) if f"{MARK} question {n}?" in text} == public
+
+
+def _check_preview(visitor: Visitor, run_id: str, public: frozenset[int]) -> None:
+    for index in range(N):
+        response = visitor.get(f"/run/{run_id}/samples/exam/{index}")
+        assert response.status_code == (200 if index in public else 403)
+        assert (MARK in response.text) == (index in public)
+
+
+def test_the_arena_asks_no_sealed_prompts(place: Place) -> None:
+    """Battles over stored answers are drawn from open tasks only."""
+    with Store.open_to_read(place.store) as store:
+        assert answers_of_runs(store, [])[0].prompts
+    place.seal()
+    with Store.open_to_read(place.store) as store, pytest.raises(UsageError, match="share"):
+        answers_of_runs(store, [])
+
+
+def test_revealed_rows_are_shown_and_verified(place: Place) -> None:
+    """After `reveal` anybody can verify the rows, a changed one is found, and the store shows them."""
+    place.seal()
+    made = done(
+        "task", "reveal", place.folder / "exam.csv", "--seal", place.folder / "exam.seal.json", "--store", place.store
+    )
+    rows = place.folder / "exam.revealed.jsonl"
+    assert f"{N} rows" in made
+    assert f"{N} of {N} rows" in done("task", "verify", place.folder / "exam.commitment.json", rows)
+    code, printed = command("task", "reveal", place.folder / "words.csv", "--seal", place.folder / "exam.seal.json",
+                            "--store", place.store)  # fmt: skip
+    assert (code, "no seal of these 8 rows" in printed) == (3, True)
+    lines = rows.read_text().splitlines()
+    changed = json.loads(lines[3])
+    changed["row"]["answer"] = "A" if changed["row"]["answer"] == "B" else "B"
+    rows.write_text("\n".join([*lines[:3], json.dumps(changed), *lines[4:]]))
+    code, printed = command("task", "verify", place.folder / "exam.commitment.json", rows)
+    assert code == 3
+    assert "not those committed to: 3" in printed
+    with Store.open_to_read(place.store) as store:
+        run_id = store.runs()[0].run_id
+        assert not any(record.is_withheld for record in outward(store).samples(run_id, "exam"))
+        assert all(record.is_withheld for record in outward(store).samples(run_id, "words"))
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    """Yield every text column of a SQLite file."""
+    with closing(sqlite3.connect(path)) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
+                yield from (str(value) for value in row)
+
+
+def test_the_store_keeps_no_salt(place: Place) -> None:
+    """The secret that opens rows is in the owner's file, which only the owner may read, and not in the store."""
+    place.seal()
+    file = place.folder / "exam.seal.json"
+    secret = json.loads(file.read_text())["secret"]
+    assert file.stat().st_mode & 0o077 == 0
+    assert not any(secret in text for text in texts_in(Path(place.store)))
+    assert secret not in (place.folder / "exam.commitment.json").read_text()
+
+
+def test_sealing_again_completes_and_changes_nothing(place: Place) -> None:
+    """The same call completes what a kill left, and seals another store; other options are refused."""
+    words = ("task", "seal", place.folder / "exam.csv", "-o", place.folder, "--public_fraction", "0.5")
+    done(*words, "--store", place.store)
+    secret, published = place.folder / "exam.seal.json", place.folder / "exam.commitment.json"
+    before = secret.read_text(), published.read_text()
+    published.unlink()
+    done(*words, "--store", place.store)
+    done(*words, "--store", place.folder / "other.sqlite")
+    assert (secret.read_text(), published.read_text()) == before
+    root = json.loads(before[1])["root"]
+    assert root in done("task", "seals", "--store", place.folder / "other.sqlite")
+    code, printed = command(*words[:-1], "0.9", "--store", place.store)
+    assert (code, "other rows or options" in printed) == (2, True)
+    code, printed = command(*words[:3], "-o", place.folder / "elsewhere", "--store", place.store)
+    assert (code, root in printed) == (2, True)
+    assert not (place.folder / "elsewhere").exists()
+
+
+def test_new_rows_are_sealed_apart_and_the_old_ones_revealed(place: Place) -> None:
+    """Rotation: a new version has a commitment of its own; revealing the old rows leaves the new ones sealed."""
+    place.seal()
+    old = (place.folder / "exam.csv").read_text()
+    (place.folder / "exam.csv").write_text(old.replace(f"{MARK} question", f"{MARK} new question"))
+    done("task", "seal", place.folder / "exam.csv", "--version", "2", "-o", place.folder, "--store", place.store)
+    assert (place.folder / "exam-2.commitment.json").exists()
+    done("run", "--model", "fake", "--tasks", place.folder / "exam.csv", "--store", place.store, "--quiet")
+    (place.folder / "exam.csv").write_text(old)  # with other line ends than before
+    done("task", "reveal", place.folder / "exam.csv", "--seal", place.folder / "exam.seal.json", "--store", place.store)
+    with Store.open_to_read(place.store) as store:
+        latest, *earlier = [row.run_id for row in store.runs()]
+        assert all(record.is_withheld for record in outward(store).samples(latest, "exam"))
+        assert not any(record.is_withheld for record in outward(store).samples(earlier[0], "exam"))
