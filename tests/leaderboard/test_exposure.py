@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,8 @@ def board(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> tuple[st
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASSAYMARK_HOME", str(folder / "home"))
         patch.setenv("ASSAYMARK_CACHE", str(made_once))
+        # else the preview is another one in each run, and an honest model is better on it in a twentieth of them
+        patch.setattr(secrets, "token_hex", lambda n_bytes=32: "5a" * n_bytes)
         seal = ["task", "seal", str(folder / "law.csv"), "--public_fraction", "0.3", "--valid_until", "2020-01-31"]
         assert main([*seal, "-o", str(folder), "--store", store]) == 0
         first = assaymark.evaluate(Knower("honest-0", lambda _: 0.6), str(folder / "law.csv"), store=store)

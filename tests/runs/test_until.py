@@ -155,7 +155,7 @@ def test_the_command_says_what_is_known(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr()
     assert "the budget of 80 samples is spent" in printed.out
     assert main([*shared, store, "--until", "± 1", "--prompt_style", "letter"]) == 2
-    assert "--until and --budget are for tasks of a model" in capsys.readouterr().err
+    assert "--until and --budget are for one run of a model" in capsys.readouterr().err
 
 
 def misses(n: int, mean: float, *, half_width: float | None, n_orders: int, peek: bool) -> float:

@@ -61,8 +61,9 @@ def test_prompt_styles_are_printed_side_by_side(capsys: pytest.CaptureFixture[st
 
 
 def test_invalid_prompt_styles_and_presets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Several shots without --prompt_style, options of one run with it, and unknown names are refused."""
-    assert "needs several runs" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "0,5")
+    """Options of one run with several shots or --prompt_style, and unknown names, are refused."""
+    output = failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "0,5", "--predict_only")
+    assert "--predict_only cannot be combined with several numbers of shots" in output
     assert "not a valid integer" in failed(capsys, *FAKE, "demo_facts", "--num_fewshot", "five")
     output = failed(capsys, *FAKE, "demo_facts", "--prompt_style", "text", "--predict_only")
     assert "--predict_only cannot be combined with --prompt_style" in output
