@@ -37,7 +37,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from tests.store.conftest import empty_database, running_postgres  # noqa: E402
 
 from assaymark.store import Store  # noqa: E402
-from benchmarks.traces import AIM, SPANS_PER_TRACE, batches, receiver  # noqa: E402
+from benchmarks.traces import AIM, SPANS_PER_TRACE, batches, receiver, run_senders  # noqa: E402
 
 RATIO_AIM = 3.0  # times the faster peer
 STARTS_WITHIN = 120.0  # seconds
@@ -176,15 +176,7 @@ def seconds_until_readable(server: RunningServer, load: Load, n_before: int) -> 
     senders = [
         multiprocessing.Process(target=send, args=(server.url, server.headers, share, started)) for share in load.shares
     ]
-    for sender in senders:
-        sender.start()
-    time.sleep(1)  # until they are all there
-    began = time.perf_counter()
-    started.set()
-    for sender in senders:
-        sender.join()
-        if sender.exitcode:
-            raise SystemExit("a sender failed")
+    began = run_senders(senders, started)
     with httpx.Client(base_url=server.url, headers=dict(server.headers), timeout=60) as client:
         while not server.is_readable(client, load.last, n_before + load.n_spans):
             if time.perf_counter() - began > READABLE_WITHIN:

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -120,13 +120,8 @@ def send(url: str, token: str, bodies: list[bytes], started: "multiprocessing.sy
             answer.raise_for_status()
 
 
-def until_readable(client: httpx.Client, token: str, n_spans: int, size: int, n_senders: int) -> tuple[float, int]:
-    """Return the seconds until all spans can be read, and the number of spans."""
-    made = list(batches(n_spans, size))
-    started = multiprocessing.Event()
-    url = str(client.base_url).rstrip("/")
-    shares = [[body for body, _, _ in made[at::n_senders]] for at in range(n_senders)]
-    senders = [multiprocessing.Process(target=send, args=(url, token, share, started)) for share in shares]
+def run_senders(senders: "Sequence[multiprocessing.Process]", started: "multiprocessing.synchronize.Event") -> float:
+    """Start processes, let them send at once, and wait for their ends; return when they began, by `perf_counter`."""
     for sender in senders:
         sender.start()
     time.sleep(1)  # until they are all there
@@ -136,6 +131,17 @@ def until_readable(client: httpx.Client, token: str, n_spans: int, size: int, n_
         sender.join()
         if sender.exitcode:
             raise SystemExit("a sender failed")
+    return began
+
+
+def until_readable(client: httpx.Client, token: str, n_spans: int, size: int, n_senders: int) -> tuple[float, int]:
+    """Return the seconds until all spans can be read, and the number of spans."""
+    made = list(batches(n_spans, size))
+    started = multiprocessing.Event()
+    url = str(client.base_url).rstrip("/")
+    shares = [[body for body, _, _ in made[at::n_senders]] for at in range(n_senders)]
+    senders = [multiprocessing.Process(target=send, args=(url, token, share, started)) for share in shares]
+    began = run_senders(senders, started)
     for _, trace, _ in made[-n_senders:]:
         page = client.get(f"/trace/{trace}.json").json()
         if page["trace"]["spans"] != SPANS_PER_TRACE:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,19 +18,17 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.models.model import OutputCache
 from assaymark.records import (
     GenerateQuery,
-    JsonValue,
     LoglikelihoodQuery,
-    Message,
     ModelIdentity,
     Output,
     Progress,
     QueryKind,
     Request,
     Score,
-    WorkEstimate,
 )
 from assaymark.runs.demo import demo_model
-from assaymark.store import SampleRecord
+from assaymark.store import SampleRecord, Store
+from tests.audit.counting_model import CountingModel
 
 N = 120
 POSITION, BLIND, CLOZE_ONLY, IGNORANT, KNOWS, CONTESTED = range(6)  # the fault of question n is n % 6
@@ -50,27 +48,20 @@ def gold_of(n: int) -> int:
     return (7 * n + n // 6) % 4
 
 
-class PlantedModel:
-    """Knows which question it is asked and which options are listed, and answers by a rule."""
+class PlantedModel(CountingModel):
+    """Knows which question it is asked and which options are listed, and answers by a rule instead of counts."""
 
     answers = frozenset({QueryKind.LOGLIKELIHOOD, QueryKind.GENERATE})
-    takes_messages = False
 
     def __init__(self, name: str, rule: Callable[[int | None, Sequence[int], int, bool], int]) -> None:
         """Take a rule: (question or None, listed options, options' question, whether texts are asked) -> option."""
+        super().__init__()
         self.name, self.rule = name, rule
 
     @property
     def identity(self) -> ModelIdentity:
         """Return an identity of this name."""
         return ModelIdentity(self.name, "planted", f"sha256:{self.name}", None, None, "float64", "float32", 100_000)
-
-    def check(self) -> None:
-        """Do nothing."""
-
-    def render(self, messages: Sequence[Message], *, continue_final: bool = False, tools: str | None = None) -> str:
-        """Return the texts joined."""
-        return "\n".join(message.text for message in messages)
 
     def answer(
         self,
@@ -97,7 +88,7 @@ class PlantedModel:
         if text:
             return -0.1 if self.rule(n, (), int(text[1]), True) == int(text[2]) else -3.0
         listed = [(int(found[1]), int(found[2])) for found in OPTION.finditer(asked)]
-        position = "ABCD1234".index(continuation.strip("()")) % 4
+        position = "ABCD1234".index(continuation.strip("()").upper()) % 4
         options = [option for _, option in listed]
         return -0.1 if self.rule(n, options, listed[0][0], False) == options[position] else -3.0
 
@@ -107,25 +98,6 @@ class PlantedModel:
         kinds = (("", "length"), (f"I say that it is {n + 1000}.", "stop"), (f"{n}", "stop"), (f"{n + 1000}", "stop"))
         text, reason = kinds[n % 4]
         return Output(request.id, index, text=text or f"Let me think about {n}", finish_reason=reason, n_tokens=3)
-
-    def stream(self, request: Request) -> Iterator[str]:
-        """Refuse: nothing here streams."""
-        raise NotImplementedError(request.id)
-
-    def estimate(self, requests: Sequence[Request]) -> WorkEstimate:
-        """Return the number of requests."""
-        return WorkEstimate(len(requests), len(requests), 0, 0)
-
-    def split_tokens(self, context: str, continuation: str) -> tuple[list[str], int] | None:
-        """Return the characters."""
-        return [*context, *continuation], len(context)
-
-    def describe(self) -> Mapping[str, JsonValue]:
-        """Return no facts."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def faulty(n: int | None, options: Sequence[int], of: int, asks_text: bool) -> int:
@@ -289,3 +261,28 @@ def test_an_answer_that_another_filter_reads_right_was_not_extracted() -> None:
     scores = (Score(request.id, "exact_match", 0.0, "strict-match"), Score(request.id, "exact_match", 1.0, "flexible"))
     record = SampleRecord(None, request, (Output(request.id, 0, text="It makes 18 in all"),), scores)
     assert _not_extracted(record, ("exact_match", "strict-match")) == "right by the filter flexible"
+
+
+def test_reasoning_does_not_stop_tasks_that_have_no_choices(tmp_path: Path) -> None:
+    """A chain of thought is for multiple choice: of a run with both kinds of tasks each is asked as it can be."""
+    (tmp_path / "sums.csv").write_text("question,answer\nQuestion number 2: how many?,1002\n", encoding="utf-8")
+    tasks = [str(tmp_path / "sums.csv"), str(write_questions(tmp_path / "exam.csv", 12))]
+    model = PlantedModel("faulty", faulty)
+    run = assaymark.evaluate(model, tasks, store=str(tmp_path / "s.sqlite"))
+    sums, exam = diagnose(run, model=model, more_shots=0, reasoning=True)
+    assert (sums.task, sums.n_wrong, sums.tried) == ("sums", 1, ())
+    assert "chain of thought" in exam.tried
+    assert "rotations of the options" in exam.tried
+
+
+def test_a_private_task_is_sealed_by_an_audit_too(tmp_path: Path) -> None:
+    """The seal is in the store before the first row, whatever brings it there."""
+    write_questions(tmp_path / "exam.csv", 12)
+    assert main(["task", "init", str(tmp_path / "exam.csv"), "-o", str(tmp_path / "mine.yaml"), "--name", "mine"]) == 0
+    spec = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(f"{spec}\nprivate: true\n", encoding="utf-8")
+    store = str(tmp_path / "s.sqlite")
+    assaymark.audit_prompts([PlantedModel("faulty", faulty)], str(tmp_path / "mine.yaml"), (), store=store)
+    with Store.open_to_read(store) as opened:
+        (seal,) = opened.seals.all()
+        assert (seal.task, seal.is_closed) == ("mine", True)

@@ -145,7 +145,9 @@ def _contamination(
     facts = settings_json(settings, identity, None if control_task is None else control_task.plan)
     store = open_store(options)
     with ExitStack() as stack:
-        opened = partial(_opened, stack, partial(_opener, store, announce, options), facts, options.get("command"))
+        bound = () if control_task is None else (control_task,)
+        opener = partial(_opener, store, announce, options, (*tested[1].bound, *bound))
+        opened = partial(_opened, stack, opener, facts, options.get("command"))
         audit = opened(CONTAMINATION, *tested)
         tests = contamination_of_tasks(
             Likelihoods(tested[0], audit.answer),
@@ -169,8 +171,10 @@ def _opened(
     return stack.enter_context(stored_audit(opener(plan), model, command))
 
 
-def _opener(store: Store, announce: Announce, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
-    return RunOpener(store, plan, options.get("wait", True), announce)
+def _opener(
+    store: Store, announce: Announce, options: EvaluateOptions, bound: Sequence[BoundTask], plan: RunPlan
+) -> RunOpener:
+    return RunOpener(store, plan, options.get("wait", True), announce, bound=bound)
 
 
 @gives_back
@@ -204,7 +208,8 @@ def audit_prompts(
         opened, prepared = prepare_run(model, tasks, own)
         _refuse_images(prepared)
         plan = audit_plan(prepared.plan, PROMPTS, {"systems": list(chosen), "forms": variants_hash()})
-        with stored_audit(_opener(store, announce, options, plan), opened, options.get("command")) as audit:
+        opener = _opener(store, announce, options, prepared.bound, plan)
+        with stored_audit(opener, opened, options.get("command")) as audit:
             audits += _prompts_of(audit, opened, prepared, _SystemPrompts(chosen, tasks, own), announce)
         announce(stored_line(store, audit.run_id))
         opened.close()

@@ -29,7 +29,7 @@ from assaymark.audit.stored import StoredAudit, audit_plan, plain, stored_audit,
 from assaymark.errors import DataError, PlanError, UnknownName, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
-from assaymark.records import Estimate, JsonValue, QueryKind, RunPlan, ScoreStatus
+from assaymark.records import Estimate, JsonValue, QueryKind, ScoreStatus
 from assaymark.registry import nearest
 from assaymark.results.evidence.from_store import choice_queries, find_estimate, wrong_samples
 from assaymark.results.numbers import is_proportion, short_model_name
@@ -108,7 +108,8 @@ def diagnose(
     }  # fmt: skip
     plan = audit_plan(prepared.plan, DIAGNOSIS, settings)
     asker = _Asker(run, opened, selected, call, at_most, more_shots, reasoning, announce)
-    with stored_audit(_opener(run.store, announce, options, plan), opened, options.get("command")) as audit:
+    opener = RunOpener(run.store, plan, options.get("wait", True), announce, bound=prepared.bound)
+    with stored_audit(opener, opened, options.get("command")) as audit:
         diagnoses = Diagnoses(
             audit.part(bound.plan.name, Diagnosis, partial(asker.diagnosis, audit, prepared, position))
             for position, bound in enumerate(prepared.bound)
@@ -116,10 +117,6 @@ def diagnose(
         )
     announce(stored_line(run.store, audit.run_id, "diagnosis"))
     return diagnoses
-
-
-def _opener(store: Store, announce: Announce, options: EvaluateOptions, plan: RunPlan) -> RunOpener:
-    return RunOpener(store, plan, options.get("wait", True), announce)
 
 
 class _Asker:
@@ -178,26 +175,28 @@ class _Asker:
         """Return the task with more shots and with a chain of thought, as far as it can be bound so."""
         bound: dict[str, BoundTask] = {}
         own = self._bound(self.call, position)
+        n_own = 0 if own is None else own.plan.num_fewshot
         if self.more_shots:
-            shots = own.plan.num_fewshot + self.more_shots
-            try:
-                more = self._bound({**self.call, "num_fewshot": shots}, position)
-            except (DataError, PlanError, UsageError):  # a task that fixes its shots, or has none to draw
-                more = own
-            if more.plan.num_fewshot > own.plan.num_fewshot:
+            more = self._bound({**self.call, "num_fewshot": n_own + self.more_shots}, position)
+            if more is not None and more.plan.num_fewshot > n_own:  # a task may fix its shots
                 bound[MORE_SHOTS] = more
         if self.reasoning and QueryKind.GENERATE in self.model.answers:
-            with suppress(DataError, UsageError):  # no multiple-choice task
-                bound[REASONING] = self._bound({**self.call, "prompt_style": "cot"}, position)
-        circular: BoundTask | None = None
-        with suppress(PlanError):  # no task lists options
-            rotated = self._bound({**self.call, "circular": True}, position)
-            circular = None if rotated.not_circular else rotated
+            reasoned = self._bound({**self.call, "prompt_style": "cot"}, position)
+            if reasoned is not None:
+                bound[REASONING] = reasoned
+        rotated = self._bound({**self.call, "circular": True}, position)
+        circular = None if rotated is None or rotated.not_circular else rotated
         render = render_of(self.model) if self.call.get("apply_chat_template") else None
         return Variants(bound, circular, render)
 
-    def _bound(self, call: EvaluateOptions, position: int) -> BoundTask:
-        return prepare_run(self.model, self.tasks, call)[1].bound[position]
+    def _bound(self, call: EvaluateOptions, position: int) -> BoundTask | None:
+        """Return one task of the run under other options; None where they do not suit it, as rotations of a text."""
+        names = self.tasks
+        if len(names) == len(self.run.row.tasks):  # each selects one task, and the others need not be read again
+            names, position = [names[position]], 0
+        with suppress(DataError, PlanError, UsageError):
+            return prepare_run(self.model, names, call)[1].bound[position]
+        return None
 
     def _better_models(self, task: str, value: float | None) -> list[OtherModel]:
         """Return the best runs of other models on a task, with what they picked where they were wrong."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assaymark.errors import UnknownName, UsageError
-from assaymark.records import JsonValue, ScoreStatus
+from assaymark.records import Estimate, JsonValue, ScoreStatus
 from assaymark.registry import nearest
-from assaymark.results.evidence.from_store import find_estimate, is_wrong
-from assaymark.results.numbers import counted, short_model_name
+from assaymark.results.evidence.from_store import find_estimate
+from assaymark.results.numbers import counted, is_proportion, short_model_name
 from assaymark.runs.stored import existing_store
 from assaymark.statistics.item_analysis import FEWEST_MODELS, ItemStatistics, item_statistics
 from assaymark.store import RunRow, Store
@@ -126,18 +126,18 @@ def questions_of(store: str | None, task: str) -> Questions:
             f"the store has whole runs of {counted(len(best), 'model')} on {task}; how a question goes with the rest "
             f"needs {FEWEST_MODELS} or more"
         )
-    wrong = [_wrong_by_hash(opened, row, task) for row in best]
+    wrong = [_wrong_by_hash(opened, row, estimate) for row, estimate in best]
     common = set.intersection(*(set(each) for each in wrong))
     if len(common) < 2:
         raise UsageError(f"the models have {len(common)} questions of {task} in common; expected the same data")
     first = {}
-    for record in opened.samples(best[0].run_id, task):
+    for record in opened.samples(best[0][0].run_id, task):
         request = record.request
         if request.turn == 0 and request.sample_sha256 in common and request.sample_sha256 not in first:
             text = (question_of(record.sample.row) if record.sample is not None else None) or request.prompt[-200:]
             first[request.sample_sha256] = request.sample_index, snippet_of(text)
     hashes = sorted(first, key=lambda each: first[each][0])
-    models = tuple(short_model_name(row.model) for row in best)
+    models = tuple(short_model_name(row.model) for row, _ in best)
     right = np.array([[not of_model[each] for each in hashes] for of_model in wrong], dtype=np.float64)
     statistics = item_statistics(right)
     questions = []
@@ -147,26 +147,28 @@ def questions_of(store: str | None, task: str) -> Questions:
     return Questions(task, models, tuple(questions))
 
 
-def _best_runs(store: Store, rows: Sequence[RunRow], task: str) -> list[RunRow]:
-    """Return the best run of each model, the best model first."""
-    best: dict[str, tuple[float, RunRow]] = {}
+def _best_runs(store: Store, rows: Sequence[RunRow], task: str) -> list[tuple[RunRow, Estimate]]:
+    """Return the best run of each model with the task's estimate, the best model first."""
+    best: dict[str, tuple[RunRow, Estimate]] = {}
     for row in rows:
         own = [estimate for estimate in store.estimates(row.run_id) if estimate.task == task]
         estimate = find_estimate(own, task) if own else None
         if estimate is None or estimate.value is None or row.plan.limit is not None:
             continue
-        value = estimate.value if estimate.higher_is_better else -estimate.value
+        if not is_proportion(estimate):
+            raise UsageError(f"{estimate.metric} of {task} does not say whether an answer is right; name another task")
         name = row.plan.model.content_hash or row.plan.model.name
-        if name not in best or value > best[name][0]:
-            best[name] = value, row
-    return [row for _, row in sorted(best.values(), key=lambda pair: -pair[0])][:MOST_MODELS]
+        if name not in best or estimate.value > (best[name][1].value or 0.0):
+            best[name] = row, estimate
+    return sorted(best.values(), key=lambda pair: -(pair[1].value or 0.0))[:MOST_MODELS]
 
 
-def _wrong_by_hash(store: Store, row: RunRow, task: str) -> dict[str, bool]:
-    """Return whether each answered sample is wrong, by the hash of its row."""
-    wrong: dict[str, bool] = {}
-    for record in store.samples(row.run_id, task):
-        failed = any(score.status is ScoreStatus.FAILED for score in record.scores)
-        if record.request.turn == 0 and record.scores and not failed:
-            wrong[record.request.sample_sha256] = is_wrong(record)
-    return wrong
+def _wrong_by_hash(store: Store, row: RunRow, estimate: Estimate) -> dict[str, bool]:
+    """Return whether each answered sample is wrong by the task's primary metric, by the hash of its row."""
+    hashes = store.sample_hashes(row.run_id, estimate.task)
+    return {
+        hashes[score.sample_index, score.turn]: score.value is None or score.value < 0.5
+        for score in store.scores(row.run_id, estimate.task, details=False)
+        if (score.metric, score.filter, score.turn) == (estimate.metric, estimate.filter, 0)
+        and score.status is not ScoreStatus.FAILED
+    }

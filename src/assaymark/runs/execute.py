@@ -13,7 +13,6 @@ from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, chunks_of, rendered, turns_of
 from assaymark.runs.opening import RunOpener, no_notice
 from assaymark.runs.plan import PreparedRun, render_of
-from assaymark.runs.private_tasks import register_private
 from assaymark.settings import environment
 from assaymark.store import OpenRun, Store
 
@@ -68,7 +67,7 @@ def execute(
     Raises: ModelUnavailable if the model cannot be loaded; StoreError if the store cannot be written, RunBusy where
         another process is writing the run and `wait` is False. Outputs received before an error stay stored.
     """
-    opener = RunOpener(store, prepared.plan, wait, notify, _followed(prepared, observe))
+    opener = RunOpener(store, prepared.plan, wait, notify, _followed(prepared, observe), prepared.bound)
     opened = open_checked(opener, prepared, model, command)
     if opened.is_complete:
         return _stored_result(prepared, store, opened)
@@ -94,7 +93,6 @@ def open_checked(opener: RunOpener, prepared: PreparedRun, model: Model, command
     own: dict[str, JsonValue] = {
         task.task.name: str(task.task.source) for task in prepared.bound if task.task.origin == "user"
     }
-    register_private(opener.store, prepared.bound)
     task_files = {"task_files": own} if own else {}  # needed to run again; no part of the run key
     return opener.open(facts={**environment(), **task_files}, command=command)
 

@@ -2,16 +2,21 @@
 
 The same plan is the same run, and a run has one writer. So a second equal command sends no request: it waits until
 the first has finished and then finds everything stored, or continues the run where the first one was stopped.
+
+Tasks that their files call private are sealed in the store before the first of their rows is in it.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from assaymark.errors import RunBusy
 from assaymark.records import JsonValue, Progress, RunPlan
 from assaymark.store import OpenRun, Store
 from assaymark.store.rows import RunWriter
+from assaymark.store.sealed_tasks import SealedTask
+from assaymark.tasks.bound import BoundTask
 
 __all__ = ["RunOpener", "no_notice"]
 
@@ -30,6 +35,7 @@ class RunOpener:
     wait: whether to wait while another process is writing the run; False raises RunBusy instead.
     notify: called with one line when another process is found writing.
     observe: called with the stored share of the run while it is followed.
+    bound: the tasks whose rows it will store.
     """
 
     store: Store
@@ -37,6 +43,7 @@ class RunOpener:
     wait: bool = True
     notify: Callable[[str], None] = no_notice
     observe: Callable[[Progress], None] | None = None
+    bound: Sequence[BoundTask] = ()
     _followed: RunWriter | None = field(default=None, init=False)
 
     def until_free(self) -> None:
@@ -60,11 +67,26 @@ class RunOpener:
         """
         while True:
             self.until_free()
+            self._seal_private()
             try:
                 return self.store.open_run(self.plan, facts=facts, command=command)
             except RunBusy:  # another process opened it first
                 if not self.wait:
                     raise
+
+    def _seal_private(self) -> None:
+        """Seal the data sets of private tasks; what `task seal` wrote, and what was revealed, stays as it is."""
+        for each in self.bound:
+            if (declared := each.task.sealing) is not None:
+                seal = SealedTask(
+                    each.plan.name,
+                    each.plan.dataset_hash,
+                    public_fraction=declared.public_fraction,
+                    version=each.plan.version,
+                    valid_until=declared.valid_until,
+                    sealed_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                )
+                self.store.seals.put_missing(seal)
 
     def _report(self, seconds: float) -> float:
         """Report how much is stored, and return how many seconds to wait before the next check."""

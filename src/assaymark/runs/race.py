@@ -173,7 +173,8 @@ class Answering:
         self.name = model.identity.name
         self._rule = rule
         self._model, self._prepared, self._store, self._metrics = model, prepared, store, metrics
-        opened = open_checked(RunOpener(store, prepared.plan, True, notify), prepared, model, command)
+        opener = RunOpener(store, prepared.plan, True, notify, bound=prepared.bound)
+        opened = open_checked(opener, prepared, model, command)
         self.run_id = opened.run_id
         self._attempt = Attempt(store, model, opened, prepared.options.bill)
         self._bound = {bound.plan.name: bound for bound in prepared.bound}

@@ -212,7 +212,7 @@ def save_summary_of(
     """
     tasks, suites = tasks_from(facts, own), suites_from(facts)
     of_suites, constant = SuiteRows(suites), ConstantAnswers()
-    rows = of_suites.watch(row for task in tasks for row in score_rows(store, run_id, task.name))
+    rows = of_suites.watch(row for task in tasks for row in score_rows(store, run_id, task.name, subjects=task.is_own))
     estimates = summarise(constant.watch(rows), tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
     estimates = with_baselines(estimates, constant, facts.get("question_blind") or {})
     estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
@@ -235,9 +235,9 @@ def finish_summary(store: Store, row: RunRow) -> None:
     save_summary_of(store, row.run_id, row.extra, {})
 
 
-def score_rows(store: Store, run_id: str, task: str) -> list[ScoreRow]:
-    """Return one task's scores, each with facts of its request."""
-    facts = _facts_by_request(store, run_id, task)
+def score_rows(store: Store, run_id: str, task: str, *, subjects: bool = False) -> list[ScoreRow]:
+    """Return one task's scores, each with facts of its request, and with the subject of its row where that is asked."""
+    facts = _facts_by_request(store, run_id, task, subjects=subjects)
     return [_row(score, facts) for score in store.scores(run_id, task)]
 
 
@@ -360,10 +360,12 @@ def _row(score: SampleScoreRow, facts: dict[tuple[int, int], _RequestFacts]) -> 
     )
 
 
-def _facts_by_request(store: Store, run_id: str, task: str) -> dict[tuple[int, int], _RequestFacts]:
+def _facts_by_request(
+    store: Store, run_id: str, task: str, *, subjects: bool = False
+) -> dict[tuple[int, int], _RequestFacts]:
     """Return the facts of a task's requests by (sample index, turn)."""
     return {
-        (record.request.sample_index, record.request.turn): _request_facts(record)
+        (record.request.sample_index, record.request.turn): _request_facts(record, subjects)
         for record in store.samples(run_id, task)
     }
 
@@ -373,7 +375,7 @@ def _hashes_by_request(store: Store, run_id: str, task: str) -> dict[tuple[int, 
     return {at: _RequestFacts(sha256) for at, sha256 in store.sample_hashes(run_id, task).items()}
 
 
-def _request_facts(record: SampleRecord) -> _RequestFacts:
+def _request_facts(record: SampleRecord, subjects: bool) -> _RequestFacts:
     request = record.request
     n_cut, n_context = max(((o.n_cut_tokens, o.n_context_tokens) for o in record.outputs), default=(0, 0))
     queries = [query for query in request.queries if isinstance(query, LoglikelihoodQuery) and query.role == "choice"]
@@ -391,7 +393,7 @@ def _request_facts(record: SampleRecord) -> _RequestFacts:
         texts if len(set(texts)) > 1 else (),
         sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         tuple(sorted(gold_indices(record))) if len(queries) > 1 else (),
-        None if record.sample is None else subject_of(record.sample.row),
+        subject_of(record.sample.row) if subjects and record.sample is not None else None,
     )
 
 

@@ -118,13 +118,17 @@ def _subjects(task: TaskSummaryInput, own: Scored) -> Iterator[tuple[TaskSummary
 
     Nothing where the task is a published one, or its rows name fewer than two subjects or more than MOST_SUBJECTS.
     """
-    names = {row.subject for rows in own.values() for row in rows if row.subject}
-    if not task.is_own or not 2 <= len(names) <= MOST_SUBJECTS:
+    if not task.is_own:
         return
-    for name in sorted(names, key=lambda each: (each.casefold(), each)):
-        parts = {key: [row for row in rows if row.subject == name] for key, rows in own.items()}
-        part = replace(task, name=f"{task.name}:{name}", alias=name, n_total=None, n_skipped=0)
-        yield part, {key: rows for key, rows in parts.items() if rows}
+    parts: dict[str, dict[tuple[str, str], list[ScoreRow]]] = {}
+    for key, rows in own.items():
+        for row in rows:
+            if row.subject:
+                parts.setdefault(row.subject, {}).setdefault(key, []).append(row)
+    if 2 <= len(parts) <= MOST_SUBJECTS:
+        for name in sorted(parts, key=lambda each: (each.casefold(), each)):
+            part = replace(task, name=f"{task.name}:{name}", alias=name, n_total=None, n_skipped=0)
+            yield part, parts[name]
 
 
 def _of_subject(part: TaskSummaryInput, shared: EstimateDetails) -> EstimateDetails:
