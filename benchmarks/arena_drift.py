@@ -17,13 +17,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from assaymark.arena.arena_rows import VoteRow
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
 from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from assaymark.store.arena_rows import VoteRow
 from benchmarks.arena_simulation import SIDE, Voters, is_within
 
 MONTHS = (1704103200.0, 1706781600.0)  # in January and February 2024

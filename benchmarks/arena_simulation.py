@@ -22,6 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from assaymark.arena.arena_rows import VoteRow
 from assaymark.arena.battles import Pairing
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
@@ -31,7 +32,6 @@ from assaymark.datasets.rows import Rows
 from assaymark.randomness import generator_for
 from assaymark.statistics.battles import Battles
 from assaymark.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
-from assaymark.store.arena_rows import VoteRow
 
 SIDE = 20.0  # points for the answer on the left
 TIES = 0.15

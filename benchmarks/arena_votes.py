@@ -22,6 +22,8 @@ from pathlib import Path
 
 import httpx
 
+from assaymark.arena.arena_log import ArenaLog
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assaymark.randomness import generator_for
@@ -140,8 +142,8 @@ def main() -> None:
 def report(tally: Tally, took: float, store: str, n_voters: int) -> None:
     """Print speed and what the log has."""
     with Store.open(store) as opened:
-        stored = {vote.battle: vote.choice for vote in opened.arena.votes()}
-        n, problems = opened.arena.head().sequence, opened.arena.problems()
+        stored = {vote.battle: vote.choice for vote in ArenaLog(opened).votes()}
+        n, problems = ArenaLog(opened).head().sequence, ArenaLog(opened).problems()
     lost = sum(stored.get(battle) != choice for battle, choice in tally.cast.items())
     times = sorted(tally.seconds)
     p95 = 1000 * times[int(0.95 * len(times))]

@@ -25,13 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assaymark.errors import LeaseLost
+from assaymark.leaderboard.submission.queue import MOST_ADVANCE
+from assaymark.leaderboard.submission.queue_rows import JobProgress, NewSubmission
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.queue import MOST_ADVANCE
-from assaymark.store.queue_rows import JobProgress, NewSubmission
 
 LEASE_SECONDS = 3.0
 DEATHS = 0.02  # of jobs
@@ -86,8 +88,8 @@ def simulate(load: Load) -> Found:
     ended = sorted((float(at), job, float(ms)) for job, at, ms in lines)
     counted = Counter(job for _, job, _ in ended)
     with Store.open(load.store) as store:
-        states = store.queue.counts().by_state
-        jobs = store.queue.jobs_in("finished", limit=load.n_submissions)
+        states = SubmissionQueue(store).counts().by_state
+        jobs = SubmissionQueue(store).jobs_in("finished", limit=load.n_submissions)
     return Found(
         submit_seconds=submit_seconds,
         work_seconds=work_seconds,
@@ -112,11 +114,11 @@ def _submit(load: Load, part: int, n_parts: int) -> None:
             new = NewSubmission(
                 submitter, "board", f"{submitter}/m{number}", "0" * 40, "hub", f"sha256:{number}", "float32"
             )
-            submission = store.queue.submit(new)
+            submission = SubmissionQueue(store).submit(new)
             if draw.random() < 0.05:
                 for voter in range(draw.randrange(1, 40)):
                     try:
-                        store.queue.vote(submission, f"v{voter}")
+                        SubmissionQueue(store).vote(submission, f"v{voter}")
                     except Exception:  # noqa: BLE001 - it began meanwhile
                         break
 
@@ -133,10 +135,10 @@ def _supervise(load: Load, log: Path, submitting: list[Any], started: float) -> 
             if not submit_seconds and not any(one.is_alive() for one in submitting):
                 submit_seconds = time.monotonic() - started
             if submit_seconds:
-                counts = store.queue.counts().by_state
+                counts = SubmissionQueue(store).counts().by_state
                 if not counts["pending"] and not counts["running"]:
                     break
-            is_begun = is_begun or sum(store.queue.counts().by_state.values()) >= load.n_submissions / 2
+            is_begun = is_begun or sum(SubmissionQueue(store).counts().by_state.values()) >= load.n_submissions / 2
             while is_begun and len(workers) < load.n_workers:
                 n_started += 1
                 words = (load, n_started, f"{log}{n_started}")
@@ -156,7 +158,7 @@ def _work(load: Load, number: int, log: str) -> None:
     with Store.open(load.store) as store, Path(log).open("a") as file:
         while True:
             before = time.perf_counter()
-            job = store.queue.claim(owner, LEASE_SECONDS)
+            job = SubmissionQueue(store).claim(owner, LEASE_SECONDS)
             took_ms = 1000 * (time.perf_counter() - before)
             if job is None:
                 time.sleep(IDLE_SECONDS)
@@ -165,8 +167,8 @@ def _work(load: Load, number: int, log: str) -> None:
                 os._exit(1)
             try:
                 if draw.random() < 0.2:
-                    store.queue.renew(job, LEASE_SECONDS, JobProgress(1, 2, "evaluating"))
-                store.queue.finish(job, f"run {job.id}")
+                    SubmissionQueue(store).renew(job, LEASE_SECONDS, JobProgress(1, 2, "evaluating"))
+                SubmissionQueue(store).finish(job, f"run {job.id}")
             except LeaseLost:
                 continue
             file.write(f"{job.id} {time.time()} {took_ms}\n")

@@ -21,6 +21,7 @@ from tests.served import running
 
 from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.feature import watch_feature
 from assaymark.store import Store
 from assaymark.web.app import create_app
@@ -56,10 +57,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(options.store or str(Path(folder) / "s.sqlite"))
-        token = store.traces.add_project("bench")
+        token = TraceLog(store).add_project("bench")
         made = made_traces(options.traces, options.days)
         for first in range(0, len(made), 5000):
-            fill(store, store.traces.project_id("bench"), made[first : first + 5000], first)
+            fill(store, TraceLog(store).project_id("bench"), made[first : first + 5000], first)
         app = create_app([trace_feature(store, Redaction()), watch_feature(store)])
         with running(app) as url, httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
             for query in ("days=1", "days=7", "days=7&by=all", f"days={options.days}", f"days={options.days}&by=all"):

@@ -31,6 +31,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from assaymark.applications.traces.trace_log import TraceLog
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
@@ -88,7 +90,7 @@ def free_port() -> int:
 def ours(place: str) -> Iterator[RunningServer]:
     """Run `assaymark serve --traces` on an empty store."""
     with Store.open(place) as store:
-        token = store.traces.add_project("bench")
+        token = TraceLog(store).add_project("bench")
 
     def is_readable(client: httpx.Client, last: Sequence[str], _n_spans: int) -> bool:
         pages = [client.get(f"/trace/{trace}.json") for trace in last]

@@ -31,6 +31,7 @@ from pathlib import Path
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
 
 SPANS_PER_TRACE = 10
@@ -188,7 +189,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = options.store or str(Path(folder) / "traces.sqlite")
         with Store.open(place) as store:
-            token = store.traces.add_project(f"bench {secrets.token_hex(4)}")
+            token = TraceLog(store).add_project(f"bench {secrets.token_hex(4)}")
         with receiver(place, token) as client:
             for size in options.batch:
                 for n_senders in options.senders:

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scoring": {"errors", "records", "settings", "registry", "limits", "python_source"},
     "statistics": {"errors", "randomness", "registry"},
     "engine": {"errors", "settings"},
-    "store": {"errors", "settings", "records"},
+    "store": {"errors", "settings", "records", "registry"},
     "library": set(),  # task files and their functions: imported by name, they import nothing of ours
     # assembly
     "tasks": FOUNDATION - {"hub_access", "drafts", "stopping"} | {"datasets", "prompts", "scoring", "statistics"},
@@ -234,7 +234,7 @@ THIRD_PARTY_PLACES = {
     "httpx": {"models", "hosting", "leaderboard", "applications"},
     "tokenizers": {"models"},
     "ray": {"models"},
-    "sqlalchemy": {"store"},
+    "sqlalchemy": {"store", "arena", "applications", "leaderboard"},  # features define tables of their own
     "alembic": {"store"},
     "fastapi": {"web", "hosting", "arena", "leaderboard", "applications"},
     "starlette": {"web", "hosting", "arena", "leaderboard", "applications"},

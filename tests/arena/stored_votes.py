@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.battles import Arena, Voter
 from assaymark.arena.voters import VoteLimits
 from assaymark.randomness import generator_for
@@ -42,7 +43,7 @@ def cast(arena: Arena, n: int, *, voters: int = 10, seed: int = 1, side: float =
     for number in range(n):
         voter = Voter(f"voter {number % voters}", "origin")
         shown = arena.begin(voter)
-        stored = arena.store.arena.battle(shown.token)
+        stored = ArenaLog(arena.store).battle(shown.token)
         assert stored is not None
         choice = honest_choice(stored.model_a, stored.model_b, generator, side)
         arena.vote(voter, shown.token, choice, f"key {shown.token}")

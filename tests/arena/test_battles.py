@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from assaymark.arena.answers import ArenaPrompt, names_its_model, stored_answers
+from assaymark.arena.arena_log import AlreadyVoted, ArenaLog
 from assaymark.arena.battles import Pairing, Publishing, Refused, Voter
 from assaymark.arena.voters import VoteLimits, keyed_hash
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.randomness import generator_for
 from assaymark.statistics.battles import expected_reductions, penalised_strengths
-from assaymark.store.arena_log import AlreadyVoted
 from tests.arena.stored_votes import arena_in, cast
 
 ONE, OTHER = Voter("one", "here"), Voter("other", "there")
@@ -35,7 +35,7 @@ def test_the_answers_belong_to_the_named_sides(tmp_path: Path) -> None:
     for number in range(30):
         shown = arena.begin(ONE)
         voted = arena.vote(ONE, shown.token, "a", str(number))
-        stored = arena.store.arena.battle(shown.token)
+        stored = ArenaLog(arena.store).battle(shown.token)
         assert stored is not None
         assert voted.models is not None
         swapped.add(stored.is_swapped)
@@ -64,7 +64,7 @@ def test_a_battle_is_its_voters_alone(tmp_path: Path) -> None:
         arena.show(OTHER, token)
     with pytest.raises(UnknownName):
         arena.vote(OTHER, token, "a", "k")
-    assert arena.store.arena.head().sequence == 0
+    assert ArenaLog(arena.store).head().sequence == 0
 
 
 def test_votes_that_are_not_votes_are_refused(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_ratings_are_published_in_batches(tmp_path: Path) -> None:
     """No single vote moves the published votes: a batch has 20 votes, or at least 10 after an hour."""
     now = [1000.0]
     arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(20, 3600.0, 10), clock=lambda: now[0])
-    log = arena.store.arena
+    log = ArenaLog(arena.store)
     cast(arena, 19)
     assert log.last_batch() is None
     cast(arena, 1, seed=2)
@@ -149,12 +149,12 @@ def test_ratings_are_published_in_batches(tmp_path: Path) -> None:
 def test_a_withdrawn_model_is_drawn_no_more(tmp_path: Path) -> None:
     """After a restart; with one model left there is no battle."""
     arena = arena_in(tmp_path / "s.sqlite")
-    arena.store.arena.withdraw("eel")
+    ArenaLog(arena.store).withdraw("eel")
     again = arena_in(tmp_path / "s.sqlite")
     cast(again, 20)
-    assert "eel" not in {name for vote in again.store.arena.votes() for name in (vote.model_a, vote.model_b)}
+    assert "eel" not in {name for vote in ArenaLog(again.store).votes() for name in (vote.model_a, vote.model_b)}
     for name in ("fox", "hen"):
-        arena.store.arena.withdraw(name)
+        ArenaLog(arena.store).withdraw(name)
     with pytest.raises(DataError, match="needs two models"):
         arena_in(tmp_path / "s.sqlite")
 

@@ -6,10 +6,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import ModelRow, VoteRow
 from assaymark.arena.history import MOST_MOMENTS
 from assaymark.arena.pages.arena_ratings import ratings_page
 from assaymark.arena.published import Published, publish_ratings
-from assaymark.store.arena_rows import ModelRow, VoteRow
 from tests.arena.stored_votes import STRENGTHS, arena_in, cast
 from tests.arena.test_published import votes_of
 
@@ -72,7 +73,10 @@ def test_the_page_draws_a_line_for_each_model_with_points_that_are_links(tmp_pat
     """Four models: four lines, each point with a title and the address of a row; the JSON has the same moments."""
     arena = arena_in(tmp_path / "s.sqlite")
     cast(arena, 150)
-    page = ratings_page(publish_ratings(list(arena.store.arena.votes()), arena.store.arena.models()), style=False)
+    page = ratings_page(
+        publish_ratings(list(ArenaLog(arena.store).votes()), ArenaLog(arena.store).models()),
+        style=False,
+    )
     assert page.history_svg is not None
     wide, narrow = ET.fromstring(f"<g>{page.history_svg}</g>")
     for drawing in (wide, narrow):

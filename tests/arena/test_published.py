@@ -8,6 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import VoteRow
 from assaymark.arena.battles import Publishing, Voter
 from assaymark.arena.export import export_votes, head_file, verify_export
 from assaymark.arena.published import publish_ratings, quality_of, tier_ends
@@ -17,7 +19,6 @@ from assaymark.arena.vote_files import read_votes
 from assaymark.arena.voters import flagged_voters
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
-from assaymark.store.arena_rows import VoteRow
 from tests.arena.stored_votes import STRENGTHS, arena_in, cast, honest_choice
 
 
@@ -48,7 +49,7 @@ def test_a_board_is_a_function_of_the_votes_up_to_its_batch(tmp_path: Path) -> N
     cast(arena, 150)
     board = ratings.board()
     assert (board.n_votes, board.batch is not None and board.batch.sequence) == (100, 100)
-    again = publish_ratings(list(arena.store.arena.votes(until=100)), arena.store.arena.models())
+    again = publish_ratings(list(ArenaLog(arena.store).votes(until=100)), ArenaLog(arena.store).models())
     assert replace(board, batch=None) == again
     assert sum(map(sum, board.matrix.n_battles)) == 200
     assert sum(one.n_votes for one in board.models) == 200
@@ -181,6 +182,6 @@ def test_votes_of_known_strengths_are_recovered(tmp_path: Path) -> None:
     """1,500 votes of voters with a preference for the left: the order of the models and the side's sign are found."""
     arena = arena_in(tmp_path / "s.sqlite", publishing=Publishing(1500, 1e9, 10))
     votes = [vote for n in range(25) for vote in votes_of(f"v{n}", 60, "honest", seed=3)]
-    board = publish_ratings(votes, arena.store.arena.models())
+    board = publish_ratings(votes, ArenaLog(arena.store).models())
     assert [row.model for row in board.models] == list(STRENGTHS)
     assert [row.is_preliminary for row in board.models] == [False] * 4

@@ -11,9 +11,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import RunBusy, StoreError
 from assaymark.records import Estimate
 from assaymark.store import Store, migrate
+from assaymark.store.feature_tables import feature_tables
 from assaymark.store.packing import pack_json
 from assaymark.store.schema import HEAD, VERSION_TABLE, checksum_of, metadata
 from tests.store import examples
@@ -36,6 +38,7 @@ NEXT = f"{int(HEAD) + 1:04}"
 
 def test_the_migrations_make_the_schema(store: Store) -> None:
     """The migrations create the schema of schema.py, on either database."""
+    feature_tables()  # theirs are on the same metadata
     with store._database.reading() as connection:
         context = MigrationContext.configure(
             connection,
@@ -307,7 +310,7 @@ def test_scores_of_traces_from_before_there_were_rules(url: str, monkeypatch: py
         )
     engine.dispose()
     with Store.open(url) as store:
-        (score,) = store.traces.scores(1, b"t" * 16)
+        (score,) = TraceLog(store).scores(1, b"t" * 16)
         assert (score.name, score.value, score.source, score.observed) == ("faithful", 0.5, "event", 7)
         assert (score.rate, score.stale, score.rater, score.correction) == (None, None, None, None)
         assert store.verify() == []

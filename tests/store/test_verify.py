@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from assaymark.applications.live.tables import LIVE_TABLES
+from assaymark.applications.traces.tables import TRACE_TABLES
+from assaymark.applications.watch.tables import ALARM_TABLES
+from assaymark.arena.tables import ARENA_TABLES
 from assaymark.audit.stored import audit_plan
 from assaymark.errors import AssaymarkError
+from assaymark.leaderboard.submission.tables import QUEUE_TABLES
 from assaymark.records import Estimate, EstimateDetails, Output, Sample, content_hash
 from assaymark.store import Store
-from assaymark.store.alarm_schema import ALARM_TABLES
-from assaymark.store.arena_schema import ARENA_TABLES
-from assaymark.store.live_schema import LIVE_TABLES
 from assaymark.store.packing import to_json
-from assaymark.store.queue_schema import QUEUE_TABLES
 from assaymark.store.runs import plan_from_json
 from assaymark.store.schema import metadata
 from assaymark.store.sealed_tasks import SealedTask
-from assaymark.store.trace_schema import TRACE_TABLES
 from tests.store import examples
 
 # those of the arena are in test_arena_log; the queue's change while it works and have no checksums

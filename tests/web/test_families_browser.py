@@ -9,11 +9,12 @@ import pytest
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.web.app import create_app
 from tests.applications.traces.sending import TRACE, receiving
 from tests.applications.traces.test_pages import conversation
 from tests.leaderboard.pages.test_correlations import board as rated_board  # noqa: F401 - a fixture
-from tests.leaderboard.pages.test_queue import Queue, queue  # noqa: F401 - a fixture
+from tests.leaderboard.pages.test_queue import SubmissionServer, queue  # noqa: F401 - a fixture
 from tests.leaderboard.pages.test_series import site as series_site  # noqa: F401 - a fixture
 from tests.served import running
 from tests.web.test_answers_browser import chat, study
@@ -25,11 +26,11 @@ Walk = Callable[[Any, pytest.FixtureRequest, Path], Iterator[str]]  # leads a pa
 
 def queue_pages(page: Any, request: pytest.FixtureRequest, _: Path) -> Iterator[str]:
     """Submissions that wait, run and have failed, a report, forms, and a moderator's page."""
-    behind: Queue = request.getfixturevalue("queue")
+    behind: SubmissionServer = request.getfixturevalue("queue")
     name = behind.submit(behind.token()).json()["submission"]
-    job = behind.store.queue.claim("", 60)
+    job = SubmissionQueue(behind.store).claim("", 60)
     assert job is not None
-    behind.store.queue.fail(job, "submission", "the model's folder has no tokenizer " * 3, "log <img src=x>")
+    SubmissionQueue(behind.store).fail(job, "submission", "the model's folder has no tokenizer " * 3, "log <img src=x>")
     waiting = behind.submit(behind.token("bob"), model="large").json()["submission"]
     page.goto(f"{behind.url}/sign-in")
     yield "/sign-in"

@@ -62,4 +62,9 @@ PLACES = {
     "served": {"traces": "assaymark.applications.traces.serving:served_traces"},
     "report_sections": {"beside people": "assaymark.applications.human_labels:people_section"},
     "audits": {"judged scores": "assaymark.applications.judging_scores:judged_kind"},
+    "tables": {
+        "traces": "assaymark.applications.traces.trace_log:TABLES",
+        "live": "assaymark.applications.live.dataset_log:TABLES",
+        "alarms": "assaymark.applications.watch.alarm_log:TABLES",
+    },
 }

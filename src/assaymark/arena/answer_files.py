@@ -89,8 +89,8 @@ def answers_of_runs(
 
     Raises: UnknownName for a run; UsageError if the runs share no generation task, or two are of one model.
     """
-    shown = outward(store)  # voters read prompts and answers
-    finished = [shown.run(name) for name in names] or [run for run in shown.runs() if run.status == "finished"]
+    readable = outward(store)  # voters read prompts and answers
+    finished = [readable.run(name) for name in names] or [run for run in readable.runs() if run.status == "finished"]
     by_model: dict[str, list[RunRow]] = {}
     for run in finished:
         key = run.run_id if names else str(run.plan.model.content_hash or run.plan.model.name)
@@ -100,7 +100,7 @@ def answers_of_runs(
             f"the store has finished runs of {len(by_model)} models; a battle needs two: `assaymark demo` makes them, "
             "or name a file of answers with --answers FILE"
         )
-    chosen, runs = _shared_task(shown, by_model, task, of_all=bool(names))
+    chosen, runs = _shared_task(readable, by_model, task, of_all=bool(names))
     if len(runs) < len(by_model):
         used = {run.run_id for run in runs}
         others = [of[0] for of in by_model.values() if not any(run.run_id in used for run in of)]
@@ -115,7 +115,7 @@ def answers_of_runs(
     answers: Answers = {}
     for run in runs:
         of_model = answers.setdefault(_label(run, twice), {})
-        for record in shown.samples(run.run_id, chosen):
+        for record in readable.samples(run.run_id, chosen):
             texts = [output.text for output in record.outputs if output.text is not None]
             if record.request.turn == 0 and texts and record.sample is not None and not record.is_withheld:
                 text = _prompt_text(record)

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import BattleRow, NewVote, VoteRow
 from assaymark.arena.voters import DAY, VoteLimits, refusal
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
-from assaymark.store.arena_rows import BattleRow, NewVote, VoteRow
 
 __all__ = ["CHOICES", "MARKS", "Ballots", "Publishing", "Refused", "Voter", "VoterView", "check_vote", "shown_battle"]
 
@@ -63,7 +64,7 @@ class Ballots:
     def check(self, voter: Voter, *, is_vote: bool) -> None:
         """Raises: Refused if a limit does not allow the voter a vote now, or a battle that he could vote on later."""
         now = self.clock()
-        activity = self.store.arena.activity(voter.voter, voter.origin, now - DAY)
+        activity = ArenaLog(self.store).activity(voter.voter, voter.origin, now - DAY)
         if (reason := refusal(activity, self.limits, now, is_vote=is_vote)) is not None:
             raise Refused(reason)
 
@@ -72,7 +73,7 @@ class Ballots:
 
         Raises: UnknownName if there is none with this token, or it is another voter's.
         """
-        return shown_battle(self._own(voter, token), self.store.arena.vote_of(token))
+        return shown_battle(self._own(voter, token), ArenaLog(self.store).vote_of(token))
 
     def vote(
         self,
@@ -98,7 +99,7 @@ class Ballots:
             limit.
         """
         check_vote(choice, key, marks)
-        battle, now, log = self._own(voter, token), self.clock(), self.store.arena
+        battle, now, log = self._own(voter, token), self.clock(), ArenaLog(self.store)
         if log.vote_of(token) is None:
             self.check(voter, is_vote=True)
         counts = is_counted and battle.mode == "anonymous"
@@ -108,7 +109,7 @@ class Ballots:
 
     def publish_due(self, now: float) -> None:
         """Publish the votes so far if a batch is due, so that no single vote is seen in the ratings."""
-        log = self.store.arena
+        log = ArenaLog(self.store)
         head, last = log.head().sequence, log.last_batch()
         n_new = head - (last.sequence if last else 0)
         is_late = last is not None and now - last.published_at >= self.publishing.seconds
@@ -116,7 +117,7 @@ class Ballots:
             log.publish(head, now)
 
     def _own(self, voter: Voter, token: str) -> BattleRow:
-        battle_row = self.store.arena.battle(token)
+        battle_row = ArenaLog(self.store).battle(token)
         if battle_row is None or battle_row.voter != voter.voter:
             raise UnknownName(
                 "battle",

@@ -20,6 +20,8 @@ from secrets import token_urlsafe
 import numpy as np
 
 from assaymark.arena.answers import AnswerSource
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import NewBattle, VoteRow
 from assaymark.arena.ballots import CHOICES, MARKS, Ballots, Publishing, Refused, Voter, VoterView, shown_battle
 from assaymark.arena.voters import DAY, VoteLimits
 from assaymark.errors import DataError, UsageError
@@ -27,7 +29,6 @@ from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.battles import expected_reductions, penalised_strengths
 from assaymark.store import Store
-from assaymark.store.arena_rows import NewBattle, VoteRow
 
 __all__ = [
     "CHOICES",
@@ -107,8 +108,8 @@ class VotedPairs:
 
         Raises: DataError for fewer than two that are not withdrawn.
         """
-        store.arena.register(models)
-        withdrawn = {model.name for model in store.arena.models() if model.withdrawn_at}
+        ArenaLog(store).register(models)
+        withdrawn = {model.name for model in ArenaLog(store).models() if model.withdrawn_at}
         self._store, self._generator = store, generator
         self._pairing = Pairing([name for name in models if name not in withdrawn])
         self._lock = threading.Lock()
@@ -117,7 +118,7 @@ class VotedPairs:
     def draw(self) -> BattlePair:
         """Return a pair and its sides."""
         with self._lock:
-            some = list(self._store.arena.votes(after=self._seen))
+            some = list(ArenaLog(self._store).votes(after=self._seen))
             self._pairing.count(some)
             self._seen = some[-1].sequence if some else self._seen
             return self._pairing.draw(self._generator)
@@ -150,14 +151,14 @@ class Arena:
 
         Raises: Refused over a limit.
         """
-        if (waiting := self.store.arena.open_battle_of(voter.voter, self.clock() - DAY)) is not None:
+        if (waiting := ArenaLog(self.store).open_battle_of(voter.voter, self.clock() - DAY)) is not None:
             return shown_battle(waiting, None)
         return self._begun(voter)
 
     def _begun(self, voter: Voter) -> VoterView:
         self._ballots.check(voter, is_vote=False)
         new = self._drawn(voter, self.clock())
-        self.store.arena.open_battle(new)
+        ArenaLog(self.store).open_battle(new)
         return VoterView(new.token, "open", new.prompt, new.answer_a, new.answer_b)
 
     def skip(self, voter: Voter, token: str) -> VoterView:
@@ -167,11 +168,11 @@ class Arena:
         """
         if self._ballots.show(voter, token).state != "open":
             raise UsageError("this battle has a vote already; begin a new one")
-        waiting = self.store.arena.open_battle_of(voter.voter, self.clock() - DAY)
+        waiting = ArenaLog(self.store).open_battle_of(voter.voter, self.clock() - DAY)
         if waiting is not None and waiting.token != token:  # skipped before, in another window
             return shown_battle(waiting, None)
         begun = self._begun(voter)
-        self.store.arena.skip_battle(token, self.clock())
+        ArenaLog(self.store).skip_battle(token, self.clock())
         return begun
 
     def _drawn(self, voter: Voter, now: float) -> NewBattle:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import BattleRow
 from assaymark.errors import StoreError
 from assaymark.models.plain_prompts import STOP, transcript
 from assaymark.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
 from assaymark.records.plans import ModelIdentity, RunPlan, TaskPlan
 from assaymark.store import Store
-from assaymark.store.arena_rows import BattleRow
 
 __all__ = ["Turn", "conversation_plan", "erase_battle", "joined", "messages_of", "store_conversation", "stored_turns"]
 
@@ -154,8 +155,8 @@ def erase_battle(store: Store, token: str) -> int:
 
     Raises: UnknownName for a battle that does not exist; StoreError if `store` was not opened with `hidden_for`.
     """
-    battle = store.arena.battle(token)
-    n_erased = store.arena.erase_texts(token)
+    battle = ArenaLog(store).battle(token)
+    n_erased = ArenaLog(store).erase_texts(token)
     if battle is None:
         return n_erased
     keys = {conversation_plan(model, token, side).key for side, model in enumerate((battle.model_a, battle.model_b))}

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from assaymark.arena.arena_log import RECORD_FIELDS, ArenaLog, first_break
+from assaymark.arena.arena_rows import LogHead, VoteRow
 from assaymark.arena.votes import published_row, record_of
 from assaymark.drafts import whole_file
 from assaymark.errors import DataError, StoreError
 from assaymark.store import Store
-from assaymark.store.arena_log import RECORD_FIELDS, first_break
-from assaymark.store.arena_rows import LogHead, VoteRow
 
 __all__ = ["SIMILARITY", "cluster_prompts", "export_votes", "head_file", "near_duplicates", "verify_export"]
 
@@ -160,12 +160,12 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
 
     Raises: StoreError if it cannot be written.
     """
-    head = store.arena.head()
-    held = store.arena.answer_texts(private=live_texts) if texts or live_texts else None
-    groups = near_duplicates(store.arena.votes(until=head.sequence), store.arena.answer_texts())
+    head = ArenaLog(store).head()
+    held = ArenaLog(store).answer_texts(private=live_texts) if texts or live_texts else None
+    groups = near_duplicates(ArenaLog(store).votes(until=head.sequence), ArenaLog(store).answer_texts())
     try:
         with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            for vote in store.arena.votes(until=head.sequence):
+            for vote in ArenaLog(store).votes(until=head.sequence):
                 file.write(json.dumps(published_row(vote, held, groups), ensure_ascii=False) + "\n")
         with whole_file(head_file(path)) as draft:
             draft.write_text(json.dumps(asdict(head)) + "\n", encoding="utf-8")

@@ -12,5 +12,6 @@ PLACES = {
             "assaymark.arena.commands.study:study",
             "Run a human study: invited people compare models' answers blind.",
         ),
-    }
+    },
+    "tables": {"arena": "assaymark.arena.arena_log:TABLES"},
 }

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
 from assaymark.arena.answers import contains_a_name, names_its_model
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import NewBattle
 from assaymark.arena.ballots import Ballots, Publishing, Refused, Voter, check_vote
 from assaymark.arena.battles import VotedPairs
 from assaymark.arena.conversations import Turn, joined, messages_of, store_conversation, stored_turns
@@ -22,7 +24,6 @@ from assaymark.randomness import generator_for
 from assaymark.records import GenerationSettings
 from assaymark.registry import nearest
 from assaymark.store import Store
-from assaymark.store.arena_rows import NewBattle
 
 __all__ = ["SOURCE", "LiveArena", "LiveBattle", "LiveLimits", "Seen"]
 
@@ -182,7 +183,7 @@ class LiveArena:
         """
         battle = self._battles.get(token)
         if battle is None or battle.voter.voter != voter.voter:
-            stored = self.store.arena.battle(token)
+            stored = ArenaLog(self.store).battle(token)
             if stored is not None and stored.voter == voter.voter:
                 raise UsageError("this battle has a vote already; begin a new one")
             raise UnknownName("battle", token[:20], remedy="only its voter sees a battle, and one without a vote ends "
@@ -195,7 +196,7 @@ class LiveArena:
         if waiting is not None and waiting.voter.voter == voter.voter:
             return self._seen(waiting)
         ballot = self._ballots.show(voter, token)
-        stored = self.store.arena.battle(token)
+        stored = ArenaLog(self.store).battle(token)
         turns = stored_turns(self.store, stored) if stored else None
         if turns is None:
             texts = (ballot.prompt, ballot.answer_a, ballot.answer_b)
@@ -261,7 +262,7 @@ class LiveArena:
         with battle.lock:
             self._check_open(battle)
             battle.state = "skipped"
-        self.store.arena.skip_battle(token, self.clock())
+        ArenaLog(self.store).skip_battle(token, self.clock())
         return self.begin(voter)
 
     def finish(self, battle: LiveBattle) -> None:
@@ -325,12 +326,12 @@ class LiveArena:
         if not battle.turns:
             raise UsageError("there are no answers to vote on; ask a question first")
         self._ballots.check(battle.voter, is_vote=True)
-        if self.store.arena.battle(battle.token) is not None:
+        if ArenaLog(self.store).battle(battle.token) is not None:
             return  # an earlier attempt to vote stored it
         generation, bases = self.limits.generation, self.base_models
         store_conversation(self.store, battle.token, battle.models, battle.turns, generation, bases)
         first = " ".join(battle.turns[0].question.lower().split())
-        self.store.arena.open_battle(
+        ArenaLog(self.store).open_battle(
             NewBattle(
                 token=battle.token, opened_at=battle.opened_at, voter=battle.voter.voter, origin=battle.voter.origin,
                 mode=battle.mode, source=SOURCE, prompt_id=keyed_hash(self.prompt_key, "prompt", first), category=None,

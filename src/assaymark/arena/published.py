@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assaymark.arena.arena_rows import Batch, ModelRow, VoteRow
 from assaymark.arena.history import RatedMoment, rating_history
 from assaymark.arena.rating_tables import basis, warnings
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
@@ -16,7 +17,6 @@ from assaymark.arena.votes import published_row
 from assaymark.datasets.rows import Rows
 from assaymark.errors import AssaymarkError
 from assaymark.statistics.intervals import Interval, wilson
-from assaymark.store.arena_rows import Batch, ModelRow, VoteRow
 
 __all__ = [
     "Matrix",

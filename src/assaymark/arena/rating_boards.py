@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
+from assaymark.arena.arena_log import ArenaLog
+from assaymark.arena.arena_rows import Batch, VoteRow
 from assaymark.arena.export import near_duplicates
 from assaymark.arena.published import PRELIMINARY, Published, publish_ratings
 from assaymark.store import Store
-from assaymark.store.arena_rows import Batch, VoteRow
 
 __all__ = ["PATIENCE", "Ratings"]
 
@@ -44,7 +45,7 @@ class Ratings:
         If it is not computed after `patience` seconds, the board of an earlier batch is returned if there is one.
         """
         kind = _BoardKind(style, category, acceptable)
-        future = self._future(self.store.arena.last_batch(), kind)
+        future = self._future(ArenaLog(self.store).last_batch(), kind)
         earlier = self._latest.get(kind)
         try:
             made = future.result(None if earlier is None else self.patience)
@@ -52,7 +53,7 @@ class Ratings:
             if earlier is None or future.done():
                 raise
             made = earlier
-        withdrawn = {model.name: model.withdrawn_at for model in self.store.arena.models()}
+        withdrawn = {model.name: model.withdrawn_at for model in ArenaLog(self.store).models()}
         rows = tuple(replace(row, withdrawn_at=withdrawn.get(row.model)) for row in made.models)
         return replace(made, models=rows)
 
@@ -83,12 +84,15 @@ class Ratings:
         votes: list[VoteRow] = []
         every: Mapping[str, str] = {}
         if batch is not None:
-            votes, every = list(self.store.arena.votes(until=batch.sequence)), self.store.arena.answer_texts()
+            votes, every = (
+                list(ArenaLog(self.store).votes(until=batch.sequence)),
+                ArenaLog(self.store).answer_texts(),
+            )
         if self._groups is None or self._groups[0] != (batch.sequence if batch else 0):
             self._groups = (batch.sequence if batch else 0, near_duplicates(votes, every))
         chosen = [vote for vote in votes if not kind.acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
         made = publish_ratings(
-            chosen, self.store.arena.models(), style=kind.style, category=kind.category,
+            chosen, ArenaLog(self.store).models(), style=kind.style, category=kind.category,
             texts=every if kind.style else None, least=self.preliminary, clusters=self._groups[1],
         )  # fmt: skip
-        return replace(made, n_skipped=self.store.arena.n_skipped())
+        return replace(made, n_skipped=ArenaLog(self.store).n_skipped())

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from assaymark.arena.arena_rows import Activity, VoteRow
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.battles import penalised_strengths
-from assaymark.store.arena_rows import Activity, VoteRow
 
 __all__ = [
     "DAY",

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from assaymark.arena.arena_rows import VoteRow
 from assaymark.datasets.vote_columns import VoteColumns
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.battles import Battles
-from assaymark.store.arena_rows import VoteRow
 
 __all__ = ["ORDER", "OVER", "WINNERS", "By", "Over", "Votes", "published_row", "record_of"]
 

@@ -97,10 +97,12 @@ def exposures(table: BoardTable, runs: StoredRuns | None) -> tuple[ModelExposure
             continue
         sign = 1.0 if estimate.higher_is_better else -1.0
         public, private = (sign * np.asarray(part, dtype=np.float64) for part in parts)
-        one = compare_parts(public, private)
-        shown = replace(one, public=sign * one.public, private=sign * one.private)
+        tested = compare_parts(public, private)
+        parts_compared = replace(tested, public=sign * tested.public, private=sign * tested.private)
         compared.append(
-            ModelExposure(run.model, run.run_id, estimate.task, estimate.metric, is_proportion(estimate), shown, one.p)
+            ModelExposure(
+                run.model, run.run_id, estimate.task, estimate.metric, is_proportion(estimate), parts_compared, tested.p
+            )
         )
     if not compared:
         return ()

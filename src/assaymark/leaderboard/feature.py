@@ -17,4 +17,5 @@ PLACES = {
         "guide": Place(f"{_COMMANDS}guide:guide", "Say which benchmarks measure what, and what to look out for."),
     },
     "served": {"submissions": "assaymark.leaderboard.submission.serving:served_submissions"},
+    "tables": {"submissions": "assaymark.leaderboard.submission.moderation:TABLES"},
 }

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assaymark.leaderboard.rows import Fact
+from assaymark.leaderboard.submission.moderation import Moderation
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import JobRow, QueueCounts, SubmissionRow
 from assaymark.store import Store
-from assaymark.store.queue_rows import JobRow, QueueCounts, SubmissionRow
 
 __all__ = [
     "UPLOADED",
@@ -54,12 +56,12 @@ class Marks:
 
 def read_marks(store: Store, known: Marks) -> Marks:
     """Return the marks of a store as it is now; `known` where nothing changed since."""
-    version = store.queue.version()
+    version = SubmissionQueue(store).version()
     if version == known.version:
         return known
-    names = store.moderation.names()
+    names = Moderation(store).names()
     marks: dict[str, RunMark] = {}
-    for row, run_id in store.queue.with_results():
+    for row, run_id in SubmissionQueue(store).with_results():
         is_reported = run_id == row.new.reported_run
         facts: dict[str, Fact] = {key: row.new.facts[key] for key in FACTS if key in row.new.facts}
         facts |= {"type": row.new.kind, "weight": row.new.weights}
@@ -72,7 +74,7 @@ def read_marks(store: Store, known: Marks) -> Marks:
             note=(row.verdict or "") if is_reported else "",
             facts=facts,
         )
-    flags = store.moderation.flags(limit=MOST_FLAGS)
+    flags = Moderation(store).flags(limit=MOST_FLAGS)
     flagged = frozenset(names.get(flag_row.model, flag_row.model) for flag_row in flags if flag_row.state == "upheld")
     n_reports = Counter(names.get(flag_row.model, flag_row.model) for flag_row in flags if flag_row.state == "open")
     return Marks(version, marks, names, flagged, dict(n_reports))
@@ -136,9 +138,9 @@ def expected_seconds(counts: QueueCounts, n_ahead: int) -> float | None:
 
 def overview(store: Store) -> Overview:
     """Return the queue as it is now."""
-    queue = store.queue
+    queue = SubmissionQueue(store)
     counts = queue.counts()
-    names = store.moderation.names()
+    names = Moderation(store).names()
     by_state = {state: queue.jobs_in(state, limit=LISTED) for state in ("pending", "running", "failed", "finished")}
     submissions = queue.submissions_of([job for jobs in by_state.values() for job in jobs])
 
@@ -164,8 +166,8 @@ def overview(store: Store) -> Overview:
 def entry_of(store: Store, submission: SubmissionRow, jobs: Sequence[JobRow]) -> Entry:
     """Return a submission with the latest of its jobs."""
     job = jobs[-1]
-    name = store.moderation.names().get(submission.new.model, submission.new.model)
+    name = Moderation(store).names().get(submission.new.model, submission.new.model)
     if job.state != "pending":
         return Entry(job, submission, name)
-    n_ahead = store.queue.n_ahead(job)
-    return Entry(job, submission, name, n_ahead, expected_seconds(store.queue.counts(), n_ahead))
+    n_ahead = SubmissionQueue(store).n_ahead(job)
+    return Entry(job, submission, name, n_ahead, expected_seconds(SubmissionQueue(store).counts(), n_ahead))

@@ -226,9 +226,9 @@ class Site:
         if self.runs is None or not (seals := self.runs.seals()):
             return ""
         today = datetime.now(UTC).date().isoformat()
-        shown = [[seal.dataset_hash, seal.task, seal.commitment, seal.public_fraction, seal.valid_until,
+        facts = [[seal.dataset_hash, seal.task, seal.commitment, seal.public_fraction, seal.valid_until,
                   seal.revealed_at] for seal in seals]  # fmt: skip
-        return content_hash([today, shown])
+        return content_hash([today, facts])
 
     def marks(self) -> Marks:
         """Return what the queue and moderators say of runs and models; nothing without a store."""

@@ -397,8 +397,8 @@ class StoredRuns:
         for score in self._store.scores(run_id, estimate.task, details=False):
             if (score.metric, score.filter) == (estimate.metric, estimate.filter) and score.value is not None:
                 values[score.sample_index] = score.value
-        shown = [value for index, value in values.items() if index in public]
-        return shown, [value for index, value in values.items() if index not in public]
+        of_public = [value for index, value in values.items() if index in public]
+        return of_public, [value for index, value in values.items() if index not in public]
 
     def sample_page(
         self,

@@ -8,8 +8,6 @@ import json
 import re
 from typing import Any
 
-import numpy as np
-
 __all__ = ["MAX_DEPTH", "is_deeper", "parse_json"]
 
 MAX_DEPTH = 100  # of files; those that evaluation tools write have about 10 levels at most
@@ -21,6 +19,8 @@ def is_deeper(text: str, limit: int) -> bool:
     """Return whether the arrays and objects of a JSON text are nested deeper than `limit`."""
     if text.count("[") + text.count("{") <= limit:
         return False
+    import numpy as np  # only for what has that many brackets: lists of tasks need no numpy
+
     brackets = np.frombuffer(NOT_BRACKETS.sub("", text).encode("ascii"), dtype=np.uint8)
     steps = np.where((brackets == ord("[")) | (brackets == ord("{")), np.int8(1), np.int8(-1))
     return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > limit)

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
@@ -186,6 +186,15 @@ def file_system_of(path: Path, mounts: str = "/proc/self/mounts") -> str | None:
 def can_create_in(folder: Path) -> bool:
     """Return whether files can be created in a folder."""
     return os.access(folder, os.W_OK)
+
+
+class OpenStore(Protocol):
+    """An open store, as the tables of features need it."""
+
+    @property
+    def database(self) -> "Database":
+        """The open database."""
+        ...
 
 
 class Database:

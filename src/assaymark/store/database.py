@@ -14,21 +14,10 @@ from assaymark import settings
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, JsonValue, Output, Request, RunPlan, Sample, Score
 from assaymark.store import reading, remove, request_rows, results, run_list, runs, sample_facts, search
-from assaymark.store.alarm_log import AlarmLog
-from assaymark.store.annotation_log import AnnotationLog
-from assaymark.store.arena_log import ArenaLog
 from assaymark.store.connection import Database
-from assaymark.store.dataset_log import DatasetLog
-from assaymark.store.feedback_log import FeedbackLog
-from assaymark.store.moderation import Moderation
-from assaymark.store.queue import Queue
 from assaymark.store.reading import StoredResults
 from assaymark.store.rows import OpenRun, RemovedCounts, RunWriter, StoredProgress
-from assaymark.store.rule_log import RuleLog
 from assaymark.store.sealed_tasks import SealLog
-from assaymark.store.study_log import StudyLog
-from assaymark.store.trace_quality import TraceQuality
-from assaymark.store.traces import TraceLog
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -84,16 +73,6 @@ class Store(StoredResults):
         return self._database.shown_url
 
     @property
-    def queue(self) -> Queue:
-        """Submissions and their jobs, in this store."""
-        return Queue(self._database)
-
-    @property
-    def moderation(self) -> Moderation:
-        """Flags, names of models and the log of moderation, in this store."""
-        return Moderation(self._database)
-
-    @property
     def notices(self) -> tuple[str, ...]:
         """Notices to the user about this store, such as that it is on a network file system."""
         return self._database.notices
@@ -118,54 +97,9 @@ class Store(StoredResults):
                 self._database.close()
 
     @property
-    def arena(self) -> ArenaLog:
-        """The arena's models, battles and votes."""
-        return ArenaLog(self._database)
-
-    @property
     def seals(self) -> SealLog:
         """Which tasks are sealed, in this store."""
         return SealLog(self._database)
-
-    @property
-    def studies(self) -> StudyLog:
-        """Human studies: raters, assignments and answers."""
-        return StudyLog(self._database)
-
-    @property
-    def traces(self) -> TraceLog:
-        """Projects, and the traces of their applications."""
-        return TraceLog(self._database)
-
-    @property
-    def annotations(self) -> AnnotationLog:
-        """Queues of traces that people rate."""
-        return AnnotationLog(self._database)
-
-    @property
-    def trace_datasets(self) -> DatasetLog:
-        """Data sets whose rows were traces."""
-        return DatasetLog(self._database)
-
-    @property
-    def feedback(self) -> FeedbackLog:
-        """Feedback about traces, and what signs its forms."""
-        return FeedbackLog(self._database)
-
-    @property
-    def rules(self) -> RuleLog:
-        """Rules that score traces, and what they have drawn."""
-        return RuleLog(self._database)
-
-    @property
-    def alarms(self) -> AlarmLog:
-        """Alarms on the quality of traces."""
-        return AlarmLog(self._database)
-
-    @property
-    def quality(self) -> TraceQuality:
-        """Sums of what traces and their scores say, over time and by version."""
-        return TraceQuality(self._database)
 
     # ------------------------------------------------------------------------------- writing a run
 

@@ -106,7 +106,7 @@ def outward(
     if isinstance(store, OutwardStore):
         return store
     store.flush()
-    return OutwardStore(store._database, frozenset(private), why_private)  # noqa: SLF001 - another class of this part
+    return OutwardStore(store.database, frozenset(private), why_private)
 
 
 class OutwardStore(Store):
@@ -156,14 +156,14 @@ class OutwardStore(Store):
         return frozenset(index for (index, _), own in hashes.items() if how.is_public(own))
 
     def _withheld(self, own: _RunTasks, seals: Sequence[SealedTask]) -> dict[str, Withholding]:
-        found = {name: self._of(name, own, seals) for name in own.datasets}
-        return {name: how for name, how in found.items() if how is not None}
+        withholdings = ((name, self._of(name, own, seals)) for name in own.datasets)
+        return {name: how for name, how in withholdings if how is not None}
 
     def _of(self, task: str, own: _RunTasks, seals: Sequence[SealedTask]) -> Withholding | None:
         seal = next((seal for seal in seals if seal.dataset_hash == own.datasets[task]), None)
         if seal is not None and seal.is_closed:
             return Withholding(seal.key, seal.public_fraction, seal.commitment)
-        if seal is None and (namesake := next((one for one in seals if one.is_closed and one.task == task), None)):
+        if seal is None and (namesake := next((each for each in seals if each.is_closed and each.task == task), None)):
             return Withholding(namesake.key)
         is_named = bool(({task} | own.groups.get(task, frozenset())) & self._private)
         if is_named or (self._private and not own.is_summarised):
@@ -194,14 +194,14 @@ class OutwardStore(Store):
 
     def _outward_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
         seals = self.seals.all()
-        shown = []
+        outward_rows = []
         for row in rows:
             own = _run_tasks(row)
             if own.is_summarised:
                 self._run_tasks[row.run_id] = own
             withheld = self._withheld(own, seals)
-            shown.append(_outward_run(row, withheld) if withheld else row)
-        return shown
+            outward_rows.append(_outward_run(row, withheld) if withheld else row)
+        return outward_rows
 
     def attempts(self, run_id: str) -> list[AttemptRow]:
         """As `Store.attempts`, without the texts of errors where the run has a withheld task."""

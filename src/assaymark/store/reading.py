@@ -132,6 +132,11 @@ class StoredResults:
         self._leases = Leases(database)
         self._writer = Writer(database, self._leases)
 
+    @property
+    def database(self) -> Database:
+        """The open database, for the tables of features (`feature_tables`)."""
+        return self._database
+
     # ----------------------------------------------------------------------------------------- runs
 
     def runs(self, words: Sequence[str] = ()) -> list[RunRow]:
@@ -317,4 +322,4 @@ class StoredResults:
         With `run_id` only that run and its texts are read; without it the database's own structures are checked too.
         """
         self._writer.flush()
-        return verify.verify(self._database, run_id)
+        return verify.verify(self, run_id)

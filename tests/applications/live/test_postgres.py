@@ -6,8 +6,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.links import signed_link
-from assaymark.store.trace_rows import ScoreCondition, TraceFilter
+from assaymark.applications.live.rule_log import RuleLog
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter
 from tests.applications.live.live_traces import Live, conversation, scorer_file, trace_id
 from tests.applications.live.serving_live import serving_live
 from tests.applications.traces.sending import span
@@ -31,9 +34,9 @@ def test_feedback_and_lists(postgres_url: str) -> None:
         assert httpx.post(link.replace("signature=", "signature=0"), data={"completed": "no"}).status_code == 403
         for name, number in (("thumbs", 1), ("a", 1), ("b", 1), ("completed", 2)):
             wanted = TraceFilter(score=ScoreCondition(name, "<=", 3.0))
-            found = served.store.traces.traces(served.project, wanted).traces
+            found = TraceLog(served.store).traces(served.project, wanted).traces
             assert [trace.trace_id.hex() for trace in found] == [trace_id(number)], name
-        assert len(served.store.traces.scores(served.project, bytes.fromhex(trace_id(1)))) == 3
+        assert len(TraceLog(served.store).scores(served.project, bytes.fromhex(trace_id(1)))) == 3
         assert served.store.verify() == []
 
 
@@ -49,8 +52,8 @@ def test_late_spans_and_rows(postgres_url: str, tmp_path: Path) -> None:
         assert [each.stale for each in live.scores(1)] == [None]
         row = {"inputs": "x"}
         for expected in (None, bytes.fromhex(trace_id(1))):
-            added = live.store.trace_datasets.add(live.project, "d", bytes.fromhex(trace_id(1)), row)
+            added = DatasetLog(live.store).add(live.project, "d", bytes.fromhex(trace_id(1)), row)
             assert added == expected
-        live.store.traces.remove_project("bot")
-        assert live.store.rules.rules() == []
-        assert live.store.trace_datasets.rows(live.project, "d") == []
+        TraceLog(live.store).remove_project("bot")
+        assert RuleLog(live.store).rules() == []
+        assert DatasetLog(live.store).rows(live.project, "d") == []

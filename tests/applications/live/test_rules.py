@@ -18,16 +18,18 @@ import pytest
 from sqlalchemy import insert
 
 from assaymark.applications.live.estimates import estimates_of
+from assaymark.applications.live.rule_log import RuleLog
+from assaymark.applications.live.rule_rows import Completeness, ScoringOutcome, WeightedScore, draw_of
 from assaymark.applications.live.rules import new_rule
 from assaymark.applications.live.worker import ScoringWorker
 from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.traces.tables import trace_scores
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.statistics.sampled import estimate_sampled_mean
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.rule_rows import Completeness, ScoringOutcome, WeightedScore, draw_of
-from assaymark.store.trace_schema import trace_scores
 from tests.applications.live.live_traces import Live, conversation, scorer_file, trace_id
 from tests.applications.traces.sending import span
 from tests.judges.judge_server import judging_server
@@ -71,8 +73,8 @@ def test_a_rule_scores_what_its_filter_and_rate_say(live: Live, tmp_path: Path) 
             [("polite", float(number % 2), 0.5, "rule")] if number in drawn else []
         )
     assert live.score().n_drawn == 0
-    assert live.store.rules.counts(live.project)[rule.id].scored == len(drawn)
-    (estimate,) = estimates_of(live.store.rules.weighted_scores(live.project))
+    assert RuleLog(live.store).counts(live.project)[rule.id].scored == len(drawn)
+    (estimate,) = estimates_of(RuleLog(live.store).weighted_scores(live.project))
     assert (estimate.version, estimate.n, estimate.n_failed, estimate.rates) == ("1.2", len(drawn), 0, (0.5, 0.5))
     assert estimate.estimate is not None
     assert estimate.estimate.value == pytest.approx(sum(number % 2 for number in drawn) / len(drawn))
@@ -103,7 +105,7 @@ def test_a_late_span_makes_scores_stale_and_they_are_made_again(live: Live, tmp_
     live.send(span(3, 1, trace=trace_id(1), start=0.5, attributes=late))
     (score,) = live.scores(1)
     assert score.stale == pytest.approx(time.time(), abs=10)
-    (estimate,) = estimates_of(live.store.rules.weighted_scores(live.project))
+    (estimate,) = estimates_of(RuleLog(live.store).weighted_scores(live.project))
     assert (estimate.n, estimate.n_stale, estimate.estimate) == (0, 1, None)
     assert live.score().n_scored == 1
     assert [(each.value, each.stale) for each in live.scores(1)] == [(1.0, None)]
@@ -124,7 +126,7 @@ def test_failures_are_counted_and_tried_a_few_times(
         live.rule(name, f"{file}:{name}")
     live.ask(1, answer="a")
     live.ask(2, answer="b")
-    monkeypatch.setattr("assaymark.store.rule_log.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("assaymark.applications.live.rule_log.RETRY_SECONDS", 0.0)
     counts = live.score(timeout_s=0.2)
     assert (counts.n_empty, counts.n_scored, counts.n_failed) == (2, 0, 12)
     found = {(each.name, each.value, each.error) for each in live.scores(1)}
@@ -132,13 +134,13 @@ def test_failures_are_counted_and_tried_a_few_times(
         ("bad", None, "scorer bad raised ValueError: not a"),
         ("slow", None, "scorer slow did not return within 0.2 s"),
     }
-    by_name = {each.name: each for each in live.store.rules.rules(live.project)}
-    counted = live.store.rules.counts(live.project)
+    by_name = {each.name: each for each in RuleLog(live.store).rules(live.project)}
+    counted = RuleLog(live.store).counts(live.project)
     assert [counted[by_name[name].id].failed for name in ("bad", "slow", "nothing")] == [2, 2, 0]
-    assert live.store.rules.reasons(live.project, by_name["slow"].id) == [
+    assert RuleLog(live.store).reasons(live.project, by_name["slow"].id) == [
         ("scorer slow did not return within 0.2 s", 2)
     ]
-    for estimate in estimates_of(live.store.rules.weighted_scores(live.project)):
+    for estimate in estimates_of(RuleLog(live.store).weighted_scores(live.project)):
         assert (estimate.n, estimate.n_failed, estimate.estimate) == (0, 2, None)
     assert live.score().n == 0
 
@@ -212,7 +214,7 @@ def test_a_judge_that_is_away_costs_no_try(live: Live) -> None:
     live.ask(1, documents=("Rome is old.",))
     (problem,) = live.score().problems
     assert "grounded" in problem
-    (counts,) = live.store.rules.counts(live.project).values()
+    (counts,) = RuleLog(live.store).counts(live.project).values()
     assert (counts.waiting, counts.failed) == (1, 0)
 
 
@@ -257,21 +259,21 @@ def test_rules_are_paused_removed_and_named_once(live: Live, tmp_path: Path) -> 
     live.rule("polite", f"{file}:polite")
     with pytest.raises(UsageError, match="already"):
         live.rule("polite", f"{file}:polite_too")
-    live.store.rules.set_state(live.project, "polite", "paused")
+    RuleLog(live.store).set_state(live.project, "polite", "paused")
     live.ask(1)
     assert live.score().n_drawn == 0
-    live.store.rules.set_state(live.project, "polite", "active")
+    RuleLog(live.store).set_state(live.project, "polite", "active")
     assert live.score().n_scored == 1
-    live.store.rules.set_state(live.project, "polite", "removed")
-    assert live.store.rules.rules(live.project) == []
+    RuleLog(live.store).set_state(live.project, "polite", "removed")
+    assert RuleLog(live.store).rules(live.project) == []
     assert len(live.scores(1)) == 1
     live.rule("polite", f"{file}:polite_too")
     with pytest.raises(UnknownName, match="polite"):
-        live.store.rules.set_state(live.project, "polit", "paused")
-    other = live.store.traces.add_project("other")
+        RuleLog(live.store).set_state(live.project, "polit", "paused")
+    other = TraceLog(live.store).add_project("other")
     assert other
     with pytest.raises(UnknownName):
-        live.store.rules.set_state(live.store.traces.project_id("other"), "polite", "removed")
+        RuleLog(live.store).set_state(TraceLog(live.store).project_id("other"), "polite", "removed")
 
 
 def test_one_broken_rule_does_not_stop_the_others(live: Live, tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_two_rules_of_one_score_count_a_trace_once(live: Live, tmp_path: Path) -
     for number in range(1, 31):
         live.ask(number, error="" if number % 3 else "late")
     live.score()
-    (estimate,) = estimates_of(live.store.rules.weighted_scores(live.project))
+    (estimate,) = estimates_of(RuleLog(live.store).weighted_scores(live.project))
     low = {n for n in range(1, 31) if draw_of(bytes.fromhex(trace_id(n)), "polite") < 0.3}
     assert estimate.n == len({n for n in range(1, 31) if not n % 3} | low)
     assert estimate.rates == (0.3, 1.0)
@@ -337,7 +339,7 @@ def workers_together(place: str, n_traces: int, folder: Path) -> None:
         assert {path.name: path.read_text() for path in calls.iterdir()} == {
             trace_id(number): "x" for number in range(1, n_traces + 1)
         }
-        assert sum(1 for _ in live.store.rules.weighted_scores(live.project)) == n_traces
+        assert sum(1 for _ in RuleLog(live.store).weighted_scores(live.project)) == n_traces
         assert live.store.verify() == []
 
 
@@ -356,7 +358,7 @@ def test_a_suspended_worker_stores_nothing(live: Live, tmp_path: Path) -> None:
     """A claim that has expired is taken over, and what its first holder has is not stored then."""
     rule = live.rule("polite", f"{scorer_file(tmp_path, POLITE)}:polite")
     live.ask(1)
-    rules = live.store.rules
+    rules = RuleLog(live.store)
     filter_ = ListQuery.of_text(rule.filter).filter()
     assert rules.draw(rule, filter_, Completeness(), time.time() + 1000) == 1
     first = rules.claim(rule, Owner.this_process("first"), 0.0, 10)
@@ -374,7 +376,7 @@ def test_a_span_that_comes_while_a_trace_is_scored(live: Live, tmp_path: Path) -
     """The score is stored as stale, and the trace is scored again."""
     rule = live.rule("polite", f"{scorer_file(tmp_path, POLITE)}:polite")
     live.ask(1)
-    rules = live.store.rules
+    rules = RuleLog(live.store)
     rules.draw(rule, ListQuery().filter(), Completeness(), time.time() + 1000)
     worker = ScoringWorker(live.store)
     held = rules.claim(rule, Owner.this_process("a"), 60.0, 10)
@@ -405,20 +407,20 @@ def test_a_killed_worker_loses_nothing(live: Live, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "assaymark", "traces", "score", "--once", "--quiet_s", "0", "--store", live.place]
     killed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL
-    (counts,) = live.store.rules.counts(live.project).values()
+    (counts,) = RuleLog(live.store).counts(live.project).values()
     assert counts.running > 0
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120, check=True)
-    (after,) = live.store.rules.counts(live.project).values()
+    (after,) = RuleLog(live.store).counts(live.project).values()
     assert json.loads(again.stdout)["scored"] == 40 - counts.scored
     assert (after.scored, after.running, after.waiting, after.failed) == (40, 0, 0, 0)
-    assert sum(1 for _ in live.store.rules.weighted_scores(live.project)) == 40
+    assert sum(1 for _ in RuleLog(live.store).weighted_scores(live.project)) == 40
 
 
 def test_a_trace_that_kills_its_workers_is_given_up(live: Live, tmp_path: Path) -> None:
     """What was held three times by workers that ended is a failure, so that it does not kill for ever."""
     rule = live.rule("polite", f"{scorer_file(tmp_path, POLITE)}:polite")
     live.ask(1)
-    rules = live.store.rules
+    rules = RuleLog(live.store)
     rules.draw(rule, ListQuery().filter(), Completeness(), time.time() + 1000)
     for _ in range(3):
         assert len(rules.claim(rule, Owner.this_process("a"), 0.0, 10)) == 1
@@ -433,13 +435,13 @@ def test_a_project_that_is_removed_takes_all_with_it(live: Live, tmp_path: Path)
     rule = live.rule("polite", f"{scorer_file(tmp_path, POLITE)}:polite")
     live.ask(1)
     live.score()
-    live.store.traces.prune(live.project, most_bytes=0)
-    assert rule.id not in live.store.rules.counts(live.project)
+    TraceLog(live.store).prune(live.project, most_bytes=0)
+    assert rule.id not in RuleLog(live.store).counts(live.project)
     live.ask(2)
     live.score()
-    live.store.traces.remove_project("bot")
-    assert live.store.rules.rules() == []
-    assert list(live.store.rules.weighted_scores(live.project)) == []
+    TraceLog(live.store).remove_project("bot")
+    assert RuleLog(live.store).rules() == []
+    assert list(RuleLog(live.store).weighted_scores(live.project)) == []
 
 
 def test_commands(live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -562,7 +564,7 @@ def test_scores_are_read_in_the_order_of_estimates(live: Live) -> None:
     ]  # fmt: skip
     with live.store._database.writing() as connection:
         connection.execute(insert(trace_scores), rows)
-    scores = list(live.store.rules.weighted_scores(live.project))
+    scores = list(RuleLog(live.store).weighted_scores(live.project))
     keys = [(each.name, each.version, each.session, each.trace_id) for each in scores]
     assert [key for key, _ in groupby(keys)] == list(dict.fromkeys(keys))
     assert [(each.trace_id, each.rate) for each in scores if each.name == "x" and each.version == "2"] == [

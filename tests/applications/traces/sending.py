@@ -12,6 +12,7 @@ import httpx
 
 from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.feature import watch_feature
 from assaymark.store import Store
 from assaymark.web.app import create_app
@@ -99,7 +100,7 @@ class Receiver:
 def receiving(place: Path | str, redaction: Redaction | None = None) -> Iterator[Receiver]:
     """Serve a receiver over a store with the project `bot`."""
     with Store.open(str(place)) as store:
-        token = store.traces.add_project("bot")
+        token = TraceLog(store).add_project("bot")
         app = create_app([trace_feature(store, redaction or Redaction()), watch_feature(store)])
         with running(app) as url:
-            yield Receiver(url, store, token, store.traces.project_id("bot"))
+            yield Receiver(url, store, token, TraceLog(store).project_id("bot"))

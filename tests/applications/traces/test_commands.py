@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from assaymark.applications.traces.retention import Retention, keep_pruning
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.main import main
 from assaymark.store import Store
 from tests.applications.traces.sending import TRACE, Receiver, receiving, request, span
@@ -75,14 +76,14 @@ def test_a_first_server_makes_a_project_and_receives(tmp_path: Path) -> None:
         for sender in senders:
             sender.join(60)
     with Store.open(place) as store:
-        project = store.traces.project_id("default")
-        stored = {int(row.span_id.hex(), 16) for row in store.traces.spans(project, bytes.fromhex(TRACE))}
+        project = TraceLog(store).project_id("default")
+        stored = {int(row.span_id.hex(), 16) for row in TraceLog(store).spans(project, bytes.fromhex(TRACE))}
     assert {number + more for number in acknowledged for more in (0, 1_000_000)} <= stored
     with served("--store", place) as (url, _, _):  # senders that got no answer send the same again
         body = json.dumps(request(*(span(number) for number in stored)))
         assert httpx.post(f"{url}/v1/traces", content=body, headers=headers, timeout=30).json() == {}
     with Store.open(place) as store:
-        row = store.traces.trace(store.traces.project_id("default"), bytes.fromhex(TRACE))
+        row = TraceLog(store).trace(TraceLog(store).project_id("default"), bytes.fromhex(TRACE))
         assert row.n_spans == len(stored)
         assert store.verify() == []
 
@@ -146,14 +147,14 @@ def test_an_export_can_be_received(kept: tuple[str, Receiver], tmp_path: Path) -
     place, receiver = kept
     file = tmp_path / "out.json"
     assert main(["traces", "export", "-o", str(file), "--store", place]) == 0
-    other = receiver.store.traces.add_project("copy")
+    other = TraceLog(receiver.store).add_project("copy")
     headers = {"authorization": f"Bearer {other}", "content-type": "application/json"}
     answer = httpx.post(f"{receiver.url}/v1/traces", content=file.read_bytes(), headers=headers)
     assert answer.json() == {}
-    number = receiver.store.traces.project_id("copy")
+    number = TraceLog(receiver.store).project_id("copy")
     for trace in (TRACE, "02" * 16, "03" * 16):
-        copies = receiver.store.traces.spans(number, bytes.fromhex(trace))
-        originals = receiver.store.traces.spans(receiver.project, bytes.fromhex(trace))
+        copies = TraceLog(receiver.store).spans(number, bytes.fromhex(trace))
+        originals = TraceLog(receiver.store).spans(receiver.project, bytes.fromhex(trace))
         assert [(row.body, row.source) for row in copies] == [(row.body, row.source) for row in originals]
     words = ["traces", "export", "-o", str(file), "--format", "jsonl", "--store", place, "--project", "bot"]
     assert main(words) == 0
@@ -166,8 +167,8 @@ def test_pruning(kept: tuple[str, Receiver], capsys: pytest.CaptureFixture[str])
     assert main(["traces", "prune", "--store", place]) == 2
     assert main(["traces", "prune", "--older_than", "1", "--store", place]) == 0
     assert len(printed(capsys_after(capsys), "ls", "--store", place)) == 3
-    newest = receiver.store.traces.trace(receiver.project, bytes.fromhex("03" * 16))
-    (size,) = [each.n_bytes for each in receiver.store.traces.projects()]
+    newest = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex("03" * 16))
+    (size,) = [each.n_bytes for each in TraceLog(receiver.store).projects()]
     assert main(["traces", "prune", "--keep_mib", str(size * 0.5 / 2**20), "--store", place]) == 0
     left = printed(capsys_after(capsys), "ls", "--store", place)
     assert [trace["trace_id"] for trace in left][:1] == [newest.trace_id.hex()]
@@ -209,7 +210,7 @@ def test_retention_while_serving(kept: tuple[str, Receiver]) -> None:
     try:
         for number in (8, 9):
             receiver.send(span(1, trace=f"{number:032x}", name="late", start=number))
-            while receiver.store.traces.projects()[0].n_traces:
+            while TraceLog(receiver.store).projects()[0].n_traces:
                 assert time.monotonic() < deadline, "nothing was removed"
                 time.sleep(0.02)
     finally:
@@ -225,7 +226,7 @@ def test_projects_and_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     other = printed(capsys_after(capsys), "project", "token", "bot", "--write_only", "--store", place)["token"]
     assert not any(secret.encode() in (tmp_path / "traces.sqlite").read_bytes() for secret in (token, other))
     with Store.open(place) as store:
-        known = [store.traces.token(each) for each in (token, other, "asm_x")]
+        known = [TraceLog(store).token(each) for each in (token, other, "asm_x")]
     assert [None if each is None else each.scope for each in known] == ["all", "write", None]
     assert [each["name"] for each in printed(capsys, "project", "list", "--store", place)] == ["bot"]
     assert main(["traces", "project", "remove", "nothing", "--yes", "--store", place]) == 2

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from assaymark.applications.traces.trace_log import TraceLog
 from tests.applications.traces.sending import NOW, TRACE, Receiver, span
 from tests.applications.traces.test_dialects import GENAI, OPENINFERENCE
 from tests.cli.test_hostile_text import CORPUS
@@ -70,7 +71,7 @@ def signed_in(receiver: Receiver, token: str | None = None) -> Iterator[httpx.Cl
 
 def test_who_may_read(shown: Receiver) -> None:
     """Pages need a token of the project; one that only writes, a removed one and a forged cookie open nothing."""
-    writing = shown.store.traces.add_token("bot", "write")
+    writing = TraceLog(shown.store).add_token("bot", "write")
     for path in ("/traces.json", f"/trace/{TRACE}.json", f"/trace/{TRACE}/otlp", "/traces/sessions.json"):
         assert httpx.get(shown.url + path).status_code == 401
         for token, status in ((shown.token, 200), (writing, 403), ("asm_wrong", 401)):
@@ -83,7 +84,7 @@ def test_who_may_read(shown: Receiver) -> None:
         assert client.get("/traces.json").status_code == 200
         kept = client.cookies["traces"]
     with signed_in(shown) as client:
-        shown.store.traces.add_token("bot", replacing=True)
+        TraceLog(shown.store).add_token("bot", replacing=True)
         assert client.get("/traces.json").status_code == 401
     forged = httpx.get(f"{shown.url}/traces.json", headers={"cookie": f"traces={kept.partition('.')[0]}.{'0' * 64}"})
     assert forged.status_code == 401
@@ -91,7 +92,7 @@ def test_who_may_read(shown: Receiver) -> None:
 
 def test_another_projects_token_reads_nothing(shown: Receiver) -> None:
     """With another project's token lists are empty and a trace's id is unknown, page and JSON alike."""
-    other = shown.store.traces.add_project("other")
+    other = TraceLog(shown.store).add_project("other")
     with httpx.Client(base_url=shown.url, headers={"authorization": f"Bearer {other}"}) as client:
         assert client.get("/traces.json").json()["traces"] == []
         assert client.get("/traces.json?q=Rome").json()["traces"] == []
@@ -279,4 +280,4 @@ def test_the_otlp_of_a_trace_can_be_sent_again(shown: Receiver) -> None:
         assert len(json.loads(body)["resourceSpans"]) == 1
         answer = client.post("/v1/traces", content=body, headers={"content-type": "application/json"})
     assert answer.json() == {}
-    assert shown.store.traces.trace(shown.project, bytes.fromhex(TRACE)).n_spans == 6
+    assert TraceLog(shown.store).trace(shown.project, bytes.fromhex(TRACE)).n_spans == 6

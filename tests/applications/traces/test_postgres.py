@@ -6,8 +6,9 @@ import pytest
 
 from assaymark.applications.traces.feature import trace_feature
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.store import Store
-from assaymark.store.trace_rows import TraceFilter
 from assaymark.web.app import create_app
 from tests.applications.traces.sending import TRACE, Receiver, receiving, span
 from tests.served import running
@@ -39,19 +40,19 @@ def test_two_receivers_of_one_trace(postgres_url: str) -> None:
         for thread in threads:
             thread.join(120)
         assert answers == [200] * 16
-        row = second.store.traces.trace(first.project, bytes.fromhex(TRACE))
+        row = TraceLog(second.store).trace(first.project, bytes.fromhex(TRACE))
         assert (row.n_spans, row.name, row.n_orphans) == (80, "n1", 0)
-        assert len(first.store.traces.spans(first.project, bytes.fromhex(TRACE))) == 80
+        assert len(TraceLog(first.store).spans(first.project, bytes.fromhex(TRACE))) == 80
         first.send(span(1, trace="0b" * 16, name="\x00 a rare word"))
         for receiver in (first, second):
-            found = receiver.store.traces.traces(first.project, TraceFilter(text='"rare word"'))
+            found = TraceLog(receiver.store).traces(first.project, TraceFilter(text='"rare word"'))
             assert [trace.trace_id.hex() for trace in found.traces] == ["0b" * 16]
             with receiver.client as client:
                 assert len(client.get("/traces.json?version=1.2&slower=0.5").json()["traces"]) == 2
         assert store.verify() == []
-        assert store.traces.prune(first.project, most_bytes=0) == 2
-        assert store.traces.traces(first.project, TraceFilter(text="rare")).traces == ()
-        assert store.traces.remove_project("bot") == 0
+        assert TraceLog(store).prune(first.project, most_bytes=0) == 2
+        assert TraceLog(store).traces(first.project, TraceFilter(text="rare")).traces == ()
+        assert TraceLog(store).remove_project("bot") == 0
 
 
 def test_a_busy_server_is_tried_again(postgres_url: str) -> None:
@@ -65,4 +66,4 @@ def test_a_busy_server_is_tried_again(postgres_url: str) -> None:
             answer = receiver.send(span(2))
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert receiver.send(span(2)).status_code == 200
-        assert receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 2
+        assert TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 2

@@ -17,7 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from assaymark.applications.traces.otlp import LARGEST_BODY, traces_request
-from assaymark.store.trace_rows import TraceFilter
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceFilter
 from tests.applications.traces.sending import TRACE, Receiver, pairs, request, span
 
 JSON = {"content-type": "application/json"}
@@ -32,7 +33,7 @@ def protobuf(*spans: Any) -> bytes:
 
 def stored(receiver: Receiver, trace: str = TRACE) -> list[Any]:
     """Return the stored spans of a trace."""
-    return receiver.store.traces.spans(receiver.project, bytes.fromhex(trace))
+    return TraceLog(receiver.store).spans(receiver.project, bytes.fromhex(trace))
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
@@ -83,7 +84,7 @@ def test_what_is_sent_again_is_stored_once(receiver: Receiver) -> None:
     (row,) = stored(receiver)
     assert row.ended == int(ended["endTimeUnixNano"])
     assert row.n_conflicts == 3
-    assert receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 1
+    assert TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 1
 
 
 def test_spans_come_in_any_order(receiver: Receiver) -> None:
@@ -91,10 +92,10 @@ def test_spans_come_in_any_order(receiver: Receiver) -> None:
     family = [span(1, name="root", seconds=9), span(2, 1, start=1), span(3, 2, start=2), span(4, 2, start=1.5)]
     for each in reversed(family):
         receiver.send(each)
-        before = receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE))
+        before = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE))
     assert (before.name, before.n_spans, before.n_orphans, before.seconds) == ("root", 4, 0, 9)
     receiver.send(span(9, 8, name="lost"))
-    row = receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE))
+    row = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE))
     assert (row.name, row.n_spans, row.n_orphans) == ("root", 5, 1)
 
 
@@ -156,7 +157,7 @@ def test_without_a_token_nothing_is_taken(receiver: Receiver) -> None:
         headers = {**JSON, "authorization": shown}
         answer = httpx.post(f"{receiver.url}/v1/traces", content=body, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, 16)
-    receiver.store.traces.add_token("bot", replacing=True)
+    TraceLog(receiver.store).add_token("bot", replacing=True)
     assert receiver.send(span(1)).status_code == 401
 
 
@@ -174,15 +175,15 @@ def test_a_busy_store_is_tried_again(receiver: Receiver, tmp_path: Path) -> None
 
 def test_projects_do_not_share_traces(receiver: Receiver) -> None:
     """The same ids in two projects are two traces, and neither list has the other's."""
-    other_token = receiver.store.traces.add_project("other")
+    other_token = TraceLog(receiver.store).add_project("other")
     receiver.send(span(1, name="mine"))
     with httpx.Client(base_url=receiver.url, headers={"authorization": f"Bearer {other_token}"}) as client:
         client.post("/v1/traces", content=json.dumps(request(span(1, name="theirs"))), headers=JSON)
-    other = receiver.store.traces.project_id("other")
+    other = TraceLog(receiver.store).project_id("other")
     for project, name in ((receiver.project, "mine"), (other, "theirs")):
-        page = receiver.store.traces.traces(project, TraceFilter())
+        page = TraceLog(receiver.store).traces(project, TraceFilter())
         assert [trace.name for trace in page.traces] == [name]
-        found = receiver.store.traces.traces(project, TraceFilter(text="theirs")).traces
+        found = TraceLog(receiver.store).traces(project, TraceFilter(text="theirs")).traces
         assert [trace.name for trace in found] == (["theirs"] if name == "theirs" else [])
 
 
@@ -192,7 +193,7 @@ def test_broken_clocks_are_kept_and_listed_by_arrival(receiver: Receiver) -> Non
     for number, (start, end) in enumerate(clocks, 1):
         made = {**span(1, trace=f"{number:032x}"), "startTimeUnixNano": str(start), "endTimeUnixNano": str(end)}
         assert receiver.send(made).json() == {}
-    rows = receiver.store.traces.traces(receiver.project, TraceFilter()).traces
+    rows = TraceLog(receiver.store).traces(receiver.project, TraceFilter()).traces
     assert len(rows) == 3
     assert {row.started for row in rows} == {0, 2**63 - 1, receiver.project + 10**18}
     assert all(abs(row.at / 1e9 - row.received) < 2 for row in rows if row.started in {0, 2**63 - 1})
@@ -209,7 +210,7 @@ def test_two_senders_of_one_trace_at_once(receiver: Receiver) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert receiver.store.traces.trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 120
+    assert TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE)).n_spans == 120
 
 
 def log_record(**attributes: Any) -> dict[str, Any]:
@@ -235,7 +236,7 @@ def test_results_of_evaluations(receiver: Receiver) -> None:
             assert client.post("/v1/logs", content=json.dumps(body), headers=JSON).json() == {}
         partial = client.post("/v1/logs", content=json.dumps(other), headers=JSON).json()["partialSuccess"]
     assert partial["rejectedLogRecords"] == "1"
-    scores = receiver.store.traces.scores(receiver.project, bytes.fromhex(TRACE))
+    scores = TraceLog(receiver.store).scores(receiver.project, bytes.fromhex(TRACE))
     assert {(score.name, score.value, score.label) for score in scores} == {
         ("faithful", 0.5, None),
         ("faithful", None, "yes"),

@@ -12,13 +12,14 @@ import httpx
 import pytest
 
 import assaymark
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UsageError
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.store import Store
-from assaymark.store.trace_rows import TraceFilter
 from assaymark.web.app import create_app
 from tests.applications.traces.sending import Receiver
 from tests.served import running
@@ -37,7 +38,7 @@ def run(source: str, tmp_path: Path, **environment: str) -> str:
 
 def steps(receiver: Receiver, name: str) -> list[dict[str, Any]]:
     """Return the steps of the trace whose first step has a name."""
-    page = receiver.store.traces.traces(receiver.project, TraceFilter())
+    page = TraceLog(receiver.store).traces(receiver.project, TraceFilter())
     (found,) = [trace for trace in page.traces if trace.name == name]
     with receiver.client as client:
         tree = client.get(f"/trace/{found.trace_id.hex()}.json").json()["tree"]
@@ -137,7 +138,7 @@ def test_a_destination_in_code(receiver: Receiver, tmp_path: Path) -> None:
             print(error)
     """
     assert "a tracer provider already" in run(source, tmp_path)
-    (row,) = receiver.store.traces.traces(receiver.project, TraceFilter(version="3.1")).traces
+    (row,) = TraceLog(receiver.store).traces(receiver.project, TraceFilter(version="3.1")).traces
     assert (row.name, row.service) == ("hello", "bot")
     with pytest.raises(UsageError, match="expected http"):
         assaymark.send_traces("localhost:7500")
@@ -150,7 +151,7 @@ def test_a_trace_is_continued_from_the_environment(receiver: Receiver, tmp_path:
     trace = "0af7651916cd43dd8448eb211c80319c"
     parent = f"00-{trace}-b7ad6b7169203331-01"
     run("import assaymark\nwith assaymark.span('inner'): pass", tmp_path, TRACEPARENT=parent, **settings(receiver))
-    (row,) = receiver.store.traces.spans(receiver.project, bytes.fromhex(trace))
+    (row,) = TraceLog(receiver.store).spans(receiver.project, bytes.fromhex(trace))
     assert (row.name, row.parent_id) == ("inner", bytes.fromhex("b7ad6b7169203331"))
 
 
@@ -188,7 +189,7 @@ def test_a_row_of_an_experiment_shows_its_trace(receiver: Receiver, tmp_path: Pa
                 ids += [json.loads(output.call or "{}")["trace_id"] for output in sample.outputs]
     assert len(set(ids)) == 6
     for trace in ids:
-        rows = receiver.store.traces.spans(receiver.project, bytes.fromhex(trace))
+        rows = TraceLog(receiver.store).spans(receiver.project, bytes.fromhex(trace))
         assert [row.name for row in rows] == [rows[0].name, "inside"]
         assert rows[1].parent_id == rows[0].span_id
     (tmp_path / "board.yaml").write_text("title: Apps\nname: apps\ntasks:\n- {task: rows, column: Rows}\n")

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from assaymark.applications.traces.tables import trace_scores, traces
 from assaymark.store import Store
-from assaymark.store.trace_schema import trace_scores, traces
 
 __all__ = ["MadeTrace", "fill", "score_row", "trace_id"]
 

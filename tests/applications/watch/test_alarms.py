@@ -17,15 +17,17 @@ import numpy as np
 import pytest
 from sqlalchemy import insert, select
 
+from assaymark.applications.traces.tables import trace_scores
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.watch.alarm_log import AlarmLog
+from assaymark.applications.watch.alarm_rows import AlarmEvent
 from assaymark.applications.watch.alarms import event_text, new_alarm, reset, state_text, watch_once
 from assaymark.applications.watch.board import alarm_board
+from assaymark.applications.watch.tables import trace_alarm_values
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
 from assaymark.statistics.e_detector import Detector, baseline_of, quantile_baseline
 from assaymark.store import Store
-from assaymark.store.alarm_rows import AlarmEvent
-from assaymark.store.alarm_schema import trace_alarm_values
-from assaymark.store.trace_schema import trace_scores
 from tests.applications.traces.sending import Receiver
 from tests.applications.watch.filling import MadeTrace, fill, score_row, trace_id
 
@@ -52,18 +54,18 @@ def drop(generator: np.random.Generator, n_before: int = 500, n_after: int = 200
 def store(tmp_path: Path) -> Store:
     """Return a store with the project `bot`."""
     opened = Store.open(str(tmp_path / "s.sqlite"))
-    opened.traces.add_project("bot")
+    TraceLog(opened).add_project("bot")
     return opened
 
 
 def add(store: Store, *metrics: str, name: str = "quality", **options: Any) -> None:
     """Make an alarm."""
-    store.alarms.add(1, new_alarm(name, metrics, RATE, **{"n_baseline": N_BASELINE, **options}))
+    AlarmLog(store).add(1, new_alarm(name, metrics, RATE, **{"n_baseline": N_BASELINE, **options}))
 
 
 def raised(store: Store) -> list[AlarmEvent]:
     """Return what was raised, the earliest first."""
-    return store.alarms.events([stream.id for stream in store.alarms.streams()])[::-1]
+    return AlarmLog(store).events([stream.id for stream in AlarmLog(store).streams()])[::-1]
 
 
 def essence(events: Sequence[AlarmEvent]) -> list[AlarmEvent]:
@@ -109,7 +111,7 @@ def test_rounds_of_any_size_are_one_round(tmp_path: Path, store: Store) -> None:
     fill(store, 1, made)
     watch_once(store, BEGAN + 10_000)
     other = Store.open(str(tmp_path / "other.sqlite"))
-    other.traces.add_project("bot")
+    TraceLog(other).add_project("bot")
     add(other, "helpful", "errors")
     at = 0
     generator = random.Random(3)
@@ -141,12 +143,12 @@ def test_a_killed_watcher_has_counted_what_it_stored(tmp_path: Path, store: Stor
     add(store, "helpful", n_baseline=3000)
     fill(store, 1, made)
     other = Store.open(str(tmp_path / "other.sqlite"))
-    other.traces.add_project("bot")
+    TraceLog(other).add_project("bot")
     add(other, "helpful", n_baseline=3000)
     fill(other, 1, made)
     watch_once(other, BEGAN + 10_000)
     program = (
-        "import sys, assaymark.store.alarm_log as log\nfrom assaymark.store import Store\n"
+        "import sys, assaymark.applications.watch.alarm_log as log\nfrom assaymark.store import Store\n"
         "from assaymark.applications.watch import alarms\nlog.AT_ONCE = alarms.AT_ONCE = 50\n"
         "pending = log.WatchedStream.pending\n"
         "log.WatchedStream.pending = lambda self, now: pending(self, now, 50)\n"
@@ -196,7 +198,7 @@ def test_watchers_on_postgresql(postgres_url: str, store: Store) -> None:
     """On PostgreSQL several watchers at once raise the alarm that one raises on SQLite."""
     made = helpful(drop(np.random.default_rng(1)))
     server = Store.open(postgres_url)
-    server.traces.add_project("bot")
+    TraceLog(server).add_project("bot")
     for each in (store, server):
         add(each, "helpful", "latency", "cost")
         fill(each, 1, made)
@@ -208,7 +210,7 @@ def test_watchers_on_postgresql(postgres_url: str, store: Store) -> None:
     watch_once(store, BEGAN + 10_000)
     assert essence(raised(server)) == essence(raised(store))
     assert counted(server) == counted(store)
-    server.traces.remove_project("bot")
+    TraceLog(server).remove_project("bot")
     assert counted(server) == []
 
 
@@ -237,8 +239,8 @@ def test_a_reset_alarm_watches_again(store: Store) -> None:
     (again,) = watch_once(store, BEGAN + 20_000)
     assert again.event.n_watched < 200
     reset(store, 1, "quality", new_baseline=True)
-    (stream,) = store.alarms.streams(1)
-    assert "gathers its baseline, 0 of 200" in state_text(stream, store.alarms.epoch(stream.id), is_raised=False)
+    (stream,) = AlarmLog(store).streams(1)
+    assert "gathers its baseline, 0 of 200" in state_text(stream, AlarmLog(store).epoch(stream.id), is_raised=False)
     fill(store, 1, helpful([0.0, 1.0] * 200, 20_000), 900)
     assert watch_once(store, BEGAN + 30_000) == []  # half of them is usual now
     assert len(raised(store)) == 2
@@ -302,8 +304,8 @@ def test_another_judge_begins_anew(store: Store) -> None:
         for row in rows:
             connection.execute(insert(trace_scores), row)
     assert watch_once(store, BEGAN + 10_000) == []
-    (stream,) = store.alarms.streams(1)
-    epoch = store.alarms.epoch(stream.id)
+    (stream,) = AlarmLog(store).streams(1)
+    epoch = AlarmLog(store).epoch(stream.id)
     assert (epoch.reason, epoch.rule, epoch.first) == ("judge", 2, 400)
     assert epoch.low is not None
     assert epoch.low < 0.5 < (epoch.high or 0)
@@ -315,8 +317,8 @@ def test_the_baseline_begins_with_what_is_there(store: Store) -> None:
     fill(store, 1, helpful([0.0] * 300 + [1.0] * N_BASELINE))
     add(store, "helpful")
     watch_once(store, BEGAN + 10_000)
-    (stream,) = store.alarms.streams(1)
-    epoch = store.alarms.epoch(stream.id)
+    (stream,) = AlarmLog(store).streams(1)
+    epoch = AlarmLog(store).epoch(stream.id)
     assert epoch.low is not None
     assert epoch.low > 0.9
     assert len(counted(store)) == N_BASELINE
@@ -390,7 +392,7 @@ def test_the_page_shows_alarms(receiver: Receiver) -> None:
     made = [replace(each, at=each.at - BEGAN + now - 2000) for each in helpful(drop(np.random.default_rng(1)))]
     name = "<b>quality</b>"
     alarm = new_alarm(name, ["helpful"], RATE, n_baseline=N_BASELINE)
-    receiver.store.alarms.add(receiver.project, alarm)
+    AlarmLog(receiver.store).add(receiver.project, alarm)
     fill(receiver.store, receiver.project, made)
     assert len(watch_once(receiver.store, now)) == 1
     with receiver.client as client:
@@ -400,7 +402,7 @@ def test_the_page_shows_alarms(receiver: Receiver) -> None:
     assert "<b>quality" not in text
     assert "has a probability of at most 5%" in text
     assert [each["name"] for each in twin["raised"]] == [name]
-    other = receiver.store.traces.add_project("other")
+    other = TraceLog(receiver.store).add_project("other")
     import httpx
 
     headers = {"authorization": f"Bearer {other}"}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarms import new_alarm, watch_once
 from tests.applications.traces.sending import Receiver
 from tests.applications.watch.filling import fill
@@ -24,7 +25,7 @@ def alarmed(receiver: Receiver) -> Receiver:
     """Return a server with two versions and a raised alarm."""
     now = time.time()
     made = [replace(each, at=each.at - BEGAN + now - 7200) for each in helpful(drop(np.random.default_rng(1)))]
-    receiver.store.alarms.add(receiver.project, new_alarm("quality", ["helpful"], RATE, n_baseline=N_BASELINE))
+    AlarmLog(receiver.store).add(receiver.project, new_alarm("quality", ["helpful"], RATE, n_baseline=N_BASELINE))
     fill(receiver.store, receiver.project, made)
     assert len(watch_once(receiver.store, now)) == 1
     return receiver

@@ -12,11 +12,12 @@ import pytest
 from scipy import stats
 from sqlalchemy import insert
 
+from assaymark.applications.traces.tables import trace_scores
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.quality import QualityMetric, QualityPoint, QualityQuery, quality_of
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
 from assaymark.store import Store
-from assaymark.store.trace_schema import trace_scores
 from tests.applications.traces.sending import TRACE, Receiver, span
 from tests.applications.watch.filling import MadeTrace, fill, score_row
 
@@ -45,8 +46,8 @@ def some_traces(generator: np.random.Generator, n: int = 240) -> list[MadeTrace]
 def made_store(folder: Path, made: list[MadeTrace]) -> Store:
     """Return a store with a project of traces."""
     store = Store.open(str(folder / "s.sqlite"))
-    store.traces.add_project("bot")
-    fill(store, store.traces.project_id("bot"), made)
+    TraceLog(store).add_project("bot")
+    fill(store, TraceLog(store).project_id("bot"), made)
     return store
 
 
@@ -182,7 +183,7 @@ def test_the_page_and_its_twin(receiver: Receiver) -> None:
         assert re.search(r"start=\d{4}-\d\d-\d\dT\d\d", link)
         assert client.get(link.replace("&amp;", "&").replace("/traces?", "/traces.json?")).json()["traces"]
         assert client.get("/traces/quality?days=x").status_code == 400
-    other = receiver.store.traces.add_project("other")
+    other = TraceLog(receiver.store).add_project("other")
     import httpx
 
     for headers, expected in (({}, 401), ({"authorization": "Bearer asm_x"}, 401)):
@@ -226,8 +227,8 @@ def test_postgresql_adds_up_the_same(tmp_path: Path, postgres_url: str) -> None:
     """PostgreSQL and SQLite return the same points."""
     made = some_traces(np.random.default_rng(4))
     on_server = Store.open(postgres_url)
-    on_server.traces.add_project("bot")
-    fill(on_server, on_server.traces.project_id("bot"), made)
+    TraceLog(on_server).add_project("bot")
+    fill(on_server, TraceLog(on_server).project_id("bot"), made)
     here = made_store(tmp_path, made)
     for query in (QualityQuery("4"), QualityQuery("2", "hour", "all")):
         both = [quality_of(store, query.window(1, NOW)).to_json()["metrics"] for store in (here, on_server)]

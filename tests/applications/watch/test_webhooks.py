@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch import webhooks
+from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarms import new_alarm, watch_once
 from assaymark.applications.watch.webhooks import check_webhook, deliver, signature
 from assaymark.cli.main import main
@@ -69,10 +71,10 @@ def hooked(*statuses: int) -> Iterator[Hook]:
 def store_with_alarm(folder: Path, url: str, *, allow_private: bool = True) -> Store:
     """Return a store with an alarm that was raised."""
     store = Store.open(str(folder / "s.sqlite"))
-    store.traces.add_project("bot")
+    TraceLog(store).add_project("bot")
     alarm = new_alarm("quality", ["helpful"], RATE, n_baseline=N_BASELINE, webhook=url, secret=SECRET,
                       allow_private=allow_private)  # fmt: skip
-    store.alarms.add(1, alarm)
+    AlarmLog(store).add(1, alarm)
     fill(store, 1, helpful(drop(np.random.default_rng(1))))
     assert len(watch_once(store, NOW)) == 1
     return store
@@ -107,7 +109,7 @@ def test_failures_are_repeated_with_growing_pauses_and_one_id(tmp_path: Path) ->
             assert delivery.failure == failure
             if failure:
                 assert deliver(store, now) == []
-                pause = next(pause for pause in range(1, 10_000) if store.alarms.due(now + pause))
+                pause = next(pause for pause in range(1, 10_000) if AlarmLog(store).due(now + pause))
                 pauses.append(pause)
                 now += pause
         ids = {headers["assaymark-event-id"] for headers, _ in hook.requests}
@@ -120,9 +122,9 @@ def test_a_killed_try_is_repeated(tmp_path: Path) -> None:
     """A watcher that claimed a try and died leaves it to others after a minute; a living one keeps it meanwhile."""
     with hooked(200) as hook:
         store = store_with_alarm(tmp_path, hook.url)
-        ((_, event, _),) = store.alarms.due(NOW)
-        assert store.alarms.claim_delivery(event, NOW + webhooks.CLAIM_SECONDS)
-        assert not store.alarms.claim_delivery(event, NOW + webhooks.CLAIM_SECONDS)
+        ((_, event, _),) = AlarmLog(store).due(NOW)
+        assert AlarmLog(store).claim_delivery(event, NOW + webhooks.CLAIM_SECONDS)
+        assert not AlarmLog(store).claim_delivery(event, NOW + webhooks.CLAIM_SECONDS)
         assert deliver(store, NOW + 1) == []
         (delivery,) = deliver(store, NOW + webhooks.CLAIM_SECONDS + 1)
         assert delivery.failure == ""
@@ -199,7 +201,7 @@ def test_bad_addresses(tmp_path: Path, url: str, message: str, capsys: pytest.Ca
     with pytest.raises(UsageError, match=message):
         check_webhook(url, allow_private=False)
     location = str(tmp_path / "s.sqlite")
-    Store.open(location).traces.add_project("bot")
+    TraceLog(Store.open(location)).add_project("bot")
     words = ["traces", "alarm", "add", "a", "--metric", "errors", "--false_alarms", RATE, "--store", location]
     assert main([*words, "--webhook", url]) == 2
     error = capsys.readouterr().err
@@ -211,7 +213,7 @@ def test_the_watcher_calls_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with hooked(200) as hook:
         location = str(tmp_path / "s.sqlite")
         store = Store.open(location)
-        store.traces.add_project("bot")
+        TraceLog(store).add_project("bot")
         words = ["traces", "alarm", "add", "a", "--metric", "helpful", "--false_alarms", RATE, "--store", location]
         assert main([*words, "--webhook", hook.url, "--allow_private", "--baseline", "200", "--json"]) == 0
         secret = json.loads(capsys.readouterr().out)["secret"]
@@ -230,11 +232,11 @@ def test_a_server_watches_without_being_asked(tmp_path: Path) -> None:
     with hooked(200) as hook:
         location = str(tmp_path / "s.sqlite")
         with Store.open(location) as store:
-            store.traces.add_project("bot")
+            TraceLog(store).add_project("bot")
             alarm = new_alarm(
                 "a", ["helpful"], RATE, n_baseline=N_BASELINE, webhook=hook.url, secret=SECRET, allow_private=True
             )
-            store.alarms.add(1, alarm)
+            AlarmLog(store).add(1, alarm)
             fill(store, 1, helpful(drop(np.random.default_rng(1))))
         silent = _served(location, "--no_watch_alarms", until="http://", seconds=60)
         assert "ALARM" not in silent

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from assaymark.arena.answer_files import answers_of_files
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.battles import Arena, Publishing, Refused, Voter
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.arena import arena_feature
@@ -70,7 +71,7 @@ def test_before_the_vote_nothing_joins_a_battle_to_a_model(arena: Arena, url: st
     with ApiVoter(url) as voter, httpx.Client(base_url=url) as outsider:
         before = {path: page.text for path, page in crawl(outsider, "/arena").items()}
         battle = voter.begin()
-        stored = arena.store.arena.battle(battle["battle"])
+        stored = ArenaLog(arena.store).battle(battle["battle"])
         assert stored is not None
         pages = crawl(voter.client, f"/arena/battle/{battle['battle']}")
         assert len(pages) > 10
@@ -116,7 +117,7 @@ def test_a_skipped_battle_is_counted_and_never_drawn_again(arena: Arena, url: st
         assert second != first
         assert voter.post(f"/arena/battle/{first}/skip").json()["battle"] == second
         assert voter.begin()["battle"] == second
-        assert arena.store.arena.n_skipped() == 1
+        assert ArenaLog(arena.store).n_skipped() == 1
         assert voter.vote(second, "a").status_code == 200
         assert voter.post(f"/arena/battle/{second}/skip").status_code == 400
         assert voter.begin()["battle"] not in {first, second}
@@ -124,7 +125,7 @@ def test_a_skipped_battle_is_counted_and_never_drawn_again(arena: Arena, url: st
         assert 'data-key="s"' in page.text
     with ApiVoter(url) as other:
         assert other.post(f"/arena/battle/{first}/skip").status_code == 404
-    assert arena.store.arena.n_skipped() == 1
+    assert ArenaLog(arena.store).n_skipped() == 1
     few = Arena(arena.store, arena.source, VoteLimits(0.0, unvoted_per_address=3), seed=1)
     someone = Voter("skips", "net")
     token = few.begin(someone).token
@@ -139,7 +140,7 @@ def test_a_request_without_a_cookie_is_no_voter(arena: Arena, url: str) -> None:
     header = {"authorization": "x"}
     for _ in range(3):
         assert httpx.post(f"{url}/arena/battles", json={}, headers=header).status_code == 403
-    assert arena.store.arena.activity("", "", 0.0).battles_of_origin == 0
+    assert ArenaLog(arena.store).activity("", "", 0.0).battles_of_origin == 0
     with httpx.Client(base_url=url, headers=header) as program:
         token = re.findall(r'name="token" value="(\w+)"', program.get("/arena").text)[0]
         first = program.post("/arena/battles", json={}, headers={"x-form-token": token})
@@ -176,7 +177,7 @@ def test_two_tabs_give_one_vote(arena: Arena, url: str) -> None:
         for thread in threads:
             thread.join()
     assert sorted(statuses) == [200, *[409] * 7]
-    assert arena.store.arena.head().sequence == 1
+    assert ArenaLog(arena.store).head().sequence == 1
 
 
 def test_a_replayed_vote_counts_once(arena: Arena, url: str) -> None:
@@ -187,7 +188,7 @@ def test_a_replayed_vote_counts_once(arena: Arena, url: str) -> None:
         assert (first.status_code, second.status_code) == (200, 200)
         assert first.json() == second.json()
         assert voter.vote(battle, "b", "k").status_code == 400
-    assert arena.store.arena.head().sequence == 1
+    assert ArenaLog(arena.store).head().sequence == 1
 
 
 def test_forms_work_without_javascript(arena: Arena, url: str) -> None:
@@ -202,7 +203,7 @@ def test_forms_work_without_javascript(arena: Arena, url: str) -> None:
         voted = client.post(f"{shown.url.path}/vote", data={**fields, "choice": "both_bad", "mark_a": "poor"})
         assert voted.status_code == 200
         assert "Both are bad" in voted.text
-        (vote,) = arena.store.arena.votes()
+        (vote,) = ArenaLog(arena.store).votes()
         assert (vote.choice, vote.mark_a, vote.mark_b) == ("both_bad", "poor", None)
         assert f"A was <b>{vote.model_a}</b>" in voted.text
 
@@ -220,7 +221,7 @@ def test_votes_that_are_none_are_refused(arena: Arena, url: str, fields: dict[st
         assert answer.status_code == status
         assert "Traceback" not in answer.text
         assert voter.post("/arena/battle/none/vote", choice="a").status_code == 404
-    assert arena.store.arena.head().sequence == 0
+    assert ArenaLog(arena.store).head().sequence == 0
 
 
 def test_votes_from_other_sites_are_refused(arena: Arena, url: str) -> None:
@@ -230,7 +231,7 @@ def test_votes_from_other_sites_are_refused(arena: Arena, url: str) -> None:
         foreign = {"origin": "https://evil.example", "x-form-token": voter.token}
         assert voter.client.post(path, json={"choice": "a"}, headers=foreign).status_code == 403
         assert voter.client.post(path, json={"choice": "a"}).status_code == 403
-    assert arena.store.arena.head().sequence == 0
+    assert ArenaLog(arena.store).head().sequence == 0
 
 
 @contextmanager
@@ -304,9 +305,9 @@ def test_a_killed_server_loses_no_vote_and_counts_none_twice(tmp_path: Path, n: 
     for thread in threads:
         thread.join()
     with Store.open(str(tmp_path / "s.sqlite")) as store:
-        votes = {vote.battle: vote.choice for vote in store.arena.votes()}
-        assert store.arena.head().sequence == len(votes)
-        assert store.arena.problems() == []
+        votes = {vote.battle: vote.choice for vote in ArenaLog(store).votes()}
+        assert ArenaLog(store).head().sequence == len(votes)
+        assert ArenaLog(store).problems() == []
     assert {battle: votes[battle] for battle in acknowledged} == acknowledged
     assert len(votes) - len(acknowledged) <= 9  # stored, but killed before the answer: one of each voter and kill
 
@@ -341,8 +342,8 @@ def test_200_votes_over_ten_real_models(tmp_path: Path, monkeypatch: pytest.Monk
             cast = cast_votes(url, 200, lambda one: "a" if len(one["answer_a"]) > len(one["answer_b"]) else "b")
             page = httpx.get(f"{url}/arena/ratings.json", timeout=60).json()
             shown = httpx.get(f"{url}/arena/ratings", timeout=60).text
-        assert {vote.battle: vote.choice for vote in store.arena.votes()} == cast
-        assert store.arena.problems() == []
+        assert {vote.battle: vote.choice for vote in ArenaLog(store).votes()} == cast
+        assert ArenaLog(store).problems() == []
     assert page["n_votes"] == 200
     assert sum(one["n_votes"] for one in page["models"]) == 400
     assert {one["model"] for one in page["models"]} == set(source.models)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.battles import Arena, Publishing
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.arena import arena_feature
@@ -66,7 +67,7 @@ def test_a_battle_by_keyboard(browser: Any, url: str, arena: Arena, width: int, 
         page.get_by_role("button", name="B is better").focus()
         page.keyboard.press("Enter")
     page.get_by_role("status").wait_for()
-    vote = list(arena.store.arena.votes())[-1]
+    vote = list(ArenaLog(arena.store).votes())[-1]
     assert vote.choice == "b"
     assert f"A was {vote.model_a}, B was {vote.model_b}" in page.get_by_role("status").inner_text()
     if scripts:
@@ -91,7 +92,7 @@ def test_two_tabs_show_one_vote(browser: Any, url: str, arena: Arena) -> None:
     assert "has a vote already" in other.inner_text("main")
     other.goto(one.url)
     assert "A is better" in other.get_by_role("status").inner_text()
-    assert [vote.choice for vote in arena.store.arena.votes(after=150)] == ["a"]
+    assert [vote.choice for vote in ArenaLog(arena.store).votes(after=150)] == ["a"]
     context.close()
 
 

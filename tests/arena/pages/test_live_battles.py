@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.ballots import Publishing
 from assaymark.arena.conversations import erase_battle
 from assaymark.arena.live_battles import LiveArena, LiveLimits
@@ -124,9 +125,9 @@ def test_from_the_question_to_the_names(served: tuple[str, LiveArena], folder: P
         assert [voted["model_a"], voted["model_b"]] == [model_of(text) for text in sides]
         assert (voted["choice"], voted["is_counted"]) == ("b", True)
         assert state_of(voter, battle) == voted
-    (vote,) = arena.store.arena.votes()
+    (vote,) = ArenaLog(arena.store).votes()
     assert (vote.model_a, vote.mode, vote.source) == (voted["model_a"], "anonymous", "live")
-    assert arena.store.arena.problems() == []
+    assert ArenaLog(arena.store).problems() == []
     with Store.open(str(folder / "s.sqlite")) as public:
         assert public.runs() == []
     with Store.open(str(folder / "s.sqlite"), hidden_for="a test") as all_of_it:
@@ -245,8 +246,8 @@ def test_a_battle_is_skipped_without_names(served: tuple[str, LiveArena]) -> Non
         assert not any(name in page for name in arena.models)
         assert voter.vote(battle, "a").status_code == 400
         assert voter.post(f"/arena/battle/{battle}/skip").status_code == 400
-    assert arena.store.arena.n_skipped() == 1
-    assert arena.store.arena.head().sequence == 0
+    assert ArenaLog(arena.store).n_skipped() == 1
+    assert ArenaLog(arena.store).head().sequence == 0
 
 
 @pytest.mark.parametrize("text", ["fail at once", "fail later"])
@@ -261,7 +262,7 @@ def test_a_failed_side_ends_the_battle(served: tuple[str, LiveArena], text: str)
         assert not any(name in page.text for name in ("walrus", "sk-secret"))
         assert state_of(voter, battle)["state"] == "failed"
         assert voter.vote(battle, "a").status_code == 400
-        assert arena.store.arena.head().sequence == 0
+        assert ArenaLog(arena.store).head().sequence == 0
         assert voter.begin()["battle"] != battle
     assert arena.store.runs() == []
 
@@ -275,7 +276,7 @@ def test_an_answer_that_names_its_model_is_not_counted(served: tuple[str, LiveAr
         assert "is_counted" not in state_of(voter, battle)
         assert voter.vote(battle, "a").json()["is_counted"] is False
         assert "names a model" in voter.client.get(f"/arena/battle/{battle}").text
-    (vote,) = arena.store.arena.votes()
+    (vote,) = ArenaLog(arena.store).votes()
     assert (vote.mode, vote.is_counted) == ("anonymous", False)
 
 
@@ -294,11 +295,11 @@ def test_the_named_mode_is_stored_and_not_counted(served: tuple[str, LiveArena])
         anonymous = voter.begin()["battle"]
         ask(voter, anonymous, "Hello")
         assert voter.vote(anonymous, "a").json()["is_counted"] is True
-    votes = list(arena.store.arena.votes())
+    votes = list(ArenaLog(arena.store).votes())
     assert [(vote.mode, vote.is_counted) for vote in votes] == [("named", False), ("anonymous", True)]
     read = votes_in(Rows.of([published_row(vote) for vote in votes]))  # as from an exported file
     assert (len(read.battles.outcome), read.left_out) == (1, {"that counts in no rating": 1})
-    assert set(arena.store.arena.answer_texts(private=False).values()) == set()
+    assert set(ArenaLog(arena.store).answer_texts(private=False).values()) == set()
 
 
 def test_moderation_sees_both_conversations(folder: Path) -> None:
@@ -333,7 +334,7 @@ def test_forms_work_without_javascript(served: tuple[str, LiveArena]) -> None:
         )  # as Markdown and as raw text
         assert "walrus" not in answered.text
         voted = client.post(f"{path}/vote", data={**fields, "choice": "both_bad", "mark_a": "poor"})
-        (vote,) = arena.store.arena.votes()
+        (vote,) = ArenaLog(arena.store).votes()
         assert f"A was <b>{vote.model_a}</b>" in voted.text
         assert (vote.choice, vote.mark_a) == ("both_bad", "poor")
 
@@ -371,7 +372,7 @@ def test_a_battle_is_its_voters_alone(served: tuple[str, LiveArena]) -> None:
             assert voter.client.post(f"/arena/battle/{battle}/{path}", json={"text": "Hi"}).status_code == 403
         assert voter.vote(battle, "a").status_code == 200
         assert voter.post(f"/arena/battle/{battle}/ask", text="More?").status_code == 400
-    assert arena.store.arena.head().sequence == 1
+    assert ArenaLog(arena.store).head().sequence == 1
 
 
 def test_windows_that_follow_a_battle_are_limited(served: tuple[str, LiveArena]) -> None:
@@ -404,11 +405,11 @@ def test_two_tabs_give_one_vote(served: tuple[str, LiveArena]) -> None:
         for thread in threads:
             thread.join()
         assert sorted(statuses) == [200, *[409] * 5]
-        (vote,) = arena.store.arena.votes()
+        (vote,) = ArenaLog(arena.store).votes()
         key = next(f"tab {n}" for n in range(6) if voter.vote(battle, vote.choice, f"tab {n}").status_code == 200)
         assert voter.vote(battle, vote.choice, key).status_code == 200
-    assert arena.store.arena.head().sequence == 1
-    assert arena.store.arena.problems() == []
+    assert ArenaLog(arena.store).head().sequence == 1
+    assert ArenaLog(arena.store).problems() == []
 
 
 def test_what_a_voter_wrote_can_be_erased(served: tuple[str, LiveArena]) -> None:
@@ -421,5 +422,5 @@ def test_what_a_voter_wrote_can_be_erased(served: tuple[str, LiveArena]) -> None
         assert erase_battle(arena.store, battle) == 5
         assert "Rumpelstilzchen" not in voter.client.get(f"/arena/battle/{battle}").text
     assert arena.store.runs() == []
-    assert arena.store.arena.problems() == []
-    assert b"Rumpelstilzchen" not in b"".join(str(row).encode() for row in arena.store.arena.votes())
+    assert ArenaLog(arena.store).problems() == []
+    assert b"Rumpelstilzchen" not in b"".join(str(row).encode() for row in ArenaLog(arena.store).votes())

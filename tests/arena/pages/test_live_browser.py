@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.store import Store
 from tests.arena.pages.test_arena_browser import is_within
 from tests.arena.pages.test_live_battles import live_arena
@@ -63,7 +64,7 @@ def test_a_battle_of_the_demo_by_keyboard(browser: Any, demo: tuple[str, Path], 
     page.keyboard.press("2")
     page.locator(".result").wait_for()
     with Store.open(str(store)) as opened:
-        vote = list(opened.arena.votes())[-1]
+        vote = list(ArenaLog(opened).votes())[-1]
         assert opened.runs() == []
     assert (vote.choice, vote.is_counted, {vote.model_a, vote.model_b}) == ("b", True, {"small", "large"})
     assert f"A was {vote.model_a}, B was {vote.model_b}" in page.locator(".result").inner_text()

@@ -10,6 +10,7 @@ import pytest
 from assaymark.arena.routes.studies import studies_feature
 from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
 from assaymark.arena.studies.study_file import read_study, write_example
+from assaymark.arena.studies.study_log import StudyLog
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from assaymark.web.secret import server_secret
@@ -47,14 +48,14 @@ def test_a_rater_goes_through_by_plain_forms(links: tuple[str, list[str], Store]
             assert found.history[0].status_code == 303
             page = found.text
         assert "Thank you" in page
-    rater = store.studies.raters("example")[0]
+    rater = StudyLog(store).raters("example")[0]
     assert (rater.state, rater.n_answered) == ("finished", rater.n_assignments)
 
 
 def test_only_the_invitation_shows_a_prompt(links: tuple[str, list[str], Store]) -> None:
     """Pages that anybody can load have no prompt of the study; a wrong invitation is a 404, without a twin."""
     url, paths, store = links
-    prompts = [item["prompt"] for item in store.studies.plan("example")["items"]]
+    prompts = [item["prompt"] for item in StudyLog(store).plan("example")["items"]]
     with httpx.Client(base_url=url, follow_redirects=True) as client:
         for path in ("/", "/boards", "/boards.json", "/compare", "/recommend", "/study", "/study/", "/study/example",
                      f"{paths[0]}.json", f"/study/{'0' * 32}", f"/study/{'0' * 32}/answer"):  # fmt: skip
@@ -85,4 +86,4 @@ def test_answers_that_are_none_are_refused(
         answer = client.post(f"{paths[0]}/answer", data={**hidden, **fields})
         assert answer.status_code == status
         assert client.post(f"{paths[0]}/answer", data={"position": "0"}).status_code == 403
-    assert store.studies.raters("example")[0].n_answered == 0
+    assert StudyLog(store).raters("example")[0].n_answered == 0

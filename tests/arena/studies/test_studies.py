@@ -12,6 +12,7 @@ from assaymark.arena.studies.design import design_study
 from assaymark.arena.studies.results import export_study, results_of
 from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
 from assaymark.arena.studies.study_file import Check, StudyFile, StudyQuestion, read_study, write_example
+from assaymark.arena.studies.study_log import StudyLog
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
 from assaymark.store import Store
@@ -145,7 +146,7 @@ def test_who_fails_a_check_is_left_out(study: StudyFile, store: Store) -> None:
     store_study(store, study, SECRET, 0.0)
     session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
-    checked = next(one for one in store.studies.assignments("test") if one.rater == "rater 0" and one.expected)
+    checked = next(one for one in StudyLog(store).assignments("test") if one.rater == "rater 0" and one.expected)
     answer_all(session, token, better="b" if checked.expected == "a" else "a")
     found = results_of("test", store.url.removeprefix("sqlite:///"))
     assert (found.failed_checks, found.n_ratings, found.pairs) == (("rater 0",), 0, ())
@@ -183,7 +184,7 @@ def test_answers_come_in_order_and_once(study: StudyFile, store: Store) -> None:
             session.answer(token, 0, wrong)
     session.answer(token, 0, good)
     session.answer(token, 0, {**good, "better": "b"})
-    first = store.studies.assignments("test")[0]
+    first = StudyLog(store).assignments("test")[0]
     assert first.answers == good
     with pytest.raises(UnknownName, match="invitation"):
         session.step("0" * 32)
@@ -196,17 +197,17 @@ def test_erasing_removes_everything_of_a_rater(study: StudyFile, store: Store) -
     paths = invitations(store, "test", SECRET)
     for name in ("rater 0", "rater 1"):
         answer_all(session, paths[name].rpartition("/")[2])
-    assert store.studies.erase("test", "rater 0") == 5
+    assert StudyLog(store).erase("test", "rater 0") == 5
     with pytest.raises(UnknownName):
         session.step(paths["rater 0"].rpartition("/")[2])
     assert "rater 0" not in invitations(store, "test", SECRET)
-    assert len(store.studies.demographics("test")) == 1
+    assert len(StudyLog(store).demographics("test")) == 1
     with store._database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM study_answers")).scalar() == 5
         assert connection.execute(text("SELECT count(*) FROM study_raters WHERE name = 'rater 0'")).scalar() == 0
     assert store.verify() == []
     with pytest.raises(UnknownName):
-        store.studies.erase("test", "rater 0")
+        StudyLog(store).erase("test", "rater 0")
 
 
 def test_a_changed_file_needs_another_name(study: StudyFile, store: Store) -> None:
@@ -215,4 +216,4 @@ def test_a_changed_file_needs_another_name(study: StudyFile, store: Store) -> No
     with pytest.raises(StoreError, match="another `study:` name"):
         store_study(store, replace(study, title="Other"), SECRET, 0.0)
     with pytest.raises(UnknownName, match="nearest: test"):
-        store.studies.plan("tset")
+        StudyLog(store).plan("tset")

@@ -25,10 +25,12 @@ from assaymark.leaderboard.shown import all_rows
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.submission.checks import Policy
+from assaymark.leaderboard.submission.moderation import Moderation
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import JobProgress
 from assaymark.leaderboard.submission.sources import FolderModels
 from assaymark.leaderboard.view import View
 from assaymark.store import Store
-from assaymark.store.queue_rows import JobProgress
 from assaymark.tasks.suites import suite_from
 from assaymark.web.accounts import AccountTokens
 from assaymark.web.app import create_app
@@ -46,7 +48,7 @@ CHANGES = ("/submit", "/submission/{id}/vote", "/submission/{id}/cancel", "/subm
 
 
 @dataclass
-class Queue:
+class SubmissionServer:
     """A server with submissions, and what is behind it."""
 
     url: str
@@ -70,7 +72,7 @@ class Queue:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
+def queue(tmp_path: Path) -> Iterator[SubmissionServer]:
     """Serve a board that takes submissions; our own address is a proxy's."""
     (tmp_path / "demo.yaml").write_text("title: Demo\nname: demo\ntasks: [demo_facts]\n")
     board = read_board(tmp_path / "demo.yaml")
@@ -86,7 +88,7 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
             moderators=["boss"],
         )
         with running(create_app([board_feature(site), part], proxies=[PROXY])) as url:
-            yield Queue(url, store, AccountTokens(server_secret()), site)
+            yield SubmissionServer(url, store, AccountTokens(server_secret()), site)
 
 
 def form_token(page: str) -> str:
@@ -96,7 +98,7 @@ def form_token(page: str) -> str:
     return found[1]
 
 
-def test_submitted_followed_and_listed(queue: Queue) -> None:
+def test_submitted_followed_and_listed(queue: SubmissionServer) -> None:
     """A submission by the API is on its page, in the queue and in both twins."""
     made = queue.submit(queue.token(), kind="pretrained")
     assert made.status_code == 201
@@ -111,12 +113,14 @@ def test_submitted_followed_and_listed(queue: Queue) -> None:
         assert reader.get("/submission/unknown").status_code == 404
 
 
-def test_a_failure_shows_reason_fault_and_log(queue: Queue) -> None:
+def test_a_failure_shows_reason_fault_and_log(queue: SubmissionServer) -> None:
     """What failed is in the queue, with whose fault it was; hostile text in it is text."""
     url = queue.submit(queue.token()).json()["url"]
-    job = queue.store.queue.claim("", 60)
+    job = SubmissionQueue(queue.store).claim("", 60)
     assert job is not None
-    queue.store.queue.fail(job, "submission", "<script>alert(1)</script> /home/me/secret/x.json", "log <img src=x>")
+    SubmissionQueue(queue.store).fail(
+        job, "submission", "<script>alert(1)</script> /home/me/secret/x.json", "log <img src=x>"
+    )
     with queue.client() as reader:
         page = reader.get(url).text
         assert "&lt;script&gt;" in page
@@ -130,7 +134,7 @@ def test_a_failure_shows_reason_fault_and_log(queue: Queue) -> None:
         assert "Report this failure" in page
 
 
-def test_no_change_without_an_account_or_from_elsewhere(queue: Queue) -> None:
+def test_no_change_without_an_account_or_from_elsewhere(queue: SubmissionServer) -> None:
     """Every path that changes something refuses readers, other sites, and forms without their token."""
     submission = queue.submit(queue.token()).json()["submission"]
     for path in (one.format(id=submission) for one in CHANGES):
@@ -145,11 +149,11 @@ def test_no_change_without_an_account_or_from_elsewhere(queue: Queue) -> None:
             browser.cookies.set("account", queue.token())
             assert browser.post(path, data={"model": "small"}).status_code == 403, path
             assert browser.get(path).status_code in {200, 404, 405}
-    assert queue.store.queue.counts().by_state["pending"] == 1
-    assert queue.store.moderation.entries() == []
+    assert SubmissionQueue(queue.store).counts().by_state["pending"] == 1
+    assert Moderation(queue.store).entries() == []
 
 
-def test_signing_in_keeps_a_cookie_that_submits(queue: Queue) -> None:
+def test_signing_in_keeps_a_cookie_that_submits(queue: SubmissionServer) -> None:
     """The form's way: sign in, submit, be redirected to the submission; the cookie cannot be read by pages."""
     with queue.client() as browser:
         form = {"token": form_token(browser.get("/sign-in").text), "account": queue.token(), "back": "//evil.example"}
@@ -164,10 +168,10 @@ def test_signing_in_keeps_a_cookie_that_submits(queue: Queue) -> None:
         again = browser.post("/submit", data=fields)  # the same request once more
         assert again.status_code == 422
         assert "The same model was submitted" in again.text
-    assert queue.store.queue.counts().by_state["pending"] == 1
+    assert SubmissionQueue(queue.store).counts().by_state["pending"] == 1
 
 
-def test_what_was_typed_survives_signing_in(queue: Queue) -> None:
+def test_what_was_typed_survives_signing_in(queue: SubmissionServer) -> None:
     """A form that is sent without an account leads to the sign-in and back, with its fields; nothing is submitted."""
     with queue.client() as browser:
         page = browser.get("/submit").text
@@ -192,19 +196,19 @@ def test_what_was_typed_survives_signing_in(queue: Queue) -> None:
         assert 'value="small é&amp;"' in page
         assert 'value="v1"' in page
         assert ">ada</a>" in page  # in the header
-    assert queue.store.queue.counts().by_state.get("pending", 0) == 0
+    assert SubmissionQueue(queue.store).counts().by_state.get("pending", 0) == 0
 
 
-def test_withdrawing_needs_a_reason_and_mistakes_are_no_failures(queue: Queue) -> None:
+def test_withdrawing_needs_a_reason_and_mistakes_are_no_failures(queue: SubmissionServer) -> None:
     """Without one nothing is withdrawn; a page that refuses says what is wrong, not that it failed."""
     submission = queue.submit(queue.token()).json()["submission"]
     with queue.client(queue.token("boss", "moderator")) as boss:
         refused = boss.post(f"/submission/{submission}/withdraw", data={"why": " "})
         assert refused.status_code == 400
-        assert queue.store.queue.submission(submission).is_withdrawn is False
+        assert SubmissionQueue(queue.store).submission(submission).is_withdrawn is False
         assert boss.post(f"/submission/{submission}/withdraw", data={"why": "copied"}).status_code == 303
-    assert queue.store.queue.submission(submission).is_withdrawn
-    assert queue.store.moderation.entries()[0].detail["why"] == "copied"
+    assert SubmissionQueue(queue.store).submission(submission).is_withdrawn
+    assert Moderation(queue.store).entries()[0].detail["why"] == "copied"
     with queue.client() as browser:
         for path, fields, heading in (
             ("/moderation/rename", {"old": "a", "new": "b"}, "Sign in first"),
@@ -216,7 +220,7 @@ def test_withdrawing_needs_a_reason_and_mistakes_are_no_failures(queue: Queue) -
             assert "This page failed" not in answer.text
 
 
-def test_forged_ended_and_revoked_tokens_are_refused(queue: Queue) -> None:
+def test_forged_ended_and_revoked_tokens_are_refused(queue: SubmissionServer) -> None:
     """A changed name or role, another server's signature, an ended token, and one that was revoked."""
     good = queue.token()
     body, _, signature = good.removeprefix("evs_").partition(".")
@@ -240,7 +244,7 @@ def test_forged_ended_and_revoked_tokens_are_refused(queue: Queue) -> None:
         assert "Signed in as" not in browser.get("/submit").text
 
 
-def test_a_proxys_header_counts_only_from_the_proxy(queue: Queue, tmp_path: Path) -> None:
+def test_a_proxys_header_counts_only_from_the_proxy(queue: SubmissionServer, tmp_path: Path) -> None:
     """Our address is the proxy's, so its header signs in; on a server without a proxy the header is nothing."""
     values = {"model": "small"}
     with queue.client(**{"x-user": "eve"}) as client:
@@ -258,7 +262,7 @@ def test_a_proxys_header_counts_only_from_the_proxy(queue: Queue, tmp_path: Path
         assert answer.headers["location"].startswith("/sign-in?")
 
 
-def test_limits_count_submitters_and_networks(queue: Queue) -> None:
+def test_limits_count_submitters_and_networks(queue: SubmissionServer) -> None:
     """Three submissions of one submitter; and of one IPv6 network, whichever of its addresses sends them."""
     token = queue.token()
     codes = [queue.submit(token, precision=one).status_code for one in ("float32", "bfloat16", "float16")]
@@ -284,22 +288,22 @@ def lm_eval_results(value: float) -> Mapping[str, Any]:
             "config": {"model": "hf", "model_args": "pretrained=small"}, "model_name": "small"}  # fmt: skip
 
 
-def test_reported_results_stand_as_self_reported(queue: Queue) -> None:
+def test_reported_results_stand_as_self_reported(queue: SubmissionServer) -> None:
     """A results file is a row marked self-reported, with a job that verifies it."""
     with queue.client(queue.token()) as client:
         made = client.post("/api/results", json={"model": "small", "results": lm_eval_results(0.5)})
         assert made.status_code == 201, made.text
-    job = queue.store.queue.claim("", 60)
+    job = SubmissionQueue(queue.store).claim("", 60)
     assert job is not None
     assert job.kind == "reproduce"
     (row,) = [one for one in queue.site.table(queue.site.board("demo")).rows if not one.is_baseline]
     assert (row.model, row.origin) == ("small", "self-reported")
-    queue.store.queue.finish(job, "run", (False, "not verified: 1 of 1 reported scores differ"))
+    SubmissionQueue(queue.store).finish(job, "run", (False, "not verified: 1 of 1 reported scores differ"))
     (row,) = [one for one in queue.site.table(queue.site.board("demo")).rows if not one.is_baseline]
     assert row.notes == ("not verified: 1 of 1 reported scores differ",)
 
 
-def test_refused_reports_leave_nothing_and_are_nobody_elses(queue: Queue) -> None:
+def test_refused_reports_leave_nothing_and_are_nobody_elses(queue: SubmissionServer) -> None:
     """Results of a refused submission are removed; another's results cannot be reported again under another model."""
     queue.submit(queue.token())
     with queue.client(queue.token("eve")) as eve:
@@ -315,7 +319,7 @@ def test_refused_reports_leave_nothing_and_are_nobody_elses(queue: Queue) -> Non
     assert len(queue.store.runs()) == 1
 
 
-def test_uploads_are_read_as_data(queue: Queue, tmp_path: Path) -> None:
+def test_uploads_are_read_as_data(queue: SubmissionServer, tmp_path: Path) -> None:
     """SQLite files, compressed bodies, deep nesting, huge numbers and other shapes are refused; nothing is stored."""
     place = tmp_path / "x.sqlite"
     with sqlite3.connect(place) as connection:
@@ -343,10 +347,10 @@ def test_uploads_are_read_as_data(queue: Queue, tmp_path: Path) -> None:
             deep = {"results": deep}
         assert client.post("/api/results", json={"model": "small", "results": deep}).status_code == 422
     assert queue.store.runs() == []
-    assert queue.store.queue.counts().by_state["pending"] == 0
+    assert SubmissionQueue(queue.store).counts().by_state["pending"] == 0
 
 
-def test_progress_is_streamed_until_the_state_changes(queue: Queue) -> None:
+def test_progress_is_streamed_until_the_state_changes(queue: SubmissionServer) -> None:
     """Server-sent events: waiting, then running with its share, then the end."""
     url = queue.submit(queue.token()).json()["url"]
     seen = []
@@ -358,19 +362,19 @@ def test_progress_is_streamed_until_the_state_changes(queue: Queue) -> None:
                 continue
             seen.append(json.loads(line.removeprefix("data: ")))
             if seen[-1]["state"] == "pending":
-                job = queue.store.queue.claim("", 60)
+                job = SubmissionQueue(queue.store).claim("", 60)
                 assert job is not None
-                queue.store.queue.renew(job, 60, JobProgress(1, 4, "evaluating"))
+                SubmissionQueue(queue.store).renew(job, 60, JobProgress(1, 4, "evaluating"))
             elif seen[-1]["done"] == 0.25:
                 assert job is not None
-                queue.store.queue.finish(job, "run")
+                SubmissionQueue(queue.store).finish(job, "run")
     assert seen[0]["state"] == "pending"
     assert seen[-1]["state"] == "finished"
     with queue.client() as client:
         assert client.get("/submission/nothing/events").status_code == 404
 
 
-def test_one_network_watches_a_few_pages(queue: Queue) -> None:
+def test_one_network_watches_a_few_pages(queue: SubmissionServer) -> None:
     """The seventh stream of a network at once is refused; another network's, and one after another's end, is not."""
     url = queue.submit(queue.token()).json()["url"]
     with queue.client() as client, ExitStack() as open_ones:
@@ -388,7 +392,7 @@ def test_one_network_watches_a_few_pages(queue: Queue) -> None:
         assert status == 200
 
 
-def test_half_a_character_is_no_report(queue: Queue) -> None:
+def test_half_a_character_is_no_report(queue: SubmissionServer) -> None:
     """A report with half a surrogate pair or NUL, sent as JSON, is refused in one line, and nothing is stored."""
     with queue.client() as reader:
         token = form_token(reader.get("/flags").text)
@@ -410,7 +414,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
-def test_groups_that_cannot_be_listed_are_refused(queue: Queue, groups: Mapping[str, Any]) -> None:
+def test_groups_that_cannot_be_listed_are_refused(queue: SubmissionServer, groups: Mapping[str, Any]) -> None:
     """Groups in a circle, in too many levels or with too many tasks are one line, and nothing is stored."""
     results = {**lm_eval_results(0.5), "group_subtasks": groups}
     with queue.client(queue.token()) as client:
@@ -420,7 +424,7 @@ def test_groups_that_cannot_be_listed_are_refused(queue: Queue, groups: Mapping[
     assert queue.store.runs() == []
 
 
-def test_only_the_submitter_and_moderators_act(queue: Queue) -> None:
+def test_only_the_submitter_and_moderators_act(queue: SubmissionServer) -> None:
     """Another submitter cannot cancel, nor a submitter relaunch, withdraw, rename or revoke; what is done is logged."""
     submission = queue.submit(queue.token()).json()["submission"]
     with queue.client(queue.token("eve")) as eve:
@@ -445,7 +449,7 @@ def test_only_the_submitter_and_moderators_act(queue: Queue) -> None:
         assert reader.get(f"/submission/{submission}.json").json()["model"] == "demo/small"
 
 
-def test_hostile_reports_and_replies_are_text(queue: Queue) -> None:
+def test_hostile_reports_and_replies_are_text(queue: SubmissionServer) -> None:
     """Whatever a reader writes is shown as text, in the list, on the report's page and in the form."""
     with queue.client() as reader:
         reader.headers["x-forwarded-for"] = "198.51.100.0"  # of the first form
@@ -474,7 +478,7 @@ def test_hostile_reports_and_replies_are_text(queue: Queue) -> None:
         assert not [link for link in page.links if link.lower().startswith(("javascript:", "data:"))]
 
 
-def test_reported_values_outside_of_their_metrics_range_are_refused(queue: Queue) -> None:
+def test_reported_values_outside_of_their_metrics_range_are_refused(queue: SubmissionServer) -> None:
     """An accuracy of -5, 1.5, 1e308 or infinity, an impossible error or number of samples: 422, and nothing stored."""
     entry = {"acc_stderr,none": 0.02, "acc,none": 0.5}
     with queue.client(queue.token()) as client:
@@ -491,7 +495,7 @@ def test_reported_values_outside_of_their_metrics_range_are_refused(queue: Queue
     assert queue.store.runs() == []
 
 
-def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
+def test_a_reported_row_changes_no_other_row(queue: SubmissionServer) -> None:
     """Whatever is reported, measured rows keep ranks, units, averages and baselines, and no board gets a column."""
     for seed in (1, 2):
         run_id = f"--model fake --model_args seed={seed} --tasks demo_facts,demo_orders --quiet".split()
@@ -535,14 +539,14 @@ def test_a_reported_row_changes_no_other_row(queue: Queue) -> None:
     assert {one.rank for one in rows} == {None}
 
 
-def test_a_withdrawn_run_is_at_no_address(queue: Queue) -> None:
+def test_a_withdrawn_run_is_at_no_address(queue: SubmissionServer) -> None:
     """A submission that was withdrawn takes its run from the board and from the run's own pages."""
     submission = queue.submit(queue.token()).json()["submission"]
     assert main(["run", "--model", "fake", "--tasks", "demo_facts", "--quiet", "--store", queue.store.url]) == 0
-    job = queue.store.queue.claim("", 60)
+    job = SubmissionQueue(queue.store).claim("", 60)
     assert job is not None
     (run,) = queue.store.runs()
-    queue.store.queue.finish(job, run.run_id)
+    SubmissionQueue(queue.store).finish(job, run.run_id)
     paths = [f"/run/{run.run_id}", f"/run/{run.run_id[:8]}.json", f"/run/{run.run_id}/samples/demo_facts/0"]
     with queue.client(queue.token("boss", "moderator")) as boss:
         assert [boss.get(path).status_code for path in paths] == [200, 200, 200]
@@ -550,7 +554,7 @@ def test_a_withdrawn_run_is_at_no_address(queue: Queue) -> None:
         assert [boss.get(path).status_code for path in paths] == [404, 404, 404]
 
 
-def report(queue: Queue, model: str, network: str) -> httpx.Response:
+def report(queue: SubmissionServer, model: str, network: str) -> httpx.Response:
     """Report a model as a reader with a fresh cookie."""
     with queue.client(**{"x-forwarded-for": network}) as reader:
         fields = {"token": form_token(reader.get("/flags").text), "model": model, "kind": "contamination",
@@ -564,7 +568,7 @@ def recommended(client: httpx.Client) -> list[str]:
     return [one["model"] for one in found]
 
 
-def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: Queue) -> None:
+def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: SubmissionServer) -> None:
     """Open reports are a link with their number; only an upheld one flags, filters and leaves out a model."""
     for seed in (1, 2):
         words = ["run", "--model", "fake", "--model_args", f"seed={seed}", "--tasks", "demo_facts", "--quiet"]
@@ -593,7 +597,7 @@ def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: Queue) -> Non
         assert [one["action"] for one in boss.get("/moderation.json").json()["log"]].count("flag upheld") == 3
 
 
-def test_fresh_cookies_of_one_network_are_one_reporter(queue: Queue) -> None:
+def test_fresh_cookies_of_one_network_are_one_reporter(queue: SubmissionServer) -> None:
     """A network reports a model once, and twenty models a day; another network is not affected."""
     assert report(queue, "small", "2001:db8::1").status_code == 303
     again = report(queue, "small", "2001:db8::2")
@@ -602,12 +606,12 @@ def test_fresh_cookies_of_one_network_are_one_reporter(queue: Queue) -> None:
     codes = [report(queue, f"org/m{number}", f"2001:db8::{number:x}").status_code for number in range(25)]
     assert codes == [303] * 18 + [429] * 7
     assert report(queue, "small", "2001:db8:0:1::1").status_code == 303
-    reporters = {one.reporter for one in queue.store.moderation.flags()}
+    reporters = {one.reporter for one in Moderation(queue.store).flags()}
     assert len(reporters) == 2
 
 
 @pytest.mark.slow
-def test_the_page_follows_the_queue_and_keeps_the_focus(queue: Queue, browser: Any) -> None:
+def test_the_page_follows_the_queue_and_keeps_the_focus(queue: SubmissionServer, browser: Any) -> None:
     """A new row appears without a reload; the focus stays on the button that it was on, which then votes."""
     first = queue.submit(queue.token()).json()["submission"]
     context = browser.new_context()
@@ -625,6 +629,6 @@ def test_the_page_follows_the_queue_and_keeps_the_focus(queue: Queue, browser: A
     assert page.evaluate("document.activeElement.id") == f"vote-{first}"
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/submission/{first}")
-    votes = {name: queue.store.queue.submission(name).n_votes for name in (first, second)}
+    votes = {name: SubmissionQueue(queue.store).submission(name).n_votes for name in (first, second)}
     assert votes == {first: 2, second: 1}  # a submitter has voted for his own
     context.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import assaymark
+from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.store import Store
 
 pytestmark = pytest.mark.slow
@@ -98,7 +99,7 @@ def wait_until_running(store: Store) -> Any:
     """Return the first job that is being evaluated."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        for job in store.queue.jobs_in("running"):
+        for job in SubmissionQueue(store).jobs_in("running"):
             if job.stage.startswith("evaluating"):
                 return job
         time.sleep(0.2)
@@ -132,7 +133,7 @@ def evaluate_with_a_kill(page: Any, url: str, host: Host, submissions: tuple[str
         for submission in submissions:
             page.goto(f"{url}/submission/{submission}")
             page.wait_for_selector(".state-finished", timeout=PATIENCE_MS)  # the page follows by itself
-        attempts = {one: store.queue.jobs_of(one)[0].n_attempts for one in submissions}
+        attempts = {one: SubmissionQueue(store).jobs_of(one)[0].n_attempts for one in submissions}
         assert attempts[job.submission] == 2
         assert sum(attempts.values()) == 3
     page.screenshot(path=shots / "5_finished.png")

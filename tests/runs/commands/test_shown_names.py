@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName
 from assaymark.registry import meant
@@ -137,7 +138,7 @@ def test_arenas_take_the_ends_of_names(tmp_path: Path, capsys: pytest.CaptureFix
         assert main([*words, "--limit", "9", "--quiet", "--store", place]) == 0
     capsys.readouterr()
     with Store.open(place) as store:
-        store.arena.register(["org/small", "org/large"])
+        ArenaLog(store).register(["org/small", "org/large"])
         assert open_answers(["last", "last~1"], store, "sums")[0].name == "demo_sums"
         with pytest.raises(UnknownName, match="unknown task of these runs 'nothing'"):
             open_answers(["last", "last~1"], store, "nothing")

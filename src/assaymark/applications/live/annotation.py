@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from assaymark.applications.live.annotation_log import AnnotationQueue, QueueRating
+from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import DataError, UsageError
 from assaymark.statistics.agreement import Agreement, cohen_kappa, krippendorff_alpha
-from assaymark.store.annotation_log import AnnotationQueue, QueueRating
-from assaymark.store.trace_rows import NewScore
 
 __all__ = ["QueueAgreement", "Rubric", "agreement_of", "rating_score", "rubric_of"]
 

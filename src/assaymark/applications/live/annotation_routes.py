@@ -11,6 +11,8 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from assaymark.applications.live.annotation import rating_score
+from assaymark.applications.live.annotation_log import LONGEST_RATER, AnnotationLog
+from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.datasets import row_of_trace
 from assaymark.applications.live.feedback import LONGEST_COMMENT
 from assaymark.applications.live.material import read_trace
@@ -18,9 +20,9 @@ from assaymark.applications.live.pages import queues_page, rating_page
 from assaymark.applications.traces.pages import trace_of
 from assaymark.applications.traces.readers import Readers, private
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.store import Store
-from assaymark.store.annotation_log import LONGEST_RATER
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import respond, wants_json
 
@@ -50,7 +52,7 @@ def add_annotation(app: FastAPI, store: Store, redaction: Redaction) -> None:
         name, trace = request.query_params.get("queue", ""), request.query_params.get("trace", "")
         as_json = wants_json(request)
         if name and trace:
-            queue = store.annotations.queue(token.project, name)
+            queue = AnnotationLog(store).queue(token.project, name)
             page = rating_page(store, token, queue, trace_of(store, token, trace), rater, form)
             return private(respond(request, "annotate.html", page, as_json=as_json))
         finished = request.query_params.get("finished", "")
@@ -65,17 +67,17 @@ def add_annotation(app: FastAPI, store: Store, redaction: Redaction) -> None:
             problem = f"Type the name that you rate under: letters, digits and spaces, at most {LONGEST_RATER}."
             page = queues_page(store, token, "", app.state.posts.token(request), problem=problem)
             return private(respond(request, "trace_queues.html", page, status=400))
-        queue = store.annotations.queue(token.project, form.text("queue"))
+        queue = AnnotationLog(store).queue(token.project, form.text("queue"))
         action = form.text("action")
         if action in {"rate", "skip"}:
             trace_id = trace_of(store, token, form.text("trace"))
             try:
                 if action == "skip":
-                    store.annotations.skip(queue, rater, trace_id)
+                    AnnotationLog(store).skip(queue, rater, trace_id)
                 else:
                     comment, correction = _said(form, redaction)
                     score = rating_score(queue, trace_id, form.text("choice"), comment, correction)
-                    store.annotations.rate(queue, rater, score)
+                    AnnotationLog(store).rate(queue, rater, score)
             except UnknownName:
                 raise
             except UsageError as error:
@@ -84,7 +86,7 @@ def add_annotation(app: FastAPI, store: Store, redaction: Redaction) -> None:
                 return private(respond(request, "annotate.html", again, status=400))
         elif action != "next":
             raise HTTPException(400, f"the action is '{action[:40]}'; expected next, rate or skip")
-        item = store.annotations.claim(queue, rater, HOLD_SECONDS)
+        item = AnnotationLog(store).claim(queue, rater, HOLD_SECONDS)
         query = {"finished": queue.name} if item is None else {"queue": queue.name, "trace": item.trace_id.hex()}
         response = RedirectResponse(f"{ANNOTATE}?{QueryParams(query)}", 303)
         response.set_cookie(COOKIE, rater.replace(" ", "%20"), max_age=COOKIE_SECONDS, httponly=True, samesite="lax",
@@ -114,22 +116,22 @@ def add_datasets(app: FastAPI, store: Store, redaction: Redaction) -> None:
         _, correction = _said(form, redaction)
         try:
             row_trace, steps = read_trace(store, token.project, trace_id)
-            scores = store.traces.scores(token.project, trace_id)
+            scores = TraceLog(store).scores(token.project, trace_id)
             accepts = form.text("accept_output") == "yes"
             row = row_of_trace(row_trace, steps, scores, accept_output=accepts, correction=correction)
         except DataError as error:
             raise HTTPException(400, f"this trace can be no row: {error}") from None
         dataset = form.text("dataset")
-        same = store.trace_datasets.add(token.project, dataset, trace_id, row.content)
+        same = DatasetLog(store).add(token.project, dataset, trace_id, row.content)
         query = {"dataset": dataset, "same" if same is not None else "added": "1" if same is None else same.hex()}
         return private(RedirectResponse(f"/trace/{trace_id.hex()}?{QueryParams(query)}#row", 303))
 
     @app.get("/traces/dataset/{name}.jsonl")
     def rows(request: Request, name: str) -> Response:
         token = readers.need(request)
-        stored_rows = store.trace_datasets.rows(token.project, name)
+        stored_rows = DatasetLog(store).rows(token.project, name)
         if not stored_rows:
-            raise UnknownName("data set", name[:128], list(store.trace_datasets.sizes(token.project))[:5])
+            raise UnknownName("data set", name[:128], list(DatasetLog(store).sizes(token.project))[:5])
         lines = "".join(f"{json.dumps(row.content, ensure_ascii=False)}\n" for row in stored_rows)
         headers = {"content-disposition": 'attachment; filename="rows.jsonl"'}
         body = lines.encode("utf-8", "backslashreplace")

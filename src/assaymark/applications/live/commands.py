@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.live.queue_commands import queue, to_rows
+from assaymark.applications.live.rule_log import RuleLog
 from assaymark.applications.traces.command_parts import (
     need_extra,
     open_store,
@@ -14,13 +16,14 @@ from assaymark.applications.traces.command_parts import (
     project_option,
     trace_id_of,
 )
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
 
 if TYPE_CHECKING:
     from assaymark.applications.live.estimates import ScoreEstimate
+    from assaymark.applications.live.rule_rows import Rule, RuleCounts
     from assaymark.applications.live.worker import RoundCounts
-    from assaymark.store.rule_rows import Rule, RuleCounts
 
 __all__ = ["LIVE_COMMANDS"]
 
@@ -75,7 +78,7 @@ def add_rule(*, store: str | None, as_json: bool, project: str | None, **options
     new = new_rule(options["name"], options["scorer"], filter=options["words"], rate=options["rate"],
                    judge=options["judge"], judge_args=options["judge_args"], past_hours=options["past"])  # fmt: skip
     with open_store(store, writing=True) as opened:
-        made = opened.rules.add(project_of(opened, project), new)
+        made = RuleLog(opened).add(project_of(opened, project), new)
     if as_json:
         print_json(_rule_json(made, None))
         return
@@ -91,8 +94,8 @@ def list_rules(*, project: str | None, store: str | None, as_json: bool) -> None
     """List the rules with what became of the traces that they have drawn."""
     with open_store(store) as opened:
         number = project_of(opened, project)
-        rules, counts = opened.rules.rules(number), opened.rules.counts(number)
-        reasons = {each.id: opened.rules.reasons(number, each.id) for each in rules}
+        rules, counts = RuleLog(opened).rules(number), RuleLog(opened).counts(number)
+        reasons = {each.id: RuleLog(opened).reasons(number, each.id) for each in rules}
     if as_json:
         print_json([
             {**_rule_json(each, counts.get(each.id)),
@@ -123,7 +126,7 @@ def list_rules(*, project: str | None, store: str | None, as_json: bool) -> None
 def pause_rule(name: str, *, resume: bool, project: str | None, store: str | None) -> None:
     """Let a rule draw and score nothing until it is resumed."""
     with open_store(store, writing=True) as opened:
-        opened.rules.set_state(project_of(opened, project), name, "active" if resume else "paused")
+        RuleLog(opened).set_state(project_of(opened, project), name, "active" if resume else "paused")
     echo(f"rule '{name}' {'is active again' if resume else 'is paused; --resume makes it active again'}")
 
 
@@ -134,7 +137,7 @@ def pause_rule(name: str, *, resume: bool, project: str | None, store: str | Non
 def remove_rule(name: str, *, project: str | None, store: str | None) -> None:
     """Remove a rule; the scores that it has given stay."""
     with open_store(store, writing=True) as opened:
-        opened.rules.set_state(project_of(opened, project), name, "removed")
+        RuleLog(opened).set_state(project_of(opened, project), name, "removed")
     echo(f"removed the rule '{name}'; its scores stay")
 
 
@@ -203,15 +206,15 @@ def score(*, once: bool, watch: bool, store: str | None, as_json: bool, project:
     need_extra()
     if once and watch:
         raise UsageError("--once and --watch exclude each other; omit one")
+    from assaymark.applications.live.rule_rows import Completeness
     from assaymark.applications.live.worker import ScoringWorker
-    from assaymark.store.rule_rows import Completeness
 
     if options["longest_s"] < options["quiet_s"]:
         raise UsageError(
             f"--longest_s is {options['longest_s']:g}, below --quiet_s {options['quiet_s']:g}; expected more"
         )
     with open_store(store, writing=True) as opened:
-        number = None if project is None else opened.traces.project_id(project)
+        number = None if project is None else TraceLog(opened).project_id(project)
         complete = Completeness(options["quiet_s"], options["longest_s"])
         worker = ScoringWorker(opened, project=number, complete=complete, timeout_s=options["timeout"])
         if watch:
@@ -264,7 +267,7 @@ def scores(*, name: str | None, since: float | None, project: str | None, store:
     with open_store(store) as opened:
         number = project_of(opened, project)
         after = None if since is None else int((time.time() - since * 3600) * 1e9)
-        estimates = estimates_of(opened.rules.weighted_scores(number, name=name, since=after))
+        estimates = estimates_of(RuleLog(opened).weighted_scores(number, name=name, since=after))
     if as_json:
         print_json([each.to_json() for each in estimates])
         return
@@ -308,7 +311,7 @@ def link(trace: str, *, url: str, days: float, project: str | None, store: str |
     with open_store(store) as opened:
         number = project_of(opened, project)
         trace_id = trace_id_of(opened, number, trace)
-        key = opened.feedback.signing_token(number)
+        key = FeedbackLog(opened).signing_token(number)
     if key is None:
         raise UsageError("the project has no token, which signs links; make one: `assaymark traces project token NAME`")
     address = signed_link(url, trace_id.hex(), key, days)

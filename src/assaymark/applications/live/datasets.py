@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assaymark.applications.live.dataset_log import inputs_digest
 from assaymark.applications.live.material import as_value, contexts_of, inputs_and_output, read_trace
 from assaymark.applications.traces.steps import Step
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import StoredScore, TraceRow
 from assaymark.errors import DataError
 from assaymark.store import Store
-from assaymark.store.dataset_log import inputs_digest
-from assaymark.store.trace_rows import StoredScore, TraceRow
 
 __all__ = ["MadeRow", "RowCounts", "row_of_trace", "rows_of_traces"]
 
@@ -115,7 +116,7 @@ def rows_of_traces(
     for trace_id in trace_ids:
         try:
             trace, steps = read_trace(store, project, trace_id)
-            row = row_of_trace(trace, steps, store.traces.scores(project, trace_id), accept_output=accept_output)
+            row = row_of_trace(trace, steps, TraceLog(store).scores(project, trace_id), accept_output=accept_output)
         except DataError as error:
             counts.without_inputs.append((trace_id, str(error)))
             continue

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from assaymark.applications.live.rule_rows import WeightedScore
 from assaymark.errors import DataError
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.sampled import estimate_sampled_mean
-from assaymark.store.rule_rows import WeightedScore
 
 __all__ = ["ScoreEstimate", "estimates_of"]
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.traces.otlp import is_id
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import DataError
 from assaymark.limits.characters import is_storable
 from assaymark.records import JsonValue, canonical_json
 from assaymark.registry import nearest
-from assaymark.store.feedback_log import FeedbackLog
-from assaymark.store.trace_rows import NewScore
 
 __all__ = [
     "COMPLETED",

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from assaymark.applications.live.feedback_log import HINT_BYTES
+from assaymark.applications.traces.trace_rows import Token
 from assaymark.errors import UsageError
-from assaymark.store.feedback_log import HINT_BYTES
-from assaymark.store.trace_rows import Token
 
 __all__ = ["FORM", "FeedbackLink", "read_link", "signed_link"]
 

@@ -11,11 +11,12 @@ from assaymark.applications.scorer import Answered
 from assaymark.applications.tool_calls import ToolCall
 from assaymark.applications.traces.otlp import read_span
 from assaymark.applications.traces.steps import ChatMessage, Step, step_of
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceRow, tree_of
 from assaymark.errors import AssaymarkError, DataError
 from assaymark.limits.nesting import parse_json
 from assaymark.records import JsonValue
 from assaymark.store import Store
-from assaymark.store.trace_rows import TraceRow, tree_of
 
 __all__ = ["answered_trace", "as_value", "contexts_of", "inputs_and_output", "read_trace"]
 
@@ -29,10 +30,10 @@ def read_trace(store: Store, project: int, trace_id: bytes) -> tuple[TraceRow, l
 
     Raises: UnknownName where it is not there (any more); DataError for more steps than are scored; HashMismatch.
     """
-    trace = store.traces.trace(project, trace_id)
+    trace = TraceLog(store).trace(project, trace_id)
     if trace.n_spans > MOST_STEPS:
         raise DataError(f"the trace has {trace.n_spans:,} steps; at most {MOST_STEPS:,} are scored")
-    rows = store.traces.spans(project, trace_id)
+    rows = TraceLog(store).spans(project, trace_id)
     return trace, [step_of(read_span(rows[node.at])) for node in tree_of(rows)]
 
 

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from assaymark.applications.live.annotation import QueueAgreement, Rubric, agreement_of, rubric_of
+from assaymark.applications.live.annotation_log import AnnotationLog, AnnotationQueue
+from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.live.material import contexts_of, inputs_and_output, read_trace
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import Token, TraceRow
 from assaymark.errors import DataError
 from assaymark.records import JsonValue
 from assaymark.store import Store
-from assaymark.store.annotation_log import AnnotationQueue
-from assaymark.store.trace_rows import Token, TraceRow
 
 __all__ = ["QueuesPage", "RatingPage", "queues_page", "rating_page"]
 
@@ -62,9 +64,9 @@ def queues_page(
         problem: what was wrong with what was sent last.
         finished: the queue of which nothing is left for this rater.
     """
-    queues = store.annotations.queues(token.project)
-    with_agreement = tuple((queue, agreement_of(queue, store.annotations.ratings(queue))) for queue in queues)
-    sizes = store.trace_datasets.sizes(token.project)
+    queues = AnnotationLog(store).queues(token.project)
+    with_agreement = tuple((queue, agreement_of(queue, AnnotationLog(store).ratings(queue))) for queue in queues)
+    sizes = DatasetLog(store).sizes(token.project)
     return QueuesPage(token.project_name, with_agreement, sizes, rater, form, problem, finished)
 
 
@@ -106,7 +108,7 @@ def rating_page(
     store: Store, token: Token, queue: AnnotationQueue, trace_id: bytes, rater: str, form: str, problem: str = ""
 ) -> RatingPage:
     """Return the page of an item; see `queues_page`. Raises: UnknownName for a trace that is gone."""
-    trace = store.traces.trace(token.project, trace_id)
+    trace = TraceLog(store).trace(token.project, trace_id)
     asked = answered = error = ""
     contexts: tuple[str, ...] = ()
     try:

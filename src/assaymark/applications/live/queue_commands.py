@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assaymark.applications.live.annotation_log import AnnotationLog
+from assaymark.applications.live.dataset_log import DatasetLog
 from assaymark.applications.traces.command_parts import (
     need_extra,
     open_store,
@@ -67,7 +69,7 @@ def add_to_queue(
         raise UsageError("--sample draws from the traces that --filter names; add --filter, '' for all")
     with open_store(store, writing=True) as opened:
         number = project_of(opened, project)
-        known = next((each for each in opened.annotations.queues(number) if each.name == name), None)
+        known = next((each for each in AnnotationLog(opened).queues(number) if each.name == name), None)
         rubric = options["rubric"] or ("thumbs" if known is None else known.rubric)
         n_raters = options["raters"] or (1 if known is None else known.n_raters)
         ids = [trace_id_of(opened, number, text) for text in traces]
@@ -75,10 +77,10 @@ def add_to_queue(
             query = ListQuery.of_text(options["words"])
             drawn = sampled_traces(opened, number, query, options["sample"], f"queue {name}")
             ids += [trace.trace_id for trace in drawn]
-        made = opened.annotations.add_queue(number, name, rubric_of(rubric).text, n_raters)
+        made = AnnotationLog(opened).add_queue(number, name, rubric_of(rubric).text, n_raters)
         reason = options["reason"] or options["words"] or ("named" if traces else "all traces")
-        n_new = opened.annotations.add_items(made, ids, reason)
-        size = opened.annotations.queue(number, made.name).n_items
+        n_new = AnnotationLog(opened).add_items(made, ids, reason)
+        size = AnnotationLog(opened).queue(number, made.name).n_items
     if as_json:
         print_json({"queue": made.name, "rubric": made.rubric, "raters": made.n_raters, "added": n_new, "traces": size})
     else:
@@ -95,8 +97,8 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
     from assaymark.applications.live.annotation import agreement_of
 
     with open_store(store) as opened:
-        queues = opened.annotations.queues(project_of(opened, project))
-        with_agreement = [(each, agreement_of(each, opened.annotations.ratings(each))) for each in queues]
+        queues = AnnotationLog(opened).queues(project_of(opened, project))
+        with_agreement = [(each, agreement_of(each, AnnotationLog(opened).ratings(each))) for each in queues]
     if as_json:
         print_json([
             {"name": each.name, "rubric": each.rubric, "raters_of_each": each.n_raters, "traces": each.n_items,
@@ -119,7 +121,7 @@ def list_queues(*, project: str | None, store: str | None, as_json: bool) -> Non
 def remove_queue(name: str, *, project: str | None, store: str | None) -> None:
     """Remove a queue; what raters said stays with the traces."""
     with open_store(store, writing=True) as opened:
-        opened.annotations.remove_queue(opened.annotations.queue(project_of(opened, project), name))
+        AnnotationLog(opened).remove_queue(AnnotationLog(opened).queue(project_of(opened, project), name))
     echo(f"removed the queue '{name}'; its ratings stay")
 
 
@@ -195,8 +197,8 @@ def to_rows(
 
 def _known(path: Path) -> dict[bytes, bytes]:
     """Return the digests of the inputs of a file's rows. Raises: DataError for a file that holds no rows."""
+    from assaymark.applications.live.dataset_log import inputs_digest
     from assaymark.applications.rows import read_rows
-    from assaymark.store.dataset_log import inputs_digest
 
     return {inputs_digest(row.inputs): b"" for row in read_rows(path)}
 
@@ -205,17 +207,17 @@ def _rows(
     store: "Store", project: int, traces: Sequence[str], options: dict[str, Any], counts: Any, known: dict[bytes, bytes]
 ) -> list[Any]:
     """Return the rows that a command names: those of a data set, and those of traces."""
+    from assaymark.applications.live.dataset_log import inputs_digest
     from assaymark.applications.live.datasets import rows_of_traces
     from assaymark.applications.live.selecting import traces_like
     from assaymark.applications.traces.listing import ListQuery
     from assaymark.errors import UnknownName
-    from assaymark.store.dataset_log import inputs_digest
 
     contents: list[Any] = []
     if (dataset := options["dataset"]) is not None:
-        stored = store.trace_datasets.rows(project, dataset)
+        stored = DatasetLog(store).rows(project, dataset)
         if not stored:
-            raise UnknownName("data set", dataset[:128], list(store.trace_datasets.sizes(project))[:SHOWN])
+            raise UnknownName("data set", dataset[:128], list(DatasetLog(store).sizes(project))[:SHOWN])
         for row in stored:
             content = row.content if isinstance(row.content, dict) else {}
             digest = inputs_digest(content.get("inputs"))

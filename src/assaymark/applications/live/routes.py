@@ -12,11 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from assaymark.applications.live.feedback import Accepted, store_feedback
+from assaymark.applications.live.feedback_log import FeedbackLog
 from assaymark.applications.live.form import FormPage, fields_of_form
 from assaymark.applications.live.links import FORM, FeedbackLink, read_link
 from assaymark.applications.traces.readers import private
 from assaymark.applications.traces.receiver import bearer_of
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import StoreError, UsageError
 from assaymark.limits.nesting import parse_json
 from assaymark.store import Store
@@ -79,13 +81,13 @@ def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any) ->
         requests.take(network, "requests from your network")
         hint = "send the header Authorization: Bearer TOKEN, with a token of `assaymark traces project add`"
         try:
-            token = store.traces.token(text) if (text := bearer_of(request)) else None
+            token = TraceLog(store).token(text) if (text := bearer_of(request)) else None
             if token is None:
                 tries.take(network, "attempts with a wrong token from your network")
                 return _answer(401, {"error": f"there is no token that is valid here; {hint}"}, bearer="Bearer")
             sent = _sent(body)
             accepted = store_feedback(
-                store.feedback, token.project, sent, redaction, lambda user: rater_of(token.project, user)
+                FeedbackLog(store), token.project, sent, redaction, lambda user: rater_of(token.project, user)
             )
         except StoreError:
             return _answer(503, {"error": "the store cannot be written now; send it again"}, retry="1")
@@ -150,7 +152,7 @@ def _add_form(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any, o
 
     def link_of(request: Request) -> FeedbackLink | None:
         names = request.query_params
-        return read_link(lambda name: names.get(name, ""), store.feedback.tokens_of_hint, time.time())
+        return read_link(lambda name: names.get(name, ""), FeedbackLog(store).tokens_of_hint, time.time())
 
     @app.get(FORM)
     def form(request: Request) -> Response:
@@ -180,7 +182,7 @@ def _add_form(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any, o
         if network := app.state.clients.network_hash(request):
             feedback["user"] = f"network {network}"
         accepted = store_feedback(
-            store.feedback, link.project, [feedback], redaction, lambda user: rater_of(link.project, user)
+            FeedbackLog(store), link.project, [feedback], redaction, lambda user: rater_of(link.project, user)
         )
         if accepted.rejected:
             return FormPage(link.query, problem=accepted.rejected[0][1]), 400

@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 
 from assaymark.applications.functions import is_reference
+from assaymark.applications.live.rule_rows import NewRule, Rule, filter_is_live
 from assaymark.applications.scorer import JudgedScorer
 from assaymark.applications.scorers import scorers_of
 from assaymark.applications.scorers.named import AnyScorer
 from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.errors import UsageError
 from assaymark.records import canonical_json
-from assaymark.store.rule_rows import NewRule, Rule, filter_is_live
-from assaymark.store.trace_rows import TraceFilter
 
 __all__ = ["new_rule", "rule_filter", "rule_scorer", "rule_version"]
 

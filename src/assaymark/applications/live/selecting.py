@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from assaymark.applications.live.rule_rows import draw_of
 from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceRow
 from assaymark.errors import UsageError
 from assaymark.store import Store
-from assaymark.store.rule_rows import draw_of
-from assaymark.store.trace_rows import TraceRow
 
 __all__ = ["sampled_traces", "traces_like"]
 
@@ -24,7 +25,7 @@ def traces_like(store: Store, project: int, query: ListQuery) -> Iterator[TraceR
     wanted = query.filter()
     n_traces = 0
     while True:
-        page = store.traces.traces(project, wanted, AT_ONCE)
+        page = TraceLog(store).traces(project, wanted, AT_ONCE)
         if page.is_cut:
             raise UsageError(f"too many steps have the words {query.q!r:.80}; narrow the filter, by time for example")
         n_traces += len(page.traces)

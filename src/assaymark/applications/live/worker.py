@@ -15,10 +15,13 @@ from typing import Any
 
 from assaymark.applications.judging_scores import MOST_TOKENS, JudgedAnswer, judge_rows
 from assaymark.applications.live.material import answered_trace, read_trace
+from assaymark.applications.live.rule_log import RuleLog
+from assaymark.applications.live.rule_rows import Completeness, DrawnTrace, Rule, ScoringOutcome
 from assaymark.applications.live.rules import rule_filter, rule_scorer, rule_version
 from assaymark.applications.scorer import Answered, JudgedScorer, Result
 from assaymark.applications.scorer_calls import ScorerCalls, WrongResult
 from assaymark.applications.scorers.named import AnyScorer
+from assaymark.applications.traces.trace_rows import NewScore, TraceRow
 from assaymark.errors import AssaymarkError, DataError, HashMismatch, StoreError, UnknownName, UsageError
 from assaymark.judges.judge import open_judge
 from assaymark.models.model import Model
@@ -26,8 +29,6 @@ from assaymark.records import GenerationSettings, QueryKind, Request, Sample, co
 from assaymark.settings import lease_seconds
 from assaymark.store import Store
 from assaymark.store.liveness import Owner
-from assaymark.store.rule_rows import Completeness, DrawnTrace, Rule, ScoringOutcome
-from assaymark.store.trace_rows import NewScore, TraceRow
 
 __all__ = ["RoundCounts", "ScoringWorker"]
 
@@ -110,11 +111,11 @@ class ScoringWorker:
         Raises: StoreError.
         """
         counts = RoundCounts()
-        self._store.rules.expire_dead()
-        for rule in self._store.rules.rules(self._project, only_active=True):
+        RuleLog(self._store).expire_dead()
+        for rule in RuleLog(self._store).rules(self._project, only_active=True):
             try:
                 ready = self._ready(rule)
-                counts.n_drawn += self._store.rules.draw(rule, rule_filter(rule), self._complete, at)
+                counts.n_drawn += RuleLog(self._store).draw(rule, rule_filter(rule), self._complete, at)
                 self._score_all(ready, counts)
             except StoreError:
                 raise
@@ -147,19 +148,19 @@ class ScoringWorker:
         content = None if judge is None else judge.identity.content_hash
         version = rule_version(scorer, rule.judge, rule.judge_args, content)
         if version != rule.version:
-            self._store.rules.set_version(rule.id, version)
+            RuleLog(self._store).set_version(rule.id, version)
         return _Ready(rule, scorer, judge, version)
 
     def _score_all(self, ready: _Ready, counts: RoundCounts) -> None:
         seconds = lease_seconds()
-        while drawn := self._store.rules.claim(ready.rule, self._owner, seconds, AT_ONCE):
+        while drawn := RuleLog(self._store).claim(ready.rule, self._owner, seconds, AT_ONCE):
             try:
                 with self._kept(drawn, seconds):
                     outcomes = self._outcomes(ready, drawn)
             except BaseException:
-                self._store.rules.release(drawn)
+                RuleLog(self._store).release(drawn)
                 raise
-            n_stored = self._store.rules.finish(outcomes)
+            n_stored = RuleLog(self._store).finish(outcomes)
             counts.n_lost += len(outcomes) - n_stored
             counts.n_failed += sum(each.reason is not None for each in outcomes)
             counts.n_scored += sum(each.reason is None and bool(each.scores) for each in outcomes)
@@ -173,7 +174,7 @@ class ScoringWorker:
         def renew() -> None:
             while not is_over.wait(seconds / RENEWALS):
                 try:
-                    self._store.rules.renew(drawn, seconds)
+                    RuleLog(self._store).renew(drawn, seconds)
                 except StoreError:  # until the claim expires there is time to try again
                     continue
 

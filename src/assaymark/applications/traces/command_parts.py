@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.output import print_rich
 from assaymark.errors import MissingExtra, UnknownName, UsageError
 
@@ -26,9 +27,9 @@ def trace_id_of(store: "Store", project: int, text: str) -> bytes:
         return bytes.fromhex(lowered)
     if len(lowered) < SHORTEST_ID:
         raise UsageError(f"the trace '{text[:40]}'; expected its id, or at least {SHORTEST_ID} digits of it")
-    from assaymark.store.trace_rows import TraceFilter
+    from assaymark.applications.traces.trace_rows import TraceFilter
 
-    recent = store.traces.traces(project, TraceFilter(), 1000).traces
+    recent = TraceLog(store).traces(project, TraceFilter(), 1000).traces
     matching = [trace.trace_id for trace in recent if trace.trace_id.hex().startswith(lowered)]
     if len(matching) > 1:
         raise UsageError(f"{len(matching)} traces begin with '{text[:40]}'; give more digits")
@@ -47,8 +48,8 @@ def open_store(store: str | None, *, writing: bool = False) -> "Store":
 def project_of(store: "Store", name: str | None) -> int:
     """Return a project's number; without a name, that of the only one. Raises: UnknownName, UsageError."""
     if name is not None:
-        return store.traces.project_id(name)
-    known = store.traces.projects()
+        return TraceLog(store).project_id(name)
+    known = TraceLog(store).projects()
     if len(known) != 1:
         names = ", ".join(each.name for each in known[:5]) or "none; `assaymark traces project add NAME` makes one"
         raise UsageError(f"there are {len(known)} projects ({names}); name one with --project")

@@ -18,12 +18,13 @@ from assaymark.applications.traces.command_parts import (
     project_option,
     trace_id_of,
 )
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.commands import WATCH_COMMANDS
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from assaymark.store.trace_rows import SpanRow, TraceRow
+    from assaymark.applications.traces.trace_rows import SpanRow, TraceRow
 
 EXAMPLES = examples(
     "serve --traces",
@@ -52,7 +53,7 @@ def project() -> None:
 def add_project(name: str, *, store: str | None, as_json: bool) -> None:
     """Make a project and print its token, which is shown this once: only a hash of it is stored."""
     with open_store(store, writing=True) as opened:
-        token = opened.traces.add_project(name)
+        token = TraceLog(opened).add_project(name)
     _print_token(name, token, as_json=as_json)
 
 
@@ -65,7 +66,7 @@ def add_project(name: str, *, store: str | None, as_json: bool) -> None:
 def add_token(name: str, *, write_only: bool, replace: bool, store: str | None, as_json: bool) -> None:
     """Print another token of a project, which is shown this once."""
     with open_store(store, writing=True) as opened:
-        token = opened.traces.add_token(name, "write" if write_only else "all", replacing=replace)
+        token = TraceLog(opened).add_token(name, "write" if write_only else "all", replacing=replace)
     _print_token(name, token, as_json=as_json)
 
 
@@ -83,7 +84,7 @@ def _print_token(name: str, token: str, *, as_json: bool) -> None:
 def list_projects(*, store: str | None, as_json: bool) -> None:
     """List the projects with how much each has."""
     with open_store(store) as opened:
-        known = opened.traces.projects()
+        known = TraceLog(opened).projects()
     if as_json:
         print_json([{"name": each.name, "traces": each.n_traces, "spans": each.n_spans, "bytes": each.n_bytes}
                     for each in known])  # fmt: skip
@@ -102,10 +103,10 @@ def list_projects(*, store: str | None, as_json: bool) -> None:
 def remove_project(name: str, *, yes: bool, store: str | None) -> None:
     """Remove a project with its tokens and traces."""
     with open_store(store, writing=True) as opened:
-        opened.traces.project_id(name)
+        TraceLog(opened).project_id(name)
         if not yes and not click.confirm(f"remove the project '{name}' with all of its traces?"):
             raise UsageError("nothing was removed; add --yes to remove it")
-        n_removed = opened.traces.remove_project(name)
+        n_removed = TraceLog(opened).remove_project(name)
     echo(f"removed the project '{name}' with {n_removed:,} traces")
 
 
@@ -129,7 +130,7 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
     import time
 
     from assaymark.applications.traces.listing import score_condition
-    from assaymark.store.trace_rows import TraceFilter
+    from assaymark.applications.traces.trace_rows import TraceFilter
 
     wanted = TraceFilter(
         since=None if options["since"] is None else int((time.time() - options["since"] * 3600) * 1e9),
@@ -140,7 +141,7 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
         **{name: options[name] for name in ("model", "version", "user", "session", "text")},
     )
     with open_store(store) as opened:
-        page = opened.traces.traces(project_of(opened, options["project"]), wanted, options["limit"])
+        page = TraceLog(opened).traces(project_of(opened, options["project"]), wanted, options["limit"])
     if as_json:
         from assaymark.applications.traces.listing import trace_json
 
@@ -182,12 +183,12 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
     need_extra()
     from assaymark.applications.traces.otlp import read_span
     from assaymark.applications.traces.steps import step_of
-    from assaymark.store.trace_rows import tree_of
+    from assaymark.applications.traces.trace_rows import tree_of
 
     with open_store(store) as opened:
         number = project_of(opened, project)
         trace_id = trace_id_of(opened, number, trace)
-        rows = opened.traces.spans(number, trace_id)
+        rows = TraceLog(opened).spans(number, trace_id)
     if not rows:
         raise UnknownName("trace", trace[:40])
     steps = [step_of(read_span(row)) for row in rows]
@@ -218,7 +219,7 @@ def export(*, project: str | None, kind: str, output: str, store: str | None) ->
     from assaymark.drafts import whole_file
 
     with open_store(store) as opened, whole_file(Path(output)) as path, path.open("w", encoding="utf-8") as file:
-        rows = opened.traces.all_spans(project_of(opened, project))
+        rows = TraceLog(opened).all_spans(project_of(opened, project))
         n_written = _write_otlp(rows, file) if kind == "otlp" else _write_lines(rows, file)
     echo(f"{n_written:,} spans in {output}")
 
@@ -261,7 +262,7 @@ def prune(*, project: str | None, older_than: float | None, keep_mib: float | No
         raise UsageError("nothing says what to remove; add --older_than DAYS or --keep_mib MIB")
     with open_store(store, writing=True) as opened:
         number = project_of(opened, project)
-        n_removed = opened.traces.prune(
+        n_removed = TraceLog(opened).prune(
             number,
             older_than=None if older_than is None else older_than * 86_400,
             most_bytes=None if keep_mib is None else int(keep_mib * MIB),

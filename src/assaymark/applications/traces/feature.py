@@ -8,6 +8,7 @@ from assaymark.applications.traces.pages import shown_cost, shown_instant, shown
 from assaymark.applications.traces.receiver import LARGEST_BODIES, add_receiver
 from assaymark.applications.traces.redaction import Redaction
 from assaymark.applications.traces.routes import add_pages
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
 from assaymark.web.app import Feature
 from assaymark.web.render import Drawing
@@ -29,4 +30,4 @@ def trace_feature(store: Store, redaction: Redaction, *, has_rows: bool = False)
         add_receiver(app, store, redaction)
         add_pages(app, store, has_rows=has_rows)
 
-    return Feature(add, LINKS, LARGEST_BODIES, DRAWING, ready=store.traces.projects)
+    return Feature(add, LINKS, LARGEST_BODIES, DRAWING, ready=TraceLog(store).projects)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter, TraceRow
 from assaymark.errors import UnknownName, UsageError
-from assaymark.store.trace_rows import ScoreCondition, TraceFilter, TraceRow
 
 __all__ = ["PERIODS", "ListQuery", "score_condition", "trace_json"]
 
@@ -77,8 +77,8 @@ class ListQuery:
     @property
     def text(self) -> str:
         """The same as words, as `of_text` reads them."""
-        shown = {field.name: getattr(self, field.name) for field in fields(self)}
-        return " ".join(f"{name}={shlex.quote(value)}" for name, value in shown.items() if value)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items() if value)
 
     def filter(self) -> TraceFilter:
         """Return the condition on traces. Raises: UsageError for a value that cannot be read."""

@@ -27,10 +27,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from assaymark.applications.traces.trace_rows import SpanRow
 from assaymark.errors import DataError
 from assaymark.limits.nesting import is_deeper
 from assaymark.records import JsonValue
-from assaymark.store.trace_rows import SpanRow
 
 __all__ = [
     "JSON",

@@ -9,9 +9,8 @@ from typing import Any
 from assaymark.applications.traces.listing import PERIODS, ListQuery, trace_json
 from assaymark.applications.traces.otlp import is_id, read_span
 from assaymark.applications.traces.steps import Step, step_of
-from assaymark.errors import UnknownName
-from assaymark.store import Store
-from assaymark.store.trace_rows import (
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import (
     StoredScore,
     Token,
     TracePage,
@@ -21,6 +20,8 @@ from assaymark.store.trace_rows import (
     counted_spans,
     tree_of,
 )
+from assaymark.errors import UnknownName
+from assaymark.store import Store
 
 __all__ = [
     "SessionsPage",
@@ -89,7 +90,7 @@ class TraceListPage:
 
 def list_page(store: Store, token: Token, query: ListQuery, *, is_live: bool) -> TraceListPage:
     """Return the list that an address asks for. Raises: UsageError."""
-    page = store.traces.traces(token.project, query.filter(), AT_ONCE)
+    page = TraceLog(store).traces(token.project, query.filter(), AT_ONCE)
     return TraceListPage(token.project_name, query, page, is_live)
 
 
@@ -127,7 +128,7 @@ class SessionsPage:
 
 def sessions_page(store: Store, token: Token) -> SessionsPage:
     """Return the sessions of a project."""
-    return SessionsPage(token.project_name, tuple(store.traces.sessions(token.project)))
+    return SessionsPage(token.project_name, tuple(TraceLog(store).sessions(token.project)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +270,8 @@ def trace_page(
     Raises: UnknownName for a trace or span that the project does not have.
     """
     trace_id = _id("trace", trace, 16)
-    row = store.traces.trace(token.project, trace_id)
-    spans = store.traces.light_spans(token.project, trace_id)
+    row = TraceLog(store).trace(token.project, trace_id)
+    spans = TraceLog(store).light_spans(token.project, trace_id)
     nodes = tree_of(spans)
     if span:
         span_id = _id("span", span, 8)
@@ -283,18 +284,18 @@ def trace_page(
         at = at if number is None or at < begins + STEPS_AT_ONCE else begins
     step = None
     if nodes:
-        (chosen,) = store.traces.spans(token.project, trace_id, bytes(spans[nodes[at].at].span_id))
+        (chosen,) = TraceLog(store).spans(token.project, trace_id, bytes(spans[nodes[at].at].span_id))
         step = step_of(read_span(chosen))
     first = 0 if is_whole else at // STEPS_AT_ONCE * STEPS_AT_ONCE
     visible_nodes = nodes if is_whole else nodes[first : first + STEPS_AT_ONCE]
-    scores = tuple(store.traces.scores(token.project, trace_id))
+    scores = tuple(TraceLog(store).scores(token.project, trace_id))
     tree = _tree(spans, visible_nodes, counted_spans(spans, nodes), row)
     return StepPage(token.project_name, row, tuple(tree), first, len(nodes), step, scores)
 
 
 def trace_of(store: Store, token: Token, trace: str) -> bytes:
     """Return the id of a trace of the project. Raises: UnknownName."""
-    return store.traces.trace(token.project, _id("trace", trace, 16)).trace_id
+    return TraceLog(store).trace(token.project, _id("trace", trace, 16)).trace_id
 
 
 def _id(noun: str, text: str, size: int) -> bytes:

@@ -3,8 +3,9 @@
 from fastapi import HTTPException, Request, Response
 
 from assaymark.applications.traces.receiver import bearer_of
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import Token
 from assaymark.store import Store
-from assaymark.store.trace_rows import Token
 from assaymark.web.secret import Signer, server_secret
 
 __all__ = ["COOKIE", "Readers", "SignInFirst", "private"]
@@ -27,7 +28,7 @@ class Readers:
     def of(self, request: Request) -> Token | None:
         """Return what a request's token allows; None without a valid one. Raises: HTTPException 401, 403."""
         if text := bearer_of(request):
-            token = self._store.traces.token(text)
+            token = TraceLog(self._store).token(text)
             if token is None:
                 raise HTTPException(401, "this token is not valid here or was removed", {"www-authenticate": "Bearer"})
             if token.scope != "all":
@@ -36,7 +37,7 @@ class Readers:
         name, _, signature = request.cookies.get(COOKIE, "").partition(".")
         if not name or not self._signer.is_signed(name, signature):
             return None
-        token = self._store.traces.token_of_id(name)
+        token = TraceLog(self._store).token_of_id(name)
         return token if token is not None and token.scope == "all" else None
 
     def remember(self, response: Response, token: Token, *, secure: bool) -> None:

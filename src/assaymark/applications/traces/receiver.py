@@ -25,9 +25,10 @@ from assaymark.applications.traces.otlp import (
 )
 from assaymark.applications.traces.receiving import Received, receive_logs, receive_spans
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import Token
 from assaymark.errors import DataError, StoreError
 from assaymark.store import Store
-from assaymark.store.trace_rows import Token
 
 __all__ = ["LARGEST_BODIES", "add_receiver", "bearer_of"]
 
@@ -57,10 +58,10 @@ def add_receiver(app: FastAPI, store: Store, redaction: Redaction) -> None:
     places = asyncio.Semaphore(AT_ONCE)
 
     def spans(token: Token, body: bytes, kind: str) -> Received:
-        return receive_spans(store.traces, token.project, traces_request(body, kind), redaction)
+        return receive_spans(TraceLog(store), token.project, traces_request(body, kind), redaction)
 
     def logs(token: Token, body: bytes, kind: str) -> Received:
-        return receive_logs(store.traces, token.project, logs_request(body, kind), redaction)
+        return receive_logs(TraceLog(store), token.project, logs_request(body, kind), redaction)
 
     async def answer(request: Request, noun: str, receive: Callable[[Token, bytes, str], Received]) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -97,7 +98,7 @@ def _allowed(store: Store, text: str) -> Token:
     if not text:
         raise _RefusedRequest(401, _UNAUTHENTICATED, f"there is no token; {hint}")
     try:
-        token = store.traces.token(text)
+        token = TraceLog(store).token(text)
     except StoreError as error:
         raise _unavailable(error) from None
     if token is None:

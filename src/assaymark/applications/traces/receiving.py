@@ -18,9 +18,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from assaymark.applications.traces.dialects import facts_of, searched_text
 from assaymark.applications.traces.otlp import Event, attributes_of, is_id, source_of
 from assaymark.applications.traces.redaction import Redaction
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import NewScore, NewSpan
 from assaymark.records import JsonValue, canonical_json
-from assaymark.store.trace_rows import NewScore, NewSpan
-from assaymark.store.traces import TraceLog
 
 __all__ = ["Received", "receive_logs", "receive_spans"]
 

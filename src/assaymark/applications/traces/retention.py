@@ -4,6 +4,7 @@ import logging
 import threading
 from dataclasses import dataclass
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.errors import AssaymarkError
 from assaymark.store import Store
 
@@ -31,8 +32,8 @@ class Retention:
     def apply(self, store: Store) -> int:
         """Remove what is not kept, of every project; return the number of traces. Raises: StoreError."""
         return sum(
-            store.traces.prune(project.id, older_than=self.seconds, most_bytes=self.n_bytes)
-            for project in store.traces.projects()
+            TraceLog(store).prune(project.id, older_than=self.seconds, most_bytes=self.n_bytes)
+            for project in TraceLog(store).projects()
         )
 
 

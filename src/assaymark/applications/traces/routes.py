@@ -15,6 +15,7 @@ from assaymark.applications.traces.listing import ListQuery
 from assaymark.applications.traces.otlp import spans_json
 from assaymark.applications.traces.pages import TraceSignInPage, list_page, sessions_page, trace_of, trace_page
 from assaymark.applications.traces.readers import COOKIE, Readers, SignInFirst, private
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.store import Store
 from assaymark.web.clients import Rate
 from assaymark.web.posts import Form
@@ -58,7 +59,7 @@ def add_pages(app: FastAPI, store: Store, *, has_rows: bool = False) -> None:
     @app.get("/trace/{trace}/otlp")
     def otlp(request: Request, trace: str) -> Response:
         token = need(request)
-        made = spans_json(store.traces.spans(token.project, trace_of(store, token, trace)))
+        made = spans_json(TraceLog(store).spans(token.project, trace_of(store, token, trace)))
         return private(Response(json.dumps(made), media_type="application/json"))
 
     @app.get("/trace/{trace}")
@@ -100,7 +101,7 @@ def _add_sign_in(app: FastAPI, store: Store, readers: Readers) -> None:
     def sign_in(request: Request, form: Form) -> Response:
         tries.take(app.state.clients.network(request), "attempts from your network")
         back = safe_path(form.text("back") or "/traces")
-        token = store.traces.token(form.text("key"))
+        token = TraceLog(store).token(form.text("key"))
         if token is None or token.scope != "all":
             problem = (
                 "This token is not valid here or was removed. `assaymark traces project token NAME` makes one."

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.cli.extras import ServedPart
 from assaymark.cli.output import echo
 from assaymark.errors import MissingExtra, UsageError
@@ -62,8 +63,8 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     redaction = redaction_of(options["redact_key"], options["redact"])
     origins = checked_origins(options["feedback_origins"])
     opened = Store.open(store)
-    if not opened.traces.projects():
-        token = opened.traces.add_project("default")
+    if not TraceLog(opened).projects():
+        token = TraceLog(opened).add_project("default")
         echo(f"made the project 'default'; its token, shown this once: {token}")
     retention = Retention.of(options["keep_days"], options["keep_mib"])
     if retention is not None:

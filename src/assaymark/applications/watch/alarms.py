@@ -13,13 +13,20 @@ from itertools import groupby
 
 import numpy as np
 
+from assaymark.applications.watch.alarm_log import AT_ONCE, AlarmLog, WatchedStream, new_event_id
+from assaymark.applications.watch.alarm_rows import (
+    AlarmEpoch,
+    AlarmEvent,
+    AlarmStream,
+    AlarmValue,
+    NewAlarm,
+    PendingValue,
+)
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.e_detector import Change, Detector, baseline_of, quantile_baseline, threshold_of
 from assaymark.statistics.intervals import Interval
 from assaymark.store import Store
-from assaymark.store.alarm_log import AT_ONCE, WatchedStream, new_event_id
-from assaymark.store.alarm_rows import AlarmEpoch, AlarmEvent, AlarmStream, AlarmValue, NewAlarm, PendingValue
 
 __all__ = [
     "BASELINE",
@@ -187,10 +194,10 @@ def watch_once(store: Store, now: float, project: int | None = None) -> list[Rai
         project: of the alarms; None: of all projects.
     """
     raised = []
-    for stream in store.alarms.streams(project):
-        is_done = not store.alarms.is_due(stream, now)
+    for stream in AlarmLog(store).streams(project):
+        is_done = not AlarmLog(store).is_due(stream, now)
         while not is_done:
-            with store.alarms.watching(stream.id) as watched:
+            with AlarmLog(store).watching(stream.id) as watched:
                 if watched is None:  # removed meanwhile
                     break
                 pending = watched.pending(now)
@@ -315,7 +322,7 @@ def reset(store: Store, project: int, name: str, *, new_baseline: bool = False) 
 
     Raises: UnknownName.
     """
-    for stream in store.alarms.named(project, name):
-        with store.alarms.watching(stream.id) as watched:
+    for stream in AlarmLog(store).named(project, name):
+        with AlarmLog(store).watching(stream.id) as watched:
             if watched is not None:
                 watched.restart("reset", watched.epoch(), keeps_baseline=not new_baseline)

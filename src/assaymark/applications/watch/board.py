@@ -3,11 +3,12 @@
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+from assaymark.applications.watch.alarm_log import AlarmLog
+from assaymark.applications.watch.alarm_rows import AlarmEvent, AlarmStream
 from assaymark.applications.watch.alarms import event_text, guarantee, metric_name, state_text
 from assaymark.records import JsonValue
 from assaymark.results.numbers import NOTHING
 from assaymark.store import Store
-from assaymark.store.alarm_rows import AlarmEvent, AlarmStream
 
 __all__ = ["AlarmBoard", "ListedAlarm", "ListedEvent", "alarm_board"]
 
@@ -55,12 +56,12 @@ class AlarmBoard:
 
 def alarm_board(store: Store, project: int) -> AlarmBoard:
     """Return the alarms of a project."""
-    streams = {stream.id: stream for stream in store.alarms.streams(project)}
-    events = store.alarms.events(list(streams))
+    streams = {stream.id: stream for stream in AlarmLog(store).streams(project)}
+    events = AlarmLog(store).events(list(streams))
     raised = {(event.stream, event.epoch) for event in events}
     alarms = []
     for stream in streams.values():
-        epoch = store.alarms.epoch(stream.id)
+        epoch = AlarmLog(store).epoch(stream.id)
         is_raised = (stream.id, epoch.epoch) in raised
         state = state_text(stream, epoch, is_raised=is_raised)
         is_score = stream.metric.startswith("score:")

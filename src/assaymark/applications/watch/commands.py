@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assaymark.applications.traces.command_parts import open_store, print_table, project_of, project_option
+from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import StoreError
 from assaymark.results.numbers import NOTHING
@@ -117,8 +119,8 @@ def add_alarm(name: str, *, project: str | None, store: str | None, as_json: boo
     )  # fmt: skip
     with open_store(store, writing=True) as opened:
         number = project_of(opened, project)
-        opened.alarms.add(number, made)
-        promise = guarantee(opened.alarms.named(number, name)[0])
+        AlarmLog(opened).add(number, made)
+        promise = guarantee(AlarmLog(opened).named(number, name)[0])
     if as_json:
         print_json({"alarm": name, "secret": secret, "guarantee": promise})
         return
@@ -160,7 +162,7 @@ def list_alarms(*, project: str | None, store: str | None, as_json: bool) -> Non
 def remove_alarm(name: str, *, project: str | None, store: str | None) -> None:
     """Remove an alarm with all that it counted."""
     with open_store(store, writing=True) as opened:
-        opened.alarms.remove(project_of(opened, project), name)
+        AlarmLog(opened).remove(project_of(opened, project), name)
     echo(f"removed the alarm '{name}'")
 
 
@@ -190,10 +192,10 @@ def watch(*, once: bool, every: float, project: str | None, store: str | None) -
     Each value counts once, in the order in which traces became complete, however often this is started or killed.
     """
     with open_store(store, writing=True) as opened:
-        number = None if project is None else opened.traces.project_id(project)
+        number = None if project is None else TraceLog(opened).project_id(project)
         from assaymark.applications.watch.alarms import guarantee, metric_name
 
-        streams = opened.alarms.streams(number)
+        streams = AlarmLog(opened).streams(number)
         if not streams:
             echo("there is no alarm; `assaymark traces alarm add NAME` makes one")
         for stream in streams:

@@ -6,11 +6,11 @@ from functools import partial
 
 from markupsafe import Markup
 
+from assaymark.applications.traces.trace_rows import Token
 from assaymark.applications.watch.board import AlarmBoard, alarm_board
 from assaymark.applications.watch.quality import Quality, QualityMetric, QualityQuery, quality_of, version_text
 from assaymark.records import JsonValue
 from assaymark.store import Store
-from assaymark.store.trace_rows import Token
 from assaymark.web.plots import PlotEvent, PlotPoint, PlotSeries, history_plot
 from assaymark.web.svg import on_screens
 

@@ -13,13 +13,13 @@ from typing import Literal
 from urllib.parse import urlencode
 
 from assaymark.applications.traces.listing import ListQuery
+from assaymark.applications.watch.trace_quality import QualityWindow, Sums, TraceQuality
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
 from assaymark.store import Store
-from assaymark.store.trace_quality import QualityWindow, Sums
 
 __all__ = ["MetricSeries", "Quality", "QualityMetric", "QualityPoint", "QualityQuery", "quality_of", "version_text"]
 
@@ -169,7 +169,7 @@ class Quality:
 
 def quality_of(store: Store, window: QualityWindow) -> Quality:
     """Return the metrics of a project's traces in a window."""
-    cells = store.quality.traces(window)
+    cells = TraceQuality(store).traces(window)
     latest: dict[str | None, int] = {}
     for cell in cells:
         latest[cell.version] = max(latest.get(cell.version, 0), cell.bucket)
@@ -194,7 +194,7 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
         for key, sums in (("cost", cell.cost), ("tokens", cell.tokens)):
             if sums is not None:
                 add(key, cell.version, QualityPoint.of(cell.bucket, _mean(sums, is_share=False), floor=0.0))
-    scores = store.quality.scores(window)
+    scores = TraceQuality(store).scores(window)
     ends: dict[str, tuple[float, float]] = {}
     for score in scores:
         if score.sums is not None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from fastapi import FastAPI, Request, Response
 
+from assaymark.applications.traces.trace_rows import Token
 from assaymark.applications.watch.pages import quality_page
 from assaymark.applications.watch.quality import QualityQuery
 from assaymark.store import Store
-from assaymark.store.trace_rows import Token
 from assaymark.web.render import respond, wants_json
 
 __all__ = ["add_watch_pages"]

@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from assaymark.applications.watch.alarm_log import AlarmLog
+from assaymark.applications.watch.alarm_rows import AlarmEvent, AlarmStream
 from assaymark.applications.watch.alarms import event_text, metric_name
 from assaymark.errors import UsageError
 from assaymark.limits.addresses import why_not_public
 from assaymark.models.server.public_only import PublicTransport, RefusedAddress
 from assaymark.store import Store
-from assaymark.store.alarm_rows import AlarmEvent, AlarmStream
 
 __all__ = ["Delivery", "check_webhook", "deliver", "signature"]
 
@@ -81,14 +82,14 @@ def deliver(store: Store, now: float, project: int | None = None) -> list[Delive
         project: of the alarms; None: of all projects.
     """
     deliveries = []
-    for stream, event, secret in store.alarms.due(now, project):
-        if not store.alarms.claim_delivery(event, now + CLAIM_SECONDS):
+    for stream, event, secret in AlarmLog(store).due(now, project):
+        if not AlarmLog(store).claim_delivery(event, now + CLAIM_SECONDS):
             continue
         failure = _send(stream, event, secret)
         n_tries = event.n_tries + 1
         is_last = bool(failure) and n_tries >= MOST_TRIES
         pause = min(FIRST_PAUSE * 2.0 ** (n_tries - 1), LONGEST_PAUSE)
-        store.alarms.note_delivery(
+        AlarmLog(store).note_delivery(
             event,
             delivered=None if failure else time.time(),
             not_before=NEVER if is_last else now + pause,

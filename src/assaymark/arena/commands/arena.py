@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.cli.extras import serving_options
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import DataError, UsageError
@@ -214,7 +215,7 @@ def verify(votes: str | None, *, head: str | None, store: str | None, as_json: b
         problems = [broken] if broken else []
     else:
         with Store.open_to_read(store) as opened:
-            count, problems = opened.arena.head().sequence, opened.arena.problems()
+            count, problems = ArenaLog(opened).head().sequence, ArenaLog(opened).problems()
     if as_json:
         print_json({"n_votes": count, "problems": problems})
     elif not problems:
@@ -232,9 +233,9 @@ def withdraw(models: tuple[str, ...], *, store: str | None) -> None:
     from assaymark.store import Store
 
     with Store.open(store) as opened:
-        known = [model.name for model in opened.arena.models()]
+        known = [model.name for model in ArenaLog(opened).models()]
         for name in (meant(model, known) for model in models):
-            opened.arena.withdraw(name)
+            ArenaLog(opened).withdraw(name)
             echo(f"{name} is withdrawn")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from assaymark.arena.studies.study_log import StudyLog
 from assaymark.cli.extras import need_web, serving_options
 from assaymark.cli.output import echo, json_option, print_json, store_option
 from assaymark.errors import ModelError
@@ -207,5 +208,5 @@ def erase(name: str, rater: str, *, store: str | None) -> None:
     from assaymark.store import Store
 
     with Store.open(store) as opened:
-        n = opened.studies.erase(name, rater)
+        n = StudyLog(opened).erase(name, rater)
     echo(f"{rater}: {n} answers erased")

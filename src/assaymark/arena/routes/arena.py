@@ -12,12 +12,12 @@ from typing import TypeAlias, TypeVar
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
+from assaymark.arena.arena_log import AlreadyVoted
 from assaymark.arena.battles import Arena, Refused, Voter, VoterView
 from assaymark.arena.pages.arena_ratings import ratings_page
 from assaymark.arena.pages.live_battle import ArenaPage, BattlePage
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.voters import keyed_hash
-from assaymark.store.arena_log import AlreadyVoted
 from assaymark.web.app import Feature
 from assaymark.web.posts import Form, Posted
 from assaymark.web.render import Drawing, respond

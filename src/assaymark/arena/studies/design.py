@@ -12,10 +12,10 @@ from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.studies.drafts import read_drafts
 from assaymark.arena.studies.study_file import StudyFile
+from assaymark.arena.studies.study_log import NewAssignment
 from assaymark.errors import DataError, UnknownName
 from assaymark.randomness import generator_for
 from assaymark.registry import nearest
-from assaymark.store.study_log import NewAssignment
 
 __all__ = ["Design", "design_study"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from assaymark.arena.studies.study_log import AssignmentRow, StudyLog
 from assaymark.arena.votes import WINNERS
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, StoreError
@@ -23,7 +24,6 @@ from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import krippendorff_alpha
 from assaymark.statistics.intervals import wilson
 from assaymark.store import Store
-from assaymark.store.study_log import AssignmentRow
 
 __all__ = [
     "PairResult",
@@ -233,7 +233,7 @@ def results_of(name: str, store: str | None = None) -> StudyResults:
     Raises: UnknownName for a study that is not stored.
     """
     with Store.open_to_read(store) as opened:
-        log = opened.studies
+        log = StudyLog(opened)
         states = {row.name: row.state for row in log.raters(name)}
         return study_results(log.plan(name), log.assignments(name), states)
 
@@ -246,7 +246,7 @@ def export_study(
     Raises: UnknownName for a study that is not stored; StoreError if the file cannot be written.
     """
     with Store.open_to_read(store) as opened:
-        log = opened.studies
+        log = StudyLog(opened)
         plan = log.plan(name)
         rows = log.demographics(name) if demographics else study_rows(plan, log.assignments(name), texts=texts)
     try:

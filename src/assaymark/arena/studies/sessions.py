@@ -8,10 +8,10 @@ from typing import Any
 from assaymark.arena.battles import CHOICES
 from assaymark.arena.studies.design import Design, design_study
 from assaymark.arena.studies.study_file import StudyFile
+from assaymark.arena.studies.study_log import AssignmentRow, RaterRow, StudyLog
 from assaymark.arena.voters import keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
-from assaymark.store.study_log import AssignmentRow, RaterRow
 
 __all__ = ["StudySessions", "StudyStep", "invitations", "store_study"]
 
@@ -41,7 +41,7 @@ def store_study(store: Store, study: StudyFile, secret: bytes, now: float) -> tu
     """
     design = design_study(study)
     tokens = {name: _token(secret, study.study, name) for name in study.raters}
-    is_new = store.studies.create(dict(design.plan), tokens, design.assignments, now)
+    is_new = StudyLog(store).create(dict(design.plan), tokens, design.assignments, now)
     return design, is_new
 
 
@@ -53,7 +53,7 @@ def invitations(store: Store, name: str, secret: bytes) -> dict[str, str]:
     """Return the path of each rater's invitation; raters who were erased have none."""
     return {
         row.name: f"/study/{_token(secret, name, row.name)}"
-        for row in store.studies.raters(name)
+        for row in StudyLog(store).raters(name)
         if row.state != "erased"
     }
 
@@ -72,7 +72,7 @@ class StudySessions:
         Raises: UnknownName for an invitation that does not exist or was erased.
         """
         rater = self._rater(token)
-        plan = self.store.studies.plan(rater.study)
+        plan = StudyLog(self.store).plan(rater.study)
         if rater.state == "invited":
             return StudyStep("consent", plan["title"], plan["consent"], tuple(plan["demographics"]))
         following = self._next(rater)
@@ -95,11 +95,11 @@ class StudySessions:
         if not agreed:
             raise UsageError("the study needs your consent; without it, close this page")
         asked = {
-            question["id"]: question["choices"] for question in self.store.studies.plan(rater.study)["demographics"]
+            question["id"]: question["choices"] for question in StudyLog(self.store).plan(rater.study)["demographics"]
         }
         answered = {name: value for name, value in demographics.items() if name in asked and value}
         _refuse_unknown(asked, answered)
-        self.store.studies.consent(rater.number, answered, self.clock())
+        StudyLog(self.store).consent(rater.number, answered, self.clock())
 
     def answer(self, token: str, position: int, answers: Mapping[str, str]) -> None:
         """Store the answer to the comparison at a position; another answer to it changes nothing.
@@ -109,7 +109,7 @@ class StudySessions:
         rater = self._rater(token)
         if rater.state == "invited":
             raise UsageError("the study needs your consent first; open your invitation again")
-        plan = self.store.studies.plan(rater.study)
+        plan = StudyLog(self.store).plan(rater.study)
         asked = {"better": list(CHOICES)} | {question["id"]: question["choices"] for question in plan["questions"]}
         answered = {name: value for name, value in answers.items() if name in asked and value}
         if missing := [name for name in asked if name not in answered]:
@@ -123,16 +123,16 @@ class StudySessions:
         now = self.clock()
         shown_at = self._first_shown.pop(following.number, None)
         seconds = None if shown_at is None or now - shown_at > LONGEST_SECONDS else round(now - shown_at, 1)
-        self.store.studies.answer(rater.number, position, answered, now, seconds)
+        StudyLog(self.store).answer(rater.number, position, answered, now, seconds)
 
     def _rater(self, token: str) -> RaterRow:
-        rater_row = self.store.studies.rater_of(token)
+        rater_row = StudyLog(self.store).rater_of(token)
         if rater_row is None:
             raise UnknownName("invitation", token[:8], remedy="ask who invited you for the whole address")
         return rater_row
 
     def _next(self, rater: RaterRow) -> AssignmentRow | None:
-        own = self.store.studies.assignments(rater.study, rater.number)
+        own = StudyLog(self.store).assignments(rater.study, rater.number)
         return next((row for row in own if row.answers is None), None)
 
 

@@ -9,11 +9,12 @@ from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import MODEL_TYPES
 from assaymark.leaderboard.queue import Entry, Overview, entry_of, overview
 from assaymark.leaderboard.submission.choices import PRECISIONS, WEIGHTS, SubmissionProblem, presets
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import JobRow
 from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import JsonValue
 from assaymark.store import Store
-from assaymark.store.queue_rows import JobRow
 
 __all__ = ["QueuePage", "SubmissionPage", "SubmitPage", "entry_json", "queue_page", "submission_page", "submit_page"]
 
@@ -117,8 +118,8 @@ class SubmissionPage:
 
 def submission_page(store: Store, submission: str) -> SubmissionPage:
     """Return a submission's page. Raises: UnknownName."""
-    row = store.queue.submission(submission)
-    jobs = store.queue.jobs_of(submission)
+    row = SubmissionQueue(store).submission(submission)
+    jobs = SubmissionQueue(store).jobs_of(submission)
     if not jobs:
         raise UnknownName("submission", submission[:40])
     return SubmissionPage(entry_of(store, row, jobs), tuple(jobs))

@@ -11,8 +11,10 @@ from fastapi import HTTPException, Request, Response
 
 from assaymark.leaderboard.routes.queue_app import QueueApp, wants_json
 from assaymark.leaderboard.submission.choices import is_model_name
+from assaymark.leaderboard.submission.moderation import Moderation
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import FlagReply, FlagRow, LogEntry
 from assaymark.records import JsonValue
-from assaymark.store.queue_rows import FlagReply, FlagRow, LogEntry
 from assaymark.web.accounts import Account
 from assaymark.web.posts import Form, Posted
 
@@ -37,7 +39,7 @@ class ModerationPage:
 
 def add_moderation(queue: QueueApp) -> None:
     """Add the routes."""
-    app, moderation = queue.app, queue.store.moderation
+    app, moderation = queue.app, Moderation(queue.store)
 
     @app.get("/moderation")
     @app.get("/moderation.json")
@@ -74,17 +76,17 @@ def _add_actions(queue: QueueApp) -> None:
     @queue.app.post("/submission/{name}/{action}")
     def act(request: Request, name: str, action: str, form: Form) -> Response:
         moderator = queue.accounts.need_moderator(request)
-        row = queue.store.queue.submission(name)
+        row = SubmissionQueue(queue.store).submission(name)
         acts: dict[str, Callable[[str], object]] = {
-            "relaunch": queue.store.queue.relaunch,
-            "withdraw": queue.store.queue.withdraw,
-            "reproduce": queue.store.queue.reproduce,
+            "relaunch": SubmissionQueue(queue.store).relaunch,
+            "withdraw": SubmissionQueue(queue.store).withdraw,
+            "reproduce": SubmissionQueue(queue.store).reproduce,
         }
         if action not in acts:
             raise HTTPException(404, "there is no such action")
         why = queue.text(form, "why", least=1 if action == "withdraw" else 0)[:500]  # which the log shows to everybody
         acts[action](name)
-        queue.store.moderation.log(moderator.name, action, row.new.model, {"submission": name, "why": why})
+        Moderation(queue.store).log(moderator.name, action, row.new.model, {"submission": name, "why": why})
         return queue.done(form, f"/submission/{name}", action=action)
 
 
@@ -140,7 +142,7 @@ def _json(flag: FlagRow) -> dict[str, JsonValue]:
 
 def add_flags(queue: QueueApp) -> None:
     """Add the routes."""
-    app, moderation = queue.app, queue.store.moderation
+    app, moderation = queue.app, Moderation(queue.store)
 
     @app.get("/flags")
     @app.get("/flags.json")
@@ -196,7 +198,7 @@ def _writer(queue: QueueApp, request: Request) -> tuple[str, Account | None]:
 
 
 def _add_flag(queue: QueueApp) -> None:
-    app, moderation = queue.app, queue.store.moderation
+    app, moderation = queue.app, Moderation(queue.store)
 
     @app.get("/flag/{name}")
     def flag_page(request: Request, name: str) -> Response:
@@ -224,8 +226,8 @@ def _role(queue: QueueApp, account: Account | None, model: str) -> str:
     """Return in which role an account replies: as the one who submitted the model, a moderator, or a reader."""
     if account is None:
         return "reader"
-    names = queue.store.moderation.names()
+    names = Moderation(queue.store).names()
     earlier = [old for old, new in names.items() if new == model]
-    if queue.store.queue.has_submitted(account.name, [model, *earlier]):
+    if SubmissionQueue(queue.store).has_submitted(account.name, [model, *earlier]):
         return "owner"
     return "moderator" if account.is_moderator else "reader"

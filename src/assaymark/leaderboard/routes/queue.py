@@ -25,6 +25,8 @@ from assaymark.leaderboard.routes.flags import add_flags, add_moderation
 from assaymark.leaderboard.routes.queue_app import QueueApp, wants_json
 from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
 from assaymark.leaderboard.submission.choices import SubmissionProblem, read_choices
+from assaymark.leaderboard.submission.moderation import Moderation
+from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.sources import ModelSource
 from assaymark.leaderboard.submission.uploads import LARGEST_RESULTS, store_results
 from assaymark.store import Store
@@ -109,7 +111,7 @@ def queue_feature(
     def add(app: FastAPI) -> None:
         accounts = Accounts(
             AccountTokens(server_secret()),
-            store.moderation.is_revoked,
+            Moderation(store).is_revoked,
             user_header=user_header,
             proxies=proxies,
             moderators=moderators,
@@ -126,10 +128,10 @@ def queue_feature(
         add_moderation(queue)
         add_sign_in(queue)
 
-    links = (("/queue", "Queue"), ("/submit", "Submit"), ("/flags", "Reports"))
+    links = (("/queue", "SubmissionQueue"), ("/submit", "Submit"), ("/flags", "Reports"))
 
     def gauges() -> Mapping[str, Mapping[str, float]]:
-        return {"jobs": {state: float(number) for state, number in store.queue.counts().by_state.items()}}
+        return {"jobs": {state: float(number) for state, number in SubmissionQueue(store).counts().by_state.items()}}
 
     return Feature(add, links, {"/api/results": LARGEST_RESULTS + (64 << 10)}, gauges=gauges)
 
@@ -177,7 +179,7 @@ def _submit(queue: QueueApp, request: Request, form: Posted) -> tuple[str, Check
         return "", checked
     limit = None if account.is_moderator else queue.policy.per_submitter
     try:
-        return queue.store.queue.submit(checked.new, at_most=limit), checked
+        return SubmissionQueue(queue.store).submit(checked.new, at_most=limit), checked
     except UsageError as error:
         return "", CheckOutcome((SubmissionProblem("model", "was not accepted", str(error)),), checked.passed)
 
@@ -224,7 +226,7 @@ def _report(queue: QueueApp, form: Posted, checked: CheckOutcome, *, is_free: bo
     try:
         new = replace(checked.new, reported_run=run_id)
         limit = None if is_free else queue.policy.per_submitter
-        return queue.store.queue.submit(new, kind="reproduce", at_most=limit)
+        return SubmissionQueue(queue.store).submit(new, kind="reproduce", at_most=limit)
     except UsageError as error:
         queue.store.remove(run_id)
         raise HTTPException(422, str(error)) from error
@@ -248,18 +250,18 @@ def _add_queue(queue: QueueApp) -> None:
     def vote(request: Request, name: str, form: Form) -> Response:
         account = queue.accounts.need(request)
         queue.acts.take(queue.network(request), "actions from your network")
-        n_votes = store.queue.vote(name, account.name)
+        n_votes = SubmissionQueue(store).vote(name, account.name)
         return queue.done(form, f"/submission/{name}", votes=n_votes)
 
     @app.post("/submission/{name}/cancel")
     def cancel(request: Request, name: str, form: Form) -> Response:
         account = queue.accounts.need(request)
-        row = store.queue.submission(name)
+        row = SubmissionQueue(store).submission(name)
         if row.new.submitter != account.name and not account.is_moderator:
             raise HTTPException(403, "only its submitter and moderators may cancel a submission")
-        is_done = store.queue.cancel(name)
+        is_done = SubmissionQueue(store).cancel(name)
         if account.is_moderator and row.new.submitter != account.name:
-            store.moderation.log(account.name, "cancel", row.new.model, {"submission": name})
+            Moderation(store).log(account.name, "cancel", row.new.model, {"submission": name})
         return queue.done(form, f"/submission/{name}", cancelled=is_done)
 
 
@@ -291,7 +293,7 @@ def _add_live(queue: QueueApp) -> None:
 
     @queue.app.get("/submission/{name}/events")
     async def live(request: Request, name: str) -> Response:
-        await run_in_threadpool(queue.store.queue.submission, name)  # 404 before the stream begins
+        await run_in_threadpool(SubmissionQueue(queue.store).submission, name)  # 404 before the stream begins
         network = queue.network(request)  # counted at once: nothing else runs between the check and the count
         if streams.total() >= MOST_STREAMS:
             raise HTTPException(503, "too many pages are watching; reload this one instead")

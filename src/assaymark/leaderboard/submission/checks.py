@@ -14,10 +14,10 @@ from typing import Any
 from assaymark.errors import AssaymarkError, Retryable
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, SubmissionProblem
+from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from assaymark.models.checkpoint.config_check import is_known_type
 from assaymark.records import Estimate
-from assaymark.store.queue_rows import NewSubmission
 
 __all__ = ["CheckOutcome", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
 

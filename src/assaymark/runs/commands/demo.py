@@ -14,11 +14,13 @@ from assaymark.runs.progress import ProgressLine
 LINE = 52  # characters before a comment
 
 
-def shown_command() -> str:
-    """Return how to call this program: by its name, or by its path if the name is not on PATH."""
+def command_here() -> str:
+    """Return how to call this program: by its name, or as it was called if the name is not on PATH."""
     if shutil.which("assaymark"):
         return "assaymark"
     path = Path(sys.argv[0])
+    if path.name == "__main__.py":
+        return "python -m assaymark"
     return str(path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path)
 
 
@@ -48,7 +50,7 @@ def demo(store: str | None, quiet: bool) -> None:
     with ProgressLine(quiet=quiet) as progress:
         result = run_demo(store, observe=progress)
     small, large = result.runs
-    command = shown_command()
+    command = command_here()
     print_rich(
         run_table([run_view(run.store, run.id) for run in result.runs]), "", *comparison_views(result.comparison)
     )

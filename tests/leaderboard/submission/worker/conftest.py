@@ -10,6 +10,7 @@ import assaymark
 from assaymark.leaderboard.submission.checks import Policy, check_submission
 from assaymark.leaderboard.submission.choices import read_choices
 from assaymark.leaderboard.submission.host import boards_of
+from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.sources import FolderModels
 from assaymark.leaderboard.submission.worker.work import Host
 from assaymark.store import Store
@@ -50,6 +51,6 @@ def submit(store: Store, host: Host) -> Callable[..., str]:
         chosen, problems = read_choices(lambda name: given.get(name, ""), host.boards)
         checked = check_submission(chosen, problems, [FolderModels(host.folders)], Policy(), "ada")
         assert checked.new is not None, checked.problems
-        return store.queue.submit(checked.new)
+        return SubmissionQueue(store).submit(checked.new)
 
     return submitted

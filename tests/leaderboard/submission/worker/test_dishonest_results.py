@@ -12,14 +12,15 @@ import pytest
 from sqlalchemy import update
 
 from assaymark.leaderboard.submission.host import boards_of
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import JobRow, SubmissionRow
+from assaymark.leaderboard.submission.tables import jobs
 from assaymark.leaderboard.submission.worker import process
 from assaymark.leaderboard.submission.worker.resources import Resources
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
 from assaymark.leaderboard.submission.worker.work import Host, Worker
 from assaymark.models.checkpoint.identity import count_parameters
 from assaymark.store import Store
-from assaymark.store.queue_rows import JobRow, SubmissionRow
-from assaymark.store.queue_schema import jobs
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,7 +59,7 @@ def worked(
         with store._database.writing() as connection:
             connection.execute(update(jobs).values(not_before=0.0))
         Worker(store, host, lambda _: None).work(once=True)
-        return store.queue.jobs_of(submission)[-1]
+        return SubmissionQueue(store).jobs_of(submission)[-1]
 
     return done
 
@@ -187,7 +188,7 @@ def test_a_model_that_is_swapped_after_its_acceptance_is_not_ranked(
     shutil.rmtree(models / "small")
     shutil.copytree(models / "large", models / "small")
     worker.join(300)
-    job = store.queue.jobs_of(submission)[-1]
+    job = SubmissionQueue(store).jobs_of(submission)[-1]
     assert job.state == "finished", job
     model = store.run(job.run_id or "").plan.model
     assert model.n_parameters == size
@@ -206,7 +207,7 @@ def test_a_tokenizer_that_multiplies_texts_is_the_submissions_fault(
     (place / "tokenizer.json").write_text(json.dumps(tokenizer))
     submission = submit("demo/bomb")
     Worker(store, host, lambda _: None).work(once=True)
-    job = store.queue.jobs_of(submission)[-1]
+    job = SubmissionQueue(store).jobs_of(submission)[-1]
     assert (job.state, job.fault, job.n_attempts) == ("failed", "submission", 1), job
     assert "expected at most 64 times" in (job.reason or "")
 
@@ -266,10 +267,10 @@ def test_an_unexpected_error_of_one_job_leaves_the_worker(
     monkeypatch.setattr(Worker, "_carry_out", carry_out)
     said: list[str] = []
     Worker(store, host, said.append).work(stopped=lambda: any(line.endswith("finished") for line in said))
-    failed = store.queue.jobs_of(first)[-1]
+    failed = SubmissionQueue(store).jobs_of(first)[-1]
     assert (failed.state, failed.fault, failed.reason) == ("pending", "infrastructure", "RuntimeError: unexpected")
     assert any("failed (infrastructure): RuntimeError: unexpected; it will be tried again" in line for line in said)
-    assert store.queue.counts().by_state["finished"] == 1
+    assert SubmissionQueue(store).counts().by_state["finished"] == 1
 
 
 def test_the_worker_says_whose_fault_a_second_crash_is(
@@ -320,6 +321,6 @@ def test_beside_the_boards_task_files_nothing_is_seen(
     monkeypatch.setattr(process, "START", TAKEN_OVER.replace("ATTACK", repr(attack + "honest()"), 1))
     submission = submit("demo/small")
     Worker(store, host, lambda _: None).work(once=True)
-    job = store.queue.jobs_of(submission)[-1]
+    job = SubmissionQueue(store).jobs_of(submission)[-1]
     assert (job.state, job.reason) == ("finished", None)
     assert store.run(job.run_id or "").tasks == ("mine",)

@@ -15,17 +15,18 @@ from typing import Any
 import pytest
 
 from assaymark.leaderboard.submission.checks import verdict_of
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import JobRow
 from assaymark.leaderboard.submission.worker.work import SEALED_REASON, Host, Worker
 from assaymark.store import Store
 from assaymark.store.outward import outward
-from assaymark.store.queue_rows import JobRow
 
 pytestmark = pytest.mark.slow
 
 
 def job_of(store: Store, submission: str) -> JobRow:
     """Return the job of a submission."""
-    return store.queue.jobs_of(submission)[-1]
+    return SubmissionQueue(store).jobs_of(submission)[-1]
 
 
 def test_a_job_becomes_a_run_of_the_shared_store(store: Store, host: Host, submit: Callable[..., str]) -> None:
@@ -161,7 +162,7 @@ def test_a_cancelled_job_ends_its_process(store: Store, host: Host, submit: Call
     thread.start()
     while job_of(store, submission).state != "running":
         time.sleep(0.05)
-    assert store.queue.cancel(submission)
+    assert SubmissionQueue(store).cancel(submission)
     thread.join(30)
     assert not thread.is_alive()
     assert job_of(store, submission).state == "cancelled"
@@ -187,11 +188,11 @@ def test_a_reproduce_job_gives_the_submission_a_verdict(store: Store, host: Host
     submit("demo/small")
     Worker(store, host, lambda _: None).work(once=True)
     (run,) = store.runs()
-    job = store.queue.jobs_in("finished")[0]
-    row = store.queue.submission(job.submission)
+    job = SubmissionQueue(store).jobs_in("finished")[0]
+    row = SubmissionQueue(store).submission(job.submission)
     reported: Mapping[str, Any] = {"reported_run": run.run_id, "preset": None, "precision": "float16"}
-    again = store.queue.submit(replace(row.new, **reported), kind="reproduce")
+    again = SubmissionQueue(store).submit(replace(row.new, **reported), kind="reproduce")
     Worker(store, host, lambda _: None).work(once=True)
-    verified = store.queue.submission(again)
+    verified = SubmissionQueue(store).submission(again)
     assert verified.is_verified, (verified.verdict, job_of(store, again))
     assert "all" in (verified.verdict or "")

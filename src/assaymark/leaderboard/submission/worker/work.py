@@ -32,6 +32,8 @@ from assaymark.interop.one_file import copy_run
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.submission.checks import verdict_of
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE
+from assaymark.leaderboard.submission.queue import SubmissionQueue
+from assaymark.leaderboard.submission.queue_rows import JobProgress, JobRow, SubmissionRow
 from assaymark.leaderboard.submission.sources import MOST_BYTES
 from assaymark.leaderboard.submission.worker.messages import Checked, Evaluated, Fetched, Message, Stage
 from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
@@ -40,7 +42,6 @@ from assaymark.leaderboard.submission.worker.results import STORE, keep_store, t
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
 from assaymark.store import RunRow, Store
 from assaymark.store.liveness import Owner
-from assaymark.store.queue_rows import JobProgress, JobRow, SubmissionRow
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.tasks.catalog import LIBRARY, Catalog
 from assaymark.tasks.files_read import files_read
@@ -203,7 +204,7 @@ class Worker:
     def __init__(self, store: Store, host: Host, say: Callable[[str], None]) -> None:
         """Args: store: shared; host: what it decides; say: called with one line for each thing that happens."""
         self._store = store
-        self._queue = store.queue
+        self._queue = SubmissionQueue(store)
         self._host = host
         self._say = say
         self._owner = Owner.this_process(uuid.uuid4().hex)

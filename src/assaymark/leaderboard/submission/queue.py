@@ -18,25 +18,32 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.submission import queue_claims
+from assaymark.leaderboard.submission.queue_rows import (
+    STATES,
+    JobProgress,
+    JobRow,
+    NewSubmission,
+    QueueCounts,
+    SubmissionRow,
+)
+from assaymark.leaderboard.submission.tables import flags, jobs, models_seen, moderation, queue_votes, submissions
 from assaymark.records import content_hash
-from assaymark.store import queue_claims
-from assaymark.store.connection import Database
+from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
-from assaymark.store.queue_rows import STATES, JobProgress, JobRow, NewSubmission, QueueCounts, SubmissionRow
-from assaymark.store.queue_schema import flags, jobs, models_seen, moderation, queue_votes, submissions
 
-__all__ = ["MOST_ADVANCE", "Queue"]
+__all__ = ["MOST_ADVANCE", "SubmissionQueue"]
 
 MOST_ADVANCE = 5.0  # turns, by votes
 RECENT = 50  # finished jobs whose mean duration is used
 _NEW = tuple(field.name for field in fields(NewSubmission))
 
 
-class Queue:
+class SubmissionQueue:
     """Submissions and their jobs. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     # ------------------------------------------------------------------------------------- submitting
 

@@ -12,11 +12,19 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.submission.queue_rows import FlagReply, FlagRow, LogEntry
+from assaymark.leaderboard.submission.tables import (
+    QUEUE_TABLES,
+    aliases,
+    flag_replies,
+    flags,
+    moderation,
+    revoked_tokens,
+)
 from assaymark.records import JsonValue, content_hash
-from assaymark.store.connection import Database
+from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.leases import now
-from assaymark.store.queue_rows import FlagReply, FlagRow, LogEntry
-from assaymark.store.queue_schema import aliases, flag_replies, flags, moderation, revoked_tokens
 
 __all__ = ["Moderation"]
 
@@ -26,8 +34,8 @@ LONGEST_CHAIN = 10  # of names, each renamed to the next
 class Moderation:
     """What readers report of models and what moderators do. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     # ------------------------------------------------------------------------------------------- flags
 
@@ -188,3 +196,7 @@ def _followed(names: Mapping[str, str], name: str) -> str:
             break
         name = names[name]
     return name
+
+
+TABLES = FeatureTables(QUEUE_TABLES, "moderation", lambda store: Moderation(store).verify_log())
+"""Of submissions, their queue and its moderation."""

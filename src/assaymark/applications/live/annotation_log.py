@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
+from assaymark.applications.live.score_rows import score_row
+from assaymark.applications.live.tables import trace_queue_claims, trace_queue_items, trace_queues
+from assaymark.applications.traces.span_adding import insert_missing
+from assaymark.applications.traces.tables import trace_scores, traces
+from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.errors import UnknownName, UsageError
-from assaymark.store.connection import Database
+from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
-from assaymark.store.live_schema import trace_queue_claims, trace_queue_items, trace_queues
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 from assaymark.store.schema import upsert
-from assaymark.store.score_rows import score_row
-from assaymark.store.span_adding import insert_missing
-from assaymark.store.trace_rows import NewScore
-from assaymark.store.trace_schema import trace_scores, traces
 
 __all__ = ["AnnotationLog", "AnnotationQueue", "QueueItem", "QueueRating"]
 
@@ -64,8 +64,8 @@ class QueueRating(NamedTuple):
 class AnnotationLog:
     """Queues, their items and ratings. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     def add_queue(self, project: int, name: str, rubric: str, n_raters: int) -> AnnotationQueue:
         """Make a queue, or return the one of this name.

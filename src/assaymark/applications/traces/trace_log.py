@@ -26,20 +26,20 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql
 
-from assaymark.errors import HashMismatch, UnknownName, UsageError
-from assaymark.store.alarm_log import AlarmLog
-from assaymark.store.connection import Database
-from assaymark.store.leases import now
-from assaymark.store.live_schema import LIVE_TABLES, trace_queue_claims, trace_queue_items, trace_scorings
-from assaymark.store.packing import shown_text
-from assaymark.store.request_texts import chunks
-from assaymark.store.runs import next_id
-from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
-from assaymark.store.score_rows import score_row, scores_of_trace
-from assaymark.store.search import phrases_of
-from assaymark.store.span_adding import LIGHT, AddingSpans, insert_missing, message_digest, unpack_message
-from assaymark.store.trace_filters import conditions_of
-from assaymark.store.trace_rows import (
+from assaymark.applications.live.score_rows import score_row, scores_of_trace
+from assaymark.applications.live.tables import LIVE_TABLES, trace_queue_claims, trace_queue_items, trace_scorings
+from assaymark.applications.traces.span_adding import LIGHT, AddingSpans, insert_missing, message_digest, unpack_message
+from assaymark.applications.traces.tables import (
+    TRACE_TABLES,
+    span_sources,
+    spans,
+    trace_projects,
+    trace_scores,
+    trace_tokens,
+    traces,
+)
+from assaymark.applications.traces.trace_filters import conditions_of
+from assaymark.applications.traces.trace_rows import (
     AddedSpans,
     NewScore,
     NewSpan,
@@ -52,14 +52,16 @@ from assaymark.store.trace_rows import (
     TraceRow,
     TraceSession,
 )
-from assaymark.store.trace_schema import (
-    span_sources,
-    spans,
-    trace_projects,
-    trace_scores,
-    trace_tokens,
-    traces,
-)
+from assaymark.applications.watch.alarm_log import AlarmLog
+from assaymark.errors import HashMismatch, UnknownName, UsageError
+from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureTables
+from assaymark.store.leases import now
+from assaymark.store.packing import shown_text
+from assaymark.store.request_texts import chunks
+from assaymark.store.runs import next_id
+from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
+from assaymark.store.search import phrases_of
 
 __all__ = ["TraceLog"]
 
@@ -91,8 +93,8 @@ def token_digest(token: str) -> bytes:
 class TraceLog:
     """Projects and their traces. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._store, self._database = store, store.database
 
     # ---------------------------------------------------------------------------- projects and tokens
 
@@ -164,7 +166,7 @@ class TraceLog:
             number = _project_number(connection, name)
             connection.execute(delete(trace_tokens).where(trace_tokens.c.project == number))
         n_removed = self._remove_traces(number, select(traces.c.trace_id).where(traces.c.project == number))
-        AlarmLog(self._database).remove_all(number)
+        AlarmLog(self._store).remove_all(number)
         with self._database.writing() as connection:
             for table in (trace_scores, span_sources, *LIVE_TABLES):
                 connection.execute(delete(table).where(table.c.project == number))
@@ -440,3 +442,7 @@ def _bytes(value: Any) -> bytes | None:
 
 def _whole(value: Any) -> int | None:
     return None if value is None else int(value)
+
+
+TABLES = FeatureTables(TRACE_TABLES, "spans", lambda store: TraceLog(store).problems())
+"""Of traces."""

@@ -13,14 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, func, insert, or_, select, update
 
-from assaymark.errors import UnknownName, UsageError
-from assaymark.store.connection import Database
-from assaymark.store.leases import clock_of, now
-from assaymark.store.live_schema import trace_rules, trace_scorings
-from assaymark.store.liveness import Owner
-from assaymark.store.packing import shown_text
-from assaymark.store.request_texts import chunks
-from assaymark.store.rule_rows import (
+from assaymark.applications.live.rule_rows import (
     Completeness,
     DrawnTrace,
     NewRule,
@@ -30,12 +23,19 @@ from assaymark.store.rule_rows import (
     WeightedScore,
     draw_of,
 )
+from assaymark.applications.live.score_rows import score_row
+from assaymark.applications.live.tables import trace_rules, trace_scorings
+from assaymark.applications.traces.span_adding import insert_missing, short_text
+from assaymark.applications.traces.tables import spans, trace_scores, traces
+from assaymark.applications.traces.trace_filters import conditions_of
+from assaymark.applications.traces.trace_rows import TraceFilter
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store.connection import OpenStore
+from assaymark.store.leases import clock_of, now
+from assaymark.store.liveness import Owner
+from assaymark.store.packing import shown_text
+from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
-from assaymark.store.score_rows import score_row
-from assaymark.store.span_adding import insert_missing, short_text
-from assaymark.store.trace_filters import conditions_of
-from assaymark.store.trace_rows import TraceFilter
-from assaymark.store.trace_schema import spans, trace_scores, traces
 
 __all__ = ["MOST_TRIES", "RuleLog"]
 
@@ -52,8 +52,8 @@ Drawn = tuple[bytes, float]  # trace and its `received`
 class RuleLog:
     """Rules and what they draw. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     # ------------------------------------------------------------------------------------------ rules
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
+from assaymark.arena.arena_log import FIRST, AlreadyVoted, ArenaLog, commitment, first_break, vote_hash
+from assaymark.arena.arena_rows import Activity, NewBattle, NewVote
+from assaymark.arena.studies.study_log import NewAssignment, StudyLog
+from assaymark.arena.tables import ARENA_TABLES
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
-from assaymark.store.arena_log import FIRST, AlreadyVoted, commitment, first_break, vote_hash
-from assaymark.store.arena_rows import Activity, NewBattle, NewVote
-from assaymark.store.arena_schema import ARENA_TABLES
-from assaymark.store.study_log import NewAssignment
 
 BATTLE = NewBattle(
     token="t0", opened_at=1000.5, voter="v", origin="o", mode="anonymous", source="s", prompt_id="p", category=None,
@@ -23,10 +23,10 @@ BATTLE = NewBattle(
 
 def opened(store: Store, n: int, **changes: object) -> list[str]:
     """Store n battles; return their tokens."""
-    store.arena.register(["small", "large"])
+    ArenaLog(store).register(["small", "large"])
     tokens = [f"t{index}" for index in range(n)]
     for token in tokens:
-        store.arena.open_battle(replace(BATTLE, token=token, **changes))  # type: ignore[arg-type]
+        ArenaLog(store).open_battle(replace(BATTLE, token=token, **changes))  # type: ignore[arg-type]
     return tokens
 
 
@@ -38,43 +38,43 @@ def vote(token: str, key: str | None = None, choice: str = "a") -> NewVote:
 def test_a_vote_is_read_back_with_the_facts_of_its_battle(store: Store) -> None:
     """The stored vote has models, sides and commitments of its battle, and the head moves to it."""
     (token,) = opened(store, 1)
-    stored = store.arena.append(vote(token))
-    assert [*store.arena.votes()] == [stored] == [store.arena.vote_of(token)]
+    stored = ArenaLog(store).append(vote(token))
+    assert [*ArenaLog(store).votes()] == [stored] == [ArenaLog(store).vote_of(token)]
     assert (stored.model_a, stored.model_b, stored.is_swapped, stored.choice) == ("large", "small", True, "a")
-    assert store.arena.head().hash == stored.hash
-    assert store.arena.problems() == []
+    assert ArenaLog(store).head().hash == stored.hash
+    assert ArenaLog(store).problems() == []
 
 
 def test_a_repeated_key_returns_the_stored_vote(store: Store) -> None:
     """A client that sends its vote again after a broken connection gets the vote that is stored."""
     (token,) = opened(store, 1)
-    assert store.arena.append(vote(token)) == store.arena.append(replace(vote(token), cast_at=2000.0))
-    assert store.arena.head().sequence == 1
+    assert ArenaLog(store).append(vote(token)) == ArenaLog(store).append(replace(vote(token), cast_at=2000.0))
+    assert ArenaLog(store).head().sequence == 1
 
 
 def test_a_key_of_another_vote_is_refused(store: Store) -> None:
     """One key cannot stand for two different votes."""
     one, other = opened(store, 2)
-    store.arena.append(vote(one, "key"))
+    ArenaLog(store).append(vote(one, "key"))
     with pytest.raises(UsageError, match="used for another vote"):
-        store.arena.append(vote(other, "key"))
+        ArenaLog(store).append(vote(other, "key"))
 
 
 def test_a_battle_has_one_vote(store: Store) -> None:
     """Another vote on a battle is refused, and the first one stays."""
     (token,) = opened(store, 1)
-    store.arena.append(vote(token))
+    ArenaLog(store).append(vote(token))
     with pytest.raises(AlreadyVoted):
-        store.arena.append(vote(token, "another", "b"))
-    assert [one.choice for one in store.arena.votes()] == ["a"]
+        ArenaLog(store).append(vote(token, "another", "b"))
+    assert [one.choice for one in ArenaLog(store).votes()] == ["a"]
 
 
 def test_an_unknown_battle_or_model_is_refused(store: Store) -> None:
     """Nothing is stored for a token or model that does not exist."""
     with pytest.raises(UnknownName, match="battle"):
-        store.arena.append(vote("none"))
+        ArenaLog(store).append(vote("none"))
     with pytest.raises(UnknownName, match="model of the arena"):
-        store.arena.open_battle(BATTLE)
+        ArenaLog(store).open_battle(BATTLE)
 
 
 def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
@@ -86,7 +86,7 @@ def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
         def cast(store: Store, name: str) -> None:
             for token in tokens:
                 try:
-                    stored.append(store.arena.append(vote(token, f"{name} {token}")).battle)
+                    stored.append(ArenaLog(store).append(vote(token, f"{name} {token}")).battle)
                 except AlreadyVoted:
                     continue
 
@@ -96,8 +96,8 @@ def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
         for thread in threads:
             thread.join()
         assert sorted(stored) == sorted(tokens)
-        assert [row.sequence for row in one.arena.votes()] == list(range(1, 11))
-        assert one.arena.problems() == []
+        assert [row.sequence for row in ArenaLog(one).votes()] == list(range(1, 11))
+        assert ArenaLog(one).problems() == []
 
 
 @pytest.mark.parametrize(
@@ -113,20 +113,20 @@ def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
 def test_a_changed_log_is_found(store: Store, change: str, found: str) -> None:
     """An edited, removed or truncated vote breaks the chain; an edited text differs from its commitment."""
     for token in opened(store, 3):
-        store.arena.append(vote(token))
+        ArenaLog(store).append(vote(token))
     with store._database.writing() as connection:
         connection.execute(text(change))
-    assert any(found in line for line in store.arena.problems())
+    assert any(found in line for line in ArenaLog(store).problems())
 
 
 def test_erasing_a_voters_texts_keeps_the_chain(store: Store) -> None:
     """Texts of a voter are erased with their salts; the log still verifies, and no byte of the text remains."""
     tokens = opened(store, 3, is_private=True)
     for token in tokens:
-        store.arena.append(vote(token))
-    assert store.arena.erase_texts("t1") == 3
-    assert store.arena.problems() == []
-    erased, kept = store.arena.battle("t1"), store.arena.battle("t2")
+        ArenaLog(store).append(vote(token))
+    assert ArenaLog(store).erase_texts("t1") == 3
+    assert ArenaLog(store).problems() == []
+    erased, kept = ArenaLog(store).battle("t1"), ArenaLog(store).battle("t2")
     assert erased is not None
     assert (erased.prompt, erased.answer_a) == (None, None)
     assert kept is not None
@@ -138,17 +138,17 @@ def test_an_operators_texts_are_stored_once_and_not_erased(store: Store) -> None
     opened(store, 3)
     with store._database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM arena_texts")).scalar() == 3
-    assert store.arena.erase_texts("t1") == 0
+    assert ArenaLog(store).erase_texts("t1") == 0
 
 
 def test_a_batch_ends_at_a_stored_vote(store: Store) -> None:
     """Publishing moves forward only."""
     for token in opened(store, 3):
-        store.arena.append(vote(token))
-    assert store.arena.last_batch() is None
-    store.arena.publish(2, 1020.0)
-    store.arena.publish(1, 1030.0)
-    batch = store.arena.last_batch()
+        ArenaLog(store).append(vote(token))
+    assert ArenaLog(store).last_batch() is None
+    ArenaLog(store).publish(2, 1020.0)
+    ArenaLog(store).publish(1, 1030.0)
+    batch = ArenaLog(store).last_batch()
     assert batch is not None
     assert (batch.sequence, batch.published_at) == (2, 1020.0)
 
@@ -156,30 +156,30 @@ def test_a_batch_ends_at_a_stored_vote(store: Store) -> None:
 def test_the_voters_open_battle_is_found_again(store: Store) -> None:
     """A voter who comes back gets his latest battle while it has no vote; a skip is counted once, stored or not."""
     first, other = opened(store, 2)
-    found = store.arena.open_battle_of("v", 0.0)
+    found = ArenaLog(store).open_battle_of("v", 0.0)
     assert found is not None
     assert found.token == other
-    assert store.arena.open_battle_of("v", 1005.0) is None
-    assert store.arena.open_battle_of("another", 0.0) is None
-    assert store.arena.n_skipped() == 0  # that another battle was opened, after a day for example, is no skip
+    assert ArenaLog(store).open_battle_of("v", 1005.0) is None
+    assert ArenaLog(store).open_battle_of("another", 0.0) is None
+    assert ArenaLog(store).n_skipped() == 0  # that another battle was opened, after a day for example, is no skip
     for token in (first, first, "of a live battle"):
-        store.arena.skip_battle(token, 1006.0)
-    store.arena.append(vote(other))
-    assert store.arena.open_battle_of("v", 0.0) is None
-    assert store.arena.n_skipped() == 2
-    assert store.arena.activity("v", "o", 0.0) == Activity(1, 1, 2, 1010.25, 1010.25)
+        ArenaLog(store).skip_battle(token, 1006.0)
+    ArenaLog(store).append(vote(other))
+    assert ArenaLog(store).open_battle_of("v", 0.0) is None
+    assert ArenaLog(store).n_skipped() == 2
+    assert ArenaLog(store).activity("v", "o", 0.0) == Activity(1, 1, 2, 1010.25, 1010.25)
 
 
 def test_a_withdrawn_model_stays_listed(store: Store) -> None:
     """Withdrawing marks a model; registering it again does not undo that."""
     opened(store, 1)
-    store.arena.withdraw("small")
-    store.arena.register(["small", "other"])
-    assert [(one.name, one.withdrawn_at is None) for one in store.arena.models()] == [
+    ArenaLog(store).withdraw("small")
+    ArenaLog(store).register(["small", "other"])
+    assert [(one.name, one.withdrawn_at is None) for one in ArenaLog(store).models()] == [
         ("small", False), ("large", True), ("other", True)
     ]  # fmt: skip
     with pytest.raises(UnknownName):
-        store.arena.withdraw("none")
+        ArenaLog(store).withdraw("none")
 
 
 Edit = Callable[[dict[str, object]], None]
@@ -192,7 +192,7 @@ def test_the_chain_is_sha256_over_the_previous_hash_and_the_record(store: Store)
     from dataclasses import asdict
 
     (token,) = opened(store, 1)
-    stored = asdict(store.arena.append(vote(token)))
+    stored = asdict(ArenaLog(store).append(vote(token)))
     hash_ = stored.pop("hash")
     body = json.dumps(stored, sort_keys=True, separators=(",", ":"))
     assert hashlib.sha256(bytes(32) + body.encode()).hexdigest() == hash_
@@ -205,14 +205,14 @@ def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
     """`Store.verify` finds another value in any column of any row of battles, votes and studies."""
     store = file_store
     (token,) = opened(store, 1, category="c")
-    store.arena.append(replace(vote(token), mark_a="poor", mark_b="poor"))
-    store.arena.withdraw("small")
-    store.arena.publish(1, 2.0)
-    store.arena.skip_battle("skipped", 1.5)
+    ArenaLog(store).append(replace(vote(token), mark_a="poor", mark_b="poor"))
+    ArenaLog(store).withdraw("small")
+    ArenaLog(store).publish(1, 2.0)
+    ArenaLog(store).skip_battle("skipped", 1.5)
     one = NewAssignment(0, "small", "large", "a")
-    store.studies.create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [one]}, 1.0)
-    store.studies.consent(1, {"age": "old"}, 2.0)
-    store.studies.answer(1, 0, {"better": "a"}, 3.0, 1.0)
+    StudyLog(store).create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [one]}, 1.0)
+    StudyLog(store).consent(1, {"age": "old"}, 2.0)
+    StudyLog(store).answer(1, 0, {"better": "a"}, 3.0, 1.0)
     assert store.verify() == []
     for table in ARENA_TABLES:
         for column in table.columns:
@@ -232,7 +232,7 @@ def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
 def test_a_removed_vote_is_found_by_verify(store: Store) -> None:
     """The store's verification includes the chain."""
     for token in opened(store, 2):
-        store.arena.append(vote(token))
+        ArenaLog(store).append(vote(token))
     with store._database.writing() as connection:
         connection.execute(text("DELETE FROM votes WHERE sequence = 2"))
     assert [(one.table, one.row) for one in store.verify()] == [("votes", "log")]

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, and_, select, update
 
 from assaymark.errors import LeaseLost
+from assaymark.leaderboard.submission.queue_rows import JobProgress, JobRow
+from assaymark.leaderboard.submission.tables import jobs, submissions
 from assaymark.store.connection import Database
 from assaymark.store.leases import clock_of
 from assaymark.store.liveness import Owner
-from assaymark.store.queue_rows import JobProgress, JobRow
-from assaymark.store.queue_schema import jobs, submissions
 
 __all__ = ["MOST_ATTEMPTS", "claim", "fail", "finish", "release", "renew"]
 

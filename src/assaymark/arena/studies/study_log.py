@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
+from assaymark.arena.tables import assignments, studies, study_answers, study_demographics, study_raters
 from assaymark.errors import StoreError, UnknownName
 from assaymark.records import JsonValue
-from assaymark.store.arena_schema import assignments, studies, study_answers, study_demographics, study_raters
-from assaymark.store.connection import Database
+from assaymark.store.connection import OpenStore
 from assaymark.store.packing import pack_json, unpack_json
 from assaymark.store.runs import change_row, next_id
 from assaymark.store.schema import with_checksum
@@ -64,9 +64,9 @@ class AssignmentRow:
 class StudyLog:
     """The studies of one store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, store: OpenStore) -> None:
         """Use the store's database."""
-        self._database = database
+        self._database = store.database
 
     def create(
         self,

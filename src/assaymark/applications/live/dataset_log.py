@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from sqlalchemy import func, insert, select
 
+from assaymark.applications.live.tables import LIVE_TABLES, trace_dataset_rows
 from assaymark.errors import HashMismatch, UsageError
 from assaymark.records import JsonValue, canonical_json
-from assaymark.store.connection import Database
-from assaymark.store.live_schema import trace_dataset_rows
+from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_json, shown_text, unpack_json
 
 __all__ = ["DatasetLog", "StoredRow", "inputs_digest"]
@@ -33,8 +34,8 @@ class StoredRow(NamedTuple):
 class DatasetLog:
     """Data sets of a project. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     def add(self, project: int, dataset: str, trace_id: bytes, content: dict[str, JsonValue]) -> bytes | None:
         """Add a row; return None, or the trace of the row that has the same inputs, which stays as it is.
@@ -99,3 +100,7 @@ class DatasetLog:
         )
         with self._database.reading() as connection:
             return {row[0]: int(row[1]) for row in connection.execute(statement)}
+
+
+TABLES = FeatureTables(LIVE_TABLES, "trace_dataset_rows", lambda store: DatasetLog(store).problems())
+"""Of what is done with traces: rules, queues of annotation, data sets."""

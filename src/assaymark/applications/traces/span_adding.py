@@ -18,12 +18,12 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from sqlalchemy import text as sql
 from sqlalchemy.dialects import postgresql, sqlite
 
+from assaymark.applications.traces.tables import span_sources, spans, trace_projects, trace_scores, traces
+from assaymark.applications.traces.trace_rows import AddedSpans, NewSpan, summary_of
 from assaymark.errors import HashMismatch, StoreError
 from assaymark.store.packing import shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
-from assaymark.store.trace_rows import AddedSpans, NewSpan, summary_of
-from assaymark.store.trace_schema import span_sources, spans, trace_projects, trace_scores, traces
 
 __all__ = ["LIGHT", "MOST_SPANS", "AddingSpans", "insert_missing", "message_digest", "short_text", "unpack_message"]
 

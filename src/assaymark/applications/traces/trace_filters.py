@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
 
+from assaymark.applications.traces.tables import spans, trace_scores, traces
+from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter
 from assaymark.store.packing import shown_text
-from assaymark.store.trace_rows import ScoreCondition, TraceFilter
-from assaymark.store.trace_schema import spans, trace_scores, traces
 
 __all__ = ["conditions_of"]
 

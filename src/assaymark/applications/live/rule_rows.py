@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assaymark.store.trace_rows import NewScore, TraceFilter
+from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
 
 __all__ = [
     "Completeness",

@@ -18,8 +18,8 @@ from sqlalchemy import (
     Text,
 )
 
+from assaymark.applications.traces.tables import trace_scores
 from assaymark.store.schema import Blob, metadata, row_key
-from assaymark.store.trace_schema import trace_scores
 
 __all__ = ["ALARM_TABLES", "trace_alarm_epochs", "trace_alarm_events", "trace_alarm_values", "trace_alarms"]
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Text, and_, case, func, literal, null, select
 from sqlalchemy import cast as sql_cast
 
-from assaymark.store.connection import Database
-from assaymark.store.trace_schema import trace_scores, traces
+from assaymark.applications.traces.tables import trace_scores, traces
+from assaymark.store.connection import OpenStore
 
 __all__ = ["QualityWindow", "ScoreCell", "Sums", "TraceCell", "TraceQuality"]
 
@@ -73,8 +73,8 @@ def optional_column(name: str) -> ColumnElement[Any]:
 class TraceQuality:
     """Reads sums over a window. May be used by several threads."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     def traces(self, window: QualityWindow) -> list[TraceCell]:
         """Return the traces' sums, by bucket and version."""

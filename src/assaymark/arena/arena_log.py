@@ -20,9 +20,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, case, func, insert, select, update
 
-from assaymark.errors import StoreError, UnknownName, UsageError
-from assaymark.store.arena_rows import Activity, Batch, BattleRow, LogHead, ModelRow, NewBattle, NewVote, VoteRow
-from assaymark.store.arena_schema import (
+from assaymark.arena.arena_rows import Activity, Batch, BattleRow, LogHead, ModelRow, NewBattle, NewVote, VoteRow
+from assaymark.arena.tables import (
     ARENA_TABLES,
     arena_models,
     arena_texts,
@@ -32,7 +31,9 @@ from assaymark.store.arena_schema import (
     vote_head,
     votes,
 )
-from assaymark.store.connection import Database
+from assaymark.errors import StoreError, UnknownName, UsageError
+from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import pack_text, text_bytes, text_digest, unpack_text
 from assaymark.store.runs import change_row, next_id, now
 from assaymark.store.schema import insert_rows, with_checksum
@@ -191,9 +192,9 @@ class AlreadyVoted(UsageError):
 class ArenaLog:
     """Battles and votes of one store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, store: OpenStore) -> None:
         """Use the store's database."""
-        self._database = database
+        self._database = store.database
 
     # --------------------------------------------------------------------------------------- models
 
@@ -463,3 +464,7 @@ def _battle_row(row: Any) -> BattleRow:
     values |= {name: None if values[name] is None else unpack_text(values[name]) for name in TEXTS}
     values |= {"number": values.pop("id"), "is_swapped": bool(values["is_swapped"])}
     return BattleRow(**values)
+
+
+TABLES = FeatureTables(ARENA_TABLES, "votes", lambda store: ArenaLog(store).problems())
+"""Of the arena and its studies."""

@@ -27,20 +27,28 @@ from sqlalchemy import (
     update,
 )
 
-from assaymark.errors import UnknownName, UsageError
-from assaymark.store.alarm_rows import AlarmEpoch, AlarmEvent, AlarmStream, AlarmValue, NewAlarm, PendingValue
-from assaymark.store.alarm_schema import (
+from assaymark.applications.traces.tables import trace_scores, traces
+from assaymark.applications.watch.alarm_rows import (
+    AlarmEpoch,
+    AlarmEvent,
+    AlarmStream,
+    AlarmValue,
+    NewAlarm,
+    PendingValue,
+)
+from assaymark.applications.watch.tables import (
     ALARM_TABLES,
     trace_alarm_epochs,
     trace_alarm_events,
     trace_alarm_values,
     trace_alarms,
 )
-from assaymark.store.connection import Database
+from assaymark.applications.watch.trace_quality import optional_column
+from assaymark.errors import UnknownName, UsageError
+from assaymark.store.connection import OpenStore
+from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.packing import shown_text
 from assaymark.store.runs import next_id
-from assaymark.store.trace_quality import optional_column
-from assaymark.store.trace_schema import trace_scores, traces
 
 __all__ = ["AlarmLog", "WatchedStream"]
 
@@ -161,8 +169,8 @@ class WatchedStream:
 class AlarmLog:
     """Alarms of all projects. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     def add(self, project: int, alarm: NewAlarm, now: float | None = None) -> None:
         """Make an alarm. Its baseline begins with the latest values that are there already.
@@ -383,3 +391,7 @@ def _event(row: Any) -> AlarmEvent:
 
 def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
+
+
+TABLES = FeatureTables(ALARM_TABLES)
+"""Of alarms."""

@@ -4,10 +4,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, select
 
+from assaymark.applications.traces.span_adding import short_text
+from assaymark.applications.traces.tables import spans, trace_scores, traces
+from assaymark.applications.traces.trace_rows import NewScore
 from assaymark.store.packing import shown_text
-from assaymark.store.span_adding import short_text
-from assaymark.store.trace_rows import NewScore
-from assaymark.store.trace_schema import spans, trace_scores, traces
 
 __all__ = ["score_row", "scores_of_trace"]
 

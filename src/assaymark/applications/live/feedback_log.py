@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import delete, select
 
-from assaymark.store.connection import Database
+from assaymark.applications.live.score_rows import score_row
+from assaymark.applications.traces.tables import trace_projects, trace_scores, trace_tokens
+from assaymark.applications.traces.trace_rows import NewScore, Token
+from assaymark.store.connection import OpenStore
 from assaymark.store.request_texts import chunks
 from assaymark.store.schema import insert_rows, upsert
-from assaymark.store.score_rows import score_row
-from assaymark.store.trace_rows import NewScore, Token
-from assaymark.store.trace_schema import trace_projects, trace_scores, trace_tokens
 
 __all__ = ["FeedbackLog"]
 
@@ -21,8 +21,8 @@ HINT_BYTES = 8  # of a token's digest, by which a link names the token that has 
 class FeedbackLog:
     """Feedback, and the keys that sign its forms. May be used by several threads and processes."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, store: OpenStore) -> None:
+        self._database = store.database
 
     def put(self, project: int, scores: Sequence[NewScore], replaced: Sequence[bytes]) -> int:
         """Store feedback, on the disk when this returns; return how many of its ids are new.
