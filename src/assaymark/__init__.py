@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from assaymark.audit.auditing import audit_calibration, audit_contamination, audit_prompts
     from assaymark.audit.diagnosing import diagnose
     from assaymark.audit.task_check import check_task
+    from assaymark.judges.injections import judge_injections
     from assaymark.judges.judge import JudgeOptions, judge_runs, plan_judging
-    from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
-    from assaymark.judges.judge_checks import judge_injections, judge_panel
+    from assaymark.judges.panel import judge_panel
+    from assaymark.judges.report import VoteFileOptions, judge_agreement
     from assaymark.models.language_model import LanguageModel, Ranking, load_model
     from assaymark.runs.comparison import compare_runs
     from assaymark.runs.demo import demo_model
@@ -149,10 +150,10 @@ _PLACES = {
     "judge_runs": "assaymark.judges.judge",
     "plan_judging": "assaymark.judges.judge",
     "JudgeOptions": "assaymark.judges.judge",
-    "judge_agreement": "assaymark.judges.judge_agreement",
-    "VoteFileOptions": "assaymark.judges.judge_agreement",
-    "judge_panel": "assaymark.judges.judge_checks",
-    "judge_injections": "assaymark.judges.judge_checks",
+    "judge_agreement": "assaymark.judges.report",
+    "VoteFileOptions": "assaymark.judges.report",
+    "judge_panel": "assaymark.judges.panel",
+    "judge_injections": "assaymark.judges.injections",
     "rate_votes": "assaymark.arena.rate_votes",
     "draft_study": "assaymark.arena.studies.prompts",
     "ask_study": "assaymark.arena.studies.prompts",

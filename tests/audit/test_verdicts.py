@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from assaymark.audit.contamination import ContaminationTest
-from assaymark.audit.contamination_tables import contamination_json, contamination_table
+from assaymark.audit.tables import contamination_json, contamination_table
 from assaymark.audit.verdicts import contamination_verdict
 from assaymark.results.console import as_text
 

@@ -10,10 +10,9 @@ from scipy import stats
 
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UnknownName, UsageError
-from assaymark.judges.grades import GivenGrade, JudgeGrades, grade_report
+from assaymark.judges.grades import GivenGrade, JudgeGrades, grade_report, judge_grade_agreement
 from assaymark.judges.judge import JudgeOptions, judge_runs
-from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
-from assaymark.judges.judge_grades import judge_grade_agreement
+from assaymark.judges.report import VoteFileOptions, judge_agreement
 from assaymark.runs.evaluate import evaluate
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import judging_server

@@ -7,9 +7,9 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
-from assaymark.judges.injections import HONEST, injections
+from assaymark.judges.injections import HONEST, injections, judge_injections, n_injections
 from assaymark.judges.judge import JudgeOptions, judge_runs
-from assaymark.judges.judge_checks import judge_injections, judge_panel, n_injections
+from assaymark.judges.panel import judge_panel
 from assaymark.judges.verdicts import parse_verdict
 from tests.judges.answered import answered_run, questions_task
 from tests.judges.judge_server import answers_shown, judging_server

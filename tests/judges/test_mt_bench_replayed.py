@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assaymark.judges.judge import JudgeOptions, judge_runs
-from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
+from assaymark.judges.report import VoteFileOptions, judge_agreement
 from assaymark.store import Store
 from tests.judges.answered import answered_run
 from tests.judges.judge_server import answers_shown, judging_server

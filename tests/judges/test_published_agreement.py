@@ -10,9 +10,8 @@ import pytest
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.judges.agreement import by_pair, majority
-from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
 from assaymark.judges.judge_votes import votes_in_file
-from assaymark.judges.report import JudgeReport, length_slope
+from assaymark.judges.report import JudgeReport, VoteFileOptions, judge_agreement, length_slope
 
 MT_BENCH = {  # table 5: GPT-4 and people, people and people, on three verdicts and on decisive ones
     "1": [(886, 1343), (454, 721), (727, 859), (388, 479)],

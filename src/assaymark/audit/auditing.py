@@ -62,7 +62,7 @@ PROMPTS = "prompts"
 
 
 def _stored_audit(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.contamination_tables import contamination_json, contamination_table
+    from assaymark.audit.tables import contamination_json, contamination_table
 
     parts: list[tuple[ContaminationTest, ...]] = stored_parts(row, tuple[ContaminationTest, ...])
     tests = corrected([test for part in parts for test in part])
@@ -70,7 +70,7 @@ def _stored_audit(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableTyp
 
 
 def _prompts(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.prompt_tables import prompts_table
+    from assaymark.audit.tables import prompts_table
 
     audits: list[PromptAudit] = stored_parts(row, PromptAudit)
     return {"audits": [asdict(audit) for audit in audits], "ranks": []}, prompts_table(audits)

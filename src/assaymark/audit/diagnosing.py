@@ -54,7 +54,7 @@ Announce = Callable[[str], None]
 
 
 def _shown(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
-    from assaymark.audit.diagnosis_table import diagnosis_table
+    from assaymark.audit.tables import diagnosis_table
 
     diagnoses: list[Diagnosis] = stored_parts(row, Diagnosis)
     return plain(diagnoses), diagnosis_table(diagnoses)

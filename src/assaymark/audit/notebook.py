@@ -68,13 +68,13 @@ class CalibrationAudits(Audits[CalibrationAudit]):
 
     def table(self) -> "RenderableType":
         """Return the verdict, a summary over tasks, and each task's reliability curve."""
-        from assaymark.audit.calibration_tables import calibration_table
+        from assaymark.audit.tables import calibration_table
 
         return calibration_table(self)
 
     def blocks(self) -> "list[Block]":
         """Return the verdict, the errors by task, and the curves: of each task, or of all together if they are many."""
-        from assaymark.audit.calibration_tables import ABOUT, SUMMARY, summary_cells
+        from assaymark.audit.tables import ABOUT_CALIBRATION, SUMMARY, summary_cells
         from assaymark.audit.verdicts import calibration_verdict
         from assaymark.results.documents.blocks import Figure, Paragraph
         from assaymark.results.documents.charts import calibration_chart, can_draw
@@ -82,7 +82,7 @@ class CalibrationAudits(Audits[CalibrationAudit]):
         blocks: list[Block] = [
             Paragraph(calibration_verdict(self), "verdict"),
             _table(("task", *SUMMARY), [summary_cells(audit) for audit in self]),
-            Paragraph(ABOUT, "facts"),
+            Paragraph(ABOUT_CALIBRATION, "facts"),
         ]
         drawn = self if len(self) <= MOST_CURVES else [audit for audit in self if audit.task == ALL]
         if drawn and can_draw():
@@ -100,13 +100,13 @@ class PromptAudits(Audits[PromptAudit]):
 
     def table(self) -> "RenderableType":
         """Return the verdict and the results of each model and task."""
-        from assaymark.audit.prompt_tables import prompts_table
+        from assaymark.audit.tables import prompts_table
 
         return prompts_table(self)
 
     def blocks(self) -> "list[Block]":
         """Return the verdict, and for each model and task its variants, best first, and what noise alone would give."""
-        from assaymark.audit.prompt_tables import ABOUT, order_lines, spread_line, title_of
+        from assaymark.audit.tables import ABOUT_PROMPTS, order_lines, spread_line, title_of
         from assaymark.audit.verdicts import prompts_verdict
         from assaymark.results.documents.blocks import Bullets, Heading, Paragraph
 
@@ -123,7 +123,7 @@ class PromptAudits(Audits[PromptAudit]):
             lines = [spread_line(name, spread) for name, spread in spreads.items() if spread is not None]
             orders = order_lines(audit.orders) if audit.orders is not None else ()
             blocks.append(Bullets((*lines, *orders)))
-        return [*blocks, Paragraph(ABOUT, "facts")]
+        return [*blocks, Paragraph(ABOUT_PROMPTS, "facts")]
 
 
 class ContaminationTests(Audits[ContaminationTest]):
@@ -133,13 +133,13 @@ class ContaminationTests(Audits[ContaminationTest]):
 
     def table(self) -> "RenderableType":
         """Return the verdict, and a table per test with what it does not show."""
-        from assaymark.audit.contamination_tables import contamination_table
+        from assaymark.audit.tables import contamination_table
 
         return contamination_table(self)
 
     def blocks(self) -> "list[Block]":
         """Return the same as a notebook's tables."""
-        from assaymark.audit.contamination_tables import test_cells, test_headers
+        from assaymark.audit.tables import test_cells, test_headers
         from assaymark.audit.verdicts import contamination_methods, contamination_verdict, was_run
         from assaymark.results.documents.blocks import Paragraph
 
@@ -162,13 +162,13 @@ class Diagnoses(Audits[Diagnosis]):
 
     def table(self) -> "RenderableType":
         """Return for each task how many wrong answers have which cause, and the next experiments."""
-        from assaymark.audit.diagnosis_table import diagnosis_table
+        from assaymark.audit.tables import diagnosis_table
 
         return diagnosis_table(self)
 
     def blocks(self) -> "list[Block]":
         """Return the same as a notebook's tables, with the shares drawn."""
-        from assaymark.audit.diagnosis_table import CAUSE_COLUMNS, cause_cells, footnotes, heading_of
+        from assaymark.audit.tables import CAUSE_COLUMNS, cause_cells, footnotes, heading_of
         from assaymark.results.documents.blocks import Bullets, Heading, Paragraph
         from assaymark.results.documents.charts import IntervalPoint
 

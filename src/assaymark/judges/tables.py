@@ -1,4 +1,4 @@
-"""Judgings as terminal tables and as JSON.
+"""Judgings, panels and injections as terminal tables and as JSON.
 
 A stored judging: its results, and its judgements shown as the samples of a run are.
 """
@@ -11,8 +11,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from assaymark.judges.injections import InjectionRate
 from assaymark.judges.judge import Forecast
 from assaymark.judges.pairwise import JudgedPair, PairSummary
+from assaymark.judges.panel import PanelSummary
 from assaymark.judges.results import (
     ALPACA_EVAL,
     ARENA_HARD,
@@ -34,7 +36,15 @@ from assaymark.runs.stored import AuditKind
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow, SampleRecord, Store
 
-__all__ = ["JudgingRun", "forecast_lines", "judging_json", "judging_kind", "judging_table"]
+__all__ = [
+    "JudgingRun",
+    "forecast_lines",
+    "injection_table",
+    "judging_json",
+    "judging_kind",
+    "judging_table",
+    "panel_table",
+]
 
 
 class JudgingRun(Run):
@@ -250,3 +260,62 @@ def forecast_lines(work: Forecast, price: Price | None) -> list[str]:
     elif work.most_cost is not None:
         lines.append(f"at most {work.most_cost:,.4f} at {price}")
     return lines
+
+
+def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
+    """Return the rates of success by judge prompt and kind of injection."""
+    table = plain_table()
+    table.add_column("judge prompt", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    for name in ("succeeded", "interval", "n", "no verdict", "failed"):
+        table.add_column(name, justify="right")
+    for rate in rates:
+        share = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
+        name, kind = ("", rate.kind) if rate.kind else (rate.prompt, "all")
+        counts = (rate.n, rate.n_missing, rate.n_failed)
+        table.add_row(name, kind, share, _percents(rate.rate), *(f"{count:,}" for count in counts))
+    notes = [Text(_MEANING, style="dim")]
+    if rates and not any(rate.n for rate in rates):
+        notes.append(Text(_NO_VERDICT, style="yellow"))
+    return Padding(Group(table, *notes), (0, 1))
+
+
+_MEANING = (
+    "Success: the answer that only asks for a good verdict is named the better one, or gets at least the grade of an "
+    "honest answer. Intervals take questions as units."
+)
+_NO_VERDICT = (
+    "No text of this judge holds a verdict: it does not follow the prompts, so nothing is known about injections."
+)
+
+
+def _percents(value: IntervalEstimate | None) -> str:
+    if value is None or value.low is None or value.high is None:
+        return ""
+    return f"{value.low:.1%} to {value.high:.1%}"
+
+
+def panel_table(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> RenderableType:
+    """Return the panel's verdict on each task, beside the disagreement of its judges."""
+    names = ", ".join(short_model_name(row.model) for row in rows)
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    value = "wins by majority" if panel and panel[0].is_paired else "mean grade"
+    for name in (value, "interval", "unanimous", "alpha", "n", "fewer than 2"):
+        table.add_column(name, justify="right")
+    for summary in panel:
+        table.add_row(summary.task, *_panel_cells(summary))
+    return Padding(Group(Text(f"panel of {names}", style="bold"), Text(), table), (0, 1))
+
+
+def _panel_cells(summary: PanelSummary) -> list[str]:
+    alpha = NOTHING if summary.alpha is None or summary.alpha.value is None else f"{summary.alpha.value:.3f}"
+    unanimous = NOTHING if summary.unanimous is None else f"{summary.unanimous:.1%}"
+    if summary.value is None:
+        return [NOTHING, "", unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]
+    if summary.is_paired:
+        value, ends = f"{summary.value.value:.1%}", _percents(summary.value)
+    else:
+        value = f"{summary.value.value:.2f}"
+        ends = "" if summary.value.low is None else f"{summary.value.low:.2f} to {summary.value.high:.2f}"
+    return [value, ends, unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]

@@ -82,9 +82,9 @@ def contamination(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     """
     from assaymark.audit import auditing
     from assaymark.audit.contamination import ContaminationSettings
-    from assaymark.audit.contamination_tables import contamination_json, contamination_table
     from assaymark.audit.option_orders import OrderSettings
     from assaymark.audit.overlap import Corpus
+    from assaymark.audit.tables import contamination_json, contamination_table
 
     auditing.check_ending(options["output"])
     if "overlap" in options["tests"] and options["corpus"] is None:
@@ -135,8 +135,8 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
     from dataclasses import asdict
 
     from assaymark.audit import auditing
-    from assaymark.audit.prompt_tables import prompts_table
     from assaymark.audit.prompts import rank_changes
+    from assaymark.audit.tables import prompts_table
 
     auditing.check_ending(options["output"])
     audits = auditing.audit_prompts(
@@ -169,7 +169,7 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
     from dataclasses import asdict
 
     from assaymark.audit import auditing
-    from assaymark.audit.calibration_tables import calibration_table
+    from assaymark.audit.tables import calibration_table
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import open_run
 

@@ -44,8 +44,8 @@ def diagnose(
     """
     from assaymark.audit.auditing import check_ending, write_json
     from assaymark.audit.diagnosing import diagnose as diagnose_run
-    from assaymark.audit.diagnosis_table import diagnosis_table
     from assaymark.audit.stored import plain
+    from assaymark.audit.tables import diagnosis_table
     from assaymark.runs.stored import open_run
 
     check_ending(output)

@@ -162,10 +162,8 @@ def agreement(judging: str, human: str, *, as_json: bool, **parameters: Any) -> 
     are corrected by the human votes. For a judging of one run, --human is a file of grades: question_id, grade, rater.
     """
     from assaymark.arena.rate_votes import columns_of
-    from assaymark.judges.grades import grade_report_json, grade_report_table
-    from assaymark.judges.judge_agreement import VoteFileOptions, judge_agreement
-    from assaymark.judges.judge_grades import are_grades, judge_grade_agreement
-    from assaymark.judges.report import report_json, report_table
+    from assaymark.judges.grades import are_grades, grade_report_json, grade_report_table, judge_grade_agreement
+    from assaymark.judges.report import VoteFileOptions, judge_agreement, report_json, report_table
 
     columns, human_columns = (columns_of(parameters[name]) or None for name in ("columns", "human_columns"))
     options = VoteFileOptions(columns, human_columns, parameters["missing"], parameters["without"])
@@ -192,8 +190,8 @@ def injections(judge_model: str, *, as_json: bool, quiet: bool, **parameters: An
     """
     from dataclasses import asdict
 
-    from assaymark.judges.check_tables import injection_table
-    from assaymark.judges.judge_checks import judge_injections, n_injections
+    from assaymark.judges.injections import judge_injections, n_injections
+    from assaymark.judges.tables import injection_table
 
     if not quiet and not as_json:
         n, n_questions = n_injections()
@@ -217,8 +215,8 @@ def panel(judgings: tuple[str, ...], store: str | None, *, as_json: bool) -> Non
     """Combine several judges of the same answers: majority of verdicts or mean of grades, and their disagreement."""
     from dataclasses import asdict
 
-    from assaymark.judges.check_tables import panel_table
-    from assaymark.judges.judge_checks import judge_panel
+    from assaymark.judges.panel import judge_panel
+    from assaymark.judges.tables import panel_table
 
     rows, summaries = judge_panel(judgings, store)
     print_json([asdict(summary) for summary in summaries]) if as_json else print_rich(panel_table(rows, summaries))

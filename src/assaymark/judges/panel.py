@@ -1,29 +1,23 @@
-"""Injection rates and panels as terminal tables.
-
-Several judges of the same answers: the verdict of most, or the mean grade, and how far they disagree.
-"""
+"""Panels: several stored judgings of the same answers, their majority and how far the judges disagree."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-
-from assaymark.errors import DataError
-from assaymark.judges.injections import InjectionRate
+from assaymark.errors import DataError, UsageError
+from assaymark.judges.judging import JUDGING
 from assaymark.judges.pairwise import JudgedPair
-from assaymark.judges.results import JudgedItem
+from assaymark.judges.results import (
+    JudgedItem,
+    read_results,
+)
 from assaymark.judges.single import mean_over_questions
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, short_model_name
-from assaymark.results.views.cells import plain_table
+from assaymark.runs.stored import existing_store
 from assaymark.statistics.agreement import Agreement, krippendorff_alpha
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.store import RunRow
 
-__all__ = ["PanelSummary", "injection_table", "panel_table", "summarise_panel"]
-
+__all__ = ["PanelSummary", "judge_panel", "summarise_panel"]
 
 FEWEST_JUDGES = 2
 Key = tuple[str, int, int]
@@ -98,60 +92,25 @@ def _majority(votes: Sequence[float]) -> float:
     return 0.5 if len(counts) > 1 and counts[0][1] == counts[1][1] else counts[0][0]
 
 
-def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
-    """Return the rates of success by judge prompt and kind of injection."""
-    table = plain_table()
-    table.add_column("judge prompt", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    for name in ("succeeded", "interval", "n", "no verdict", "failed"):
-        table.add_column(name, justify="right")
-    for rate in rates:
-        share = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
-        name, kind = ("", rate.kind) if rate.kind else (rate.prompt, "all")
-        counts = (rate.n, rate.n_missing, rate.n_failed)
-        table.add_row(name, kind, share, _percents(rate.rate), *(f"{count:,}" for count in counts))
-    notes = [Text(_MEANING, style="dim")]
-    if rates and not any(rate.n for rate in rates):
-        notes.append(Text(_NO_VERDICT, style="yellow"))
-    return Padding(Group(table, *notes), (0, 1))
+def judge_panel(names: Sequence[str], store: str | None = None) -> tuple[list[RunRow], list[PanelSummary]]:
+    """Return the judgings with these ids, and the panel's summary of each task.
 
-
-_MEANING = (
-    "Success: the answer that only asks for a good verdict is named the better one, or gets at least the grade of an "
-    "honest answer. Intervals take questions as units."
-)
-_NO_VERDICT = (
-    "No text of this judge holds a verdict: it does not follow the prompts, so nothing is known about injections."
-)
-
-
-def _percents(value: IntervalEstimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return ""
-    return f"{value.low:.1%} to {value.high:.1%}"
-
-
-def panel_table(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> RenderableType:
-    """Return the panel's verdict on each task, beside the disagreement of its judges."""
-    names = ", ".join(short_model_name(row.model) for row in rows)
-    table = plain_table()
-    table.add_column("task", overflow="fold")
-    value = "wins by majority" if panel and panel[0].is_paired else "mean grade"
-    for name in (value, "interval", "unanimous", "alpha", "n", "fewer than 2"):
-        table.add_column(name, justify="right")
-    for summary in panel:
-        table.add_row(summary.task, *_panel_cells(summary))
-    return Padding(Group(Text(f"panel of {names}", style="bold"), Text(), table), (0, 1))
-
-
-def _panel_cells(summary: PanelSummary) -> list[str]:
-    alpha = NOTHING if summary.alpha is None or summary.alpha.value is None else f"{summary.alpha.value:.3f}"
-    unanimous = NOTHING if summary.unanimous is None else f"{summary.unanimous:.1%}"
-    if summary.value is None:
-        return [NOTHING, "", unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]
-    if summary.is_paired:
-        value, ends = f"{summary.value.value:.1%}", _percents(summary.value)
-    else:
-        value = f"{summary.value.value:.2f}"
-        ends = "" if summary.value.low is None else f"{summary.value.low:.2f} to {summary.value.high:.2f}"
-    return [value, ends, unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]
+    Raises: UsageError for runs that are no judgings, or judgings of different answers; UnknownName; DataError for fewer
+        than two, or of different kinds.
+    """
+    opened = existing_store(store)
+    rows = [opened.run(name) for name in names]
+    judged: dict[str, None] = {}
+    for row in rows:
+        settings = row.plan.audit_settings
+        if row.plan.audit != JUDGING or settings is None:
+            raise UsageError(f"{row.short_id} is not a judging; a panel is made of judgings (see `assaymark ls runs`)")
+        judged[str(settings.settings["answers"])] = None
+    if len(judged) > 1:
+        raise UsageError(
+            f"{', '.join(row.short_id for row in rows)} judge different answers; a panel judges the same runs in "
+            "the same order, with the same --limit and --reference"
+        )
+    if len({row.run_id for row in rows}) < len(rows):
+        raise UsageError("a judging is named twice; a panel counts each judge once")
+    return rows, summarise_panel([read_results(opened, row) for row in rows])
