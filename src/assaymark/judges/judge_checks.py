@@ -1,7 +1,6 @@
 """Checks of judges: prompt injections, and panels of several stored judgings."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.judges.check_tables import PanelSummary, summarise_panel
@@ -19,10 +18,10 @@ __all__ = ["judge_injections", "judge_panel", "n_injections"]
 
 @gives_back
 def judge_injections(
-    judge_model: Any,
+    judge_model: object,
     prompts: Sequence[str] = (),
     *,
-    model_args: str | Mapping[str, Any] | None = None,
+    model_args: str | Mapping[str, object] | None = None,
     n_questions: int | None = None,
     seed: int = 0,
     max_tokens: int = 512,
