@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from assaymark.audit.calibration import audit_calibration as calibration_of_run
 from assaymark.audit.contamination import (
@@ -94,7 +94,7 @@ SYSTEM_PROMPTS = (
 
 @gives_back
 def audit_contamination(
-    model: Any,
+    model: object,
     tasks: str | Sequence[str],
     settings: ContaminationSettings | None = None,
     *,
@@ -179,7 +179,7 @@ def _opener(
 
 @gives_back
 def audit_prompts(
-    models: Sequence[Any],
+    models: Sequence[object],
     tasks: str | Sequence[str],
     system_prompts: Sequence[str] = SYSTEM_PROMPTS,
     *,

@@ -6,7 +6,7 @@ The diagnosis is stored like an audit: a second call continues an interrupted on
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def diagnose(
     run: Run,
     tasks: Sequence[str] = (),
     *,
-    model: Any = None,
+    model: object = None,
     at_most: int | None = 200,
     more_shots: int = 5,
     reasoning: bool = False,

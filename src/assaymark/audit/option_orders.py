@@ -116,7 +116,7 @@ class _Shards:
         return JOINT.join(self.items[row].text for row in rows)
 
 
-def _shuffle(keys: Sequence[Any], generator: np.random.Generator) -> list[int]:
+def _shuffle(keys: Sequence[object], generator: np.random.Generator) -> list[int]:
     """Return a random permutation of positions that exchanges only positions of equal keys."""
     groups: dict[Any, list[int]] = {}
     for position, key in enumerate(keys):
@@ -158,7 +158,7 @@ def _columns(item: AuditItem) -> dict[str, Any]:
     return {**plain, "right answer": tuple(sorted(item.gold))}
 
 
-def _is_sorted(values: Sequence[Any], name: str) -> bool:
+def _is_sorted(values: Sequence[object], name: str) -> bool:
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     n = len(values)
     if not 2 <= len(numbers) <= n / 2:

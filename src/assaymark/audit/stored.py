@@ -27,12 +27,12 @@ T = TypeVar("T")
 class Keep(Protocol):
     """Returns a part of an audit's results from the store, or computes and stores it."""
 
-    def __call__(self, name: str, kind: Any, make: Callable[[], T]) -> T:
+    def __call__(self, name: str, kind: object, make: Callable[[], T]) -> T:
         """Return the part of that name, which is of the type `kind`."""
         ...
 
 
-def compute_only(name: str, kind: Any, make: Callable[[], T]) -> T:  # noqa: ARG001 - it stores nothing
+def compute_only(name: str, kind: object, make: Callable[[], T]) -> T:  # noqa: ARG001 - it stores nothing
     """Compute a part's result without storing it."""
     return make()
 
@@ -66,7 +66,7 @@ class StoredAudit:
         """Return whether a part's result is stored."""
         return name in self._parts
 
-    def part(self, name: str, kind: Any, make: Callable[[], T]) -> T:
+    def part(self, name: str, kind: object, make: Callable[[], T]) -> T:
         """Return a part's stored result, or compute it, and store it unless a failed request could be retried."""
         if name in self._parts:
             stored: T = restored(kind, self._parts[name])
@@ -96,7 +96,7 @@ def stored_audit(opener: RunOpener, model: Model, command: str | None = None) ->
         yield StoredAudit(attempt, opened)
 
 
-def stored_parts(row: RunRow, kind: Any) -> list[Any]:
+def stored_parts(row: RunRow, kind: object) -> list[Any]:
     """Return the stored results of an audit so far, each of the type `kind`."""
     return [restored(kind, part) for part in _parts_of(row).values()]
 
@@ -121,7 +121,7 @@ def _as_stored(request: Request) -> Request:
     return replace(request, queries=queries)
 
 
-def plain(value: Any) -> JsonValue:
+def plain(value: object) -> JsonValue:
     """Return a result as JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
@@ -130,7 +130,7 @@ def plain(value: Any) -> JsonValue:
     return value
 
 
-def restored(kind: Any, value: JsonValue) -> Any:
+def restored(kind: object, value: JsonValue) -> Any:
     """Return a result of the type `kind` from its JSON values: the inverse of `plain` for dataclasses and tuples."""
     if value is None:
         return None

@@ -31,7 +31,7 @@ class ServedPart:
 _PARTS: Registry[ServedPart] = Registry("served", "part of the server")
 
 
-def served_options(command: Any) -> Any:
+def served_options(command: object) -> Any:
     """Add the options of every registered part of the server to a command; they arrive as keywords."""
     for name in _PARTS:
         for option in reversed(_PARTS.load(name).options):
@@ -39,7 +39,7 @@ def served_options(command: Any) -> Any:
     return command
 
 
-def served_features(options: Mapping[str, Any], store: str | None) -> list[Any]:
+def served_features(options: Mapping[str, object], store: str | None) -> list[Any]:
     """Return the features that the options of registered parts ask for. Raises: UsageError, MissingExtra."""
     return [feature for name in _PARTS for feature in _PARTS.load(name).features(options, store)]
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from typing import Any
 
 import click
 
@@ -25,7 +24,7 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(printable(text), err=err, nl=nl)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON; undefined numbers are null, never NaN, and unprintable characters are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False)
     try:
@@ -35,7 +34,7 @@ def print_json(value: Any) -> None:
     click.echo(escape_unprintable(text, lambda code: f"\\u{code:04x}"))
 
 
-def print_rich(*renderables: Any) -> None:
+def print_rich(*renderables: object) -> None:
     """Print tables and text, without styles if the output is not a terminal.
 
     Where it is a file or a pipe, nothing is folded or shortened, unless COLUMNS is set.

@@ -371,7 +371,9 @@ def _undecodable_line(path: Path) -> int:
     return 1
 
 
-def read_csv(paths: Sequence[Path], options: Mapping[str, Any], separator: str, *, skip_bad_rows: bool = False) -> Rows:
+def read_csv(
+    paths: Sequence[Path], options: Mapping[str, object], separator: str, *, skip_bad_rows: bool = False
+) -> Rows:
     """Return the rows of several files, concatenated.
 
     A single large file is converted on disk, so that memory is bounded; see `csv_stream`.
@@ -425,12 +427,12 @@ class _Rejected:
 
     n: int = 0
 
-    def __call__(self, _: Any) -> str:
+    def __call__(self, _: object) -> str:
         self.n += 1
         return "skip"
 
 
-def _options(options: Mapping[str, Any], separator: str) -> tuple[str, dict[str, Any]]:
+def _options(options: Mapping[str, object], separator: str) -> tuple[str, dict[str, Any]]:
     """Return the delimiter, and the arguments of pyarrow's ReadOptions besides the size of a block."""
     names, delimiter = options.get("column_names"), options.get("sep") or options.get("delimiter") or separator
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
@@ -445,7 +447,7 @@ def _options(options: Mapping[str, Any], separator: str) -> tuple[str, dict[str,
     }
 
 
-def _csv_options(delimiter: str, read: Mapping[str, Any], handler: Any) -> CsvOptions:
+def _csv_options(delimiter: str, read: Mapping[str, object], handler: object) -> CsvOptions:
     from pyarrow import csv as arrow_csv
 
     return CsvOptions(

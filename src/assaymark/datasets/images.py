@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import MalformedSample, MissingExtra
 from assaymark.records import ImagePart
@@ -35,7 +34,7 @@ _ANY_URL = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 
 
-def is_image_value(value: Any) -> bool:
+def is_image_value(value: object) -> bool:
     """Return whether a value of a row has a form that `ImageReader` reads."""
     if isinstance(value, Mapping):
         return {"bytes", "path"} >= set(value) and bool(value)
@@ -53,7 +52,7 @@ class ImageReader:
 
     folder: Path | None = None
 
-    def bytes_of(self, value: Any) -> bytes:
+    def bytes_of(self, value: object) -> bytes:
         """Return the file of an image: bytes, as the Hub stores it (`bytes`, `path`), a path or a data URL.
 
         Raises: MalformedSample for what is none of these, or longer than LARGEST_FILE.
@@ -63,7 +62,7 @@ class ImageReader:
             raise MalformedSample(f"an image file of {len(data):,} bytes; expected at most {LARGEST_FILE:,}: shrink it")
         return data
 
-    def _bytes(self, value: Any) -> bytes:
+    def _bytes(self, value: object) -> bytes:
         if isinstance(value, Mapping):
             content = value.get("bytes")
             return content if isinstance(content, bytes) else self._file(value.get("path"))
@@ -78,7 +77,7 @@ class ImageReader:
                 ) from None
         return self._file(value)
 
-    def _file(self, path: Any) -> bytes:
+    def _file(self, path: object) -> bytes:
         """Return the content of a file in the folder of the rows."""
         if not isinstance(path, str) or not path.strip() or "\0" in path:
             raise MalformedSample(

@@ -38,7 +38,7 @@ class NoSuchMethod(DataError, AttributeError):
 class Rows(Sequence[Row]):
     """One split. Rows are decoded on first access and cached; do not modify them."""
 
-    def __init__(self, n_rows: int, read: Callable[[int, int], list[Row]], features: Mapping[str, Any]) -> None:
+    def __init__(self, n_rows: int, read: Callable[[int, int], list[Row]], features: Mapping[str, object]) -> None:
         self._n_rows = n_rows
         self._read = read
         self._features = dict(features)
@@ -49,7 +49,7 @@ class Rows(Sequence[Row]):
         self._column: Callable[[str], Iterator[Any]] | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any] | None = None) -> "Rows":
+    def of(cls, rows: Sequence[Mapping[str, object]], features: Mapping[str, object] | None = None) -> "Rows":
         """Return rows from memory; columns that a row lacks are None."""
         names: dict[str, Any] = dict.fromkeys(name for row in rows for name in row)
         names.update(features or {})
@@ -232,7 +232,7 @@ def _row_numbers(indices: Sequence[int]) -> list[str]:
     return [f"row {index + 1}" for index in indices]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return tuples as lists, as a table would return them."""
     if isinstance(value, tuple):
         return [_plain(part) for part in value]

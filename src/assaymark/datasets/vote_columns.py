@@ -42,7 +42,7 @@ def one_vote_a_row(rows: Rows) -> Rows:
     return Rows.of([vote for number, row in enumerate(rows, start=1) for vote in _votes_of(row, number, annotators)])
 
 
-def _votes_of(row: Mapping[str, Any], number: int, annotators: Sequence[str]) -> list[dict[str, Any]]:
+def _votes_of(row: Mapping[str, object], number: int, annotators: Sequence[str]) -> list[dict[str, Any]]:
     if "model_1" in row and "model_2" in row:
         first, second = row["model_1"], row["model_2"]
     else:
@@ -59,7 +59,7 @@ def _votes_of(row: Mapping[str, Any], number: int, annotators: Sequence[str]) ->
     ]
 
 
-def _verdict(value: Any) -> str | None:
+def _verdict(value: object) -> str | None:
     text = "" if value is None else str(value).strip().removesuffix(".0")
     return _VERDICTS.get(text, text) if text not in {"", "nan"} else None
 
@@ -146,13 +146,13 @@ def verdicts_in(rows: Rows, columns: VoteColumns) -> list[Any]:
     return [_agreed(row_values, sides) if several == BOTH_ORDERS else _marked(row_values) for row_values in values]
 
 
-def _marked(values: Sequence[Any]) -> str | None:
+def _marked(values: Sequence[object]) -> str | None:
     words = ("model_a", "model_b", "tie")
     marked = [word for word, value in zip(words, values, strict=True) if str(value).lower() in {"1", "1.0", "true"}]
     return " and ".join(marked) or None
 
 
-def _agreed(values: Sequence[Any], sides: Mapping[str, str]) -> Any:
+def _agreed(values: Sequence[object], sides: Mapping[str, str]) -> Any:
     """Return the verdict of both orders; as in MT-bench, two that differ are a tie, and an error is not a verdict."""
     if any(value is None or value == "error" for value in values):
         return None
@@ -178,7 +178,7 @@ def _numbered(value: Any, sides: Mapping[str, str]) -> Any:
     return value if not 1.0 <= number <= 2.0 else "model_a" if number < 1.5 else "model_b"
 
 
-def outcome_of(verdict: Any, first: str, second: str) -> float | str | None:
+def outcome_of(verdict: object, first: str, second: str) -> float | str | None:
     """Return 1 if the first model won, 0 if the second, 0.5 for a tie; None without a verdict; an unknown one as text.
 
     A verdict is model_a, model_b (also a, b, left, right), the winning model's name, tie, `tie (bothbad)` or both_bad.

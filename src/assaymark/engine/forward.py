@@ -132,7 +132,7 @@ def _soft_cap(cap: float | None) -> Callable[..., torch.Tensor] | None:
     if cap is None:
         return None
 
-    def score(score: torch.Tensor, _batch: Any, _head: Any, _q: Any, _k: Any) -> torch.Tensor:
+    def score(score: torch.Tensor, _batch: object, _head: object, _q: object, _k: object) -> torch.Tensor:
         return cap * torch.tanh(score / cap)
 
     return score

@@ -53,7 +53,7 @@ class _Stopper:
         self._is_over = is_over
         self.has_stopped = False
 
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_options: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, scores: object, **_options: object) -> torch.Tensor:
         """Return whether the one sequence has ended. Shapes: bool [1]."""
         del scores
         generated = input_ids[0, self._n_prompt :].tolist()

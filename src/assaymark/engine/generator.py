@@ -61,12 +61,12 @@ REFUSED: dict[str, Any] = {
 }
 
 
-def changes(name: str, value: Any, table: dict[str, Any]) -> bool:
+def changes(name: str, value: object, table: dict[str, Any]) -> bool:
     """Return whether a setting of this table differs from its neutral value."""
     return name in table and value is not None and value != table[name] and value != []
 
 
-def defaults_of(model: Any) -> GenerationDefaults:
+def defaults_of(model: object) -> GenerationDefaults:
     """Return the defaults in the generation_config of a loaded model."""
     return defaults_of_config(getattr(model, "generation_config", None))
 

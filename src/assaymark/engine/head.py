@@ -37,7 +37,7 @@ class TargetScores:
 class _GivenBody(torch.nn.Module):
     """Replaces a causal LM's body and returns an output that has already been computed."""
 
-    def __init__(self, body: Any, output: Any) -> None:
+    def __init__(self, body: object, output: object) -> None:
         super().__init__()
         self.__dict__["body"] = body  # bypasses nn.Module's bookkeeping: it is not a submodule of this one
         self.output = output
@@ -47,7 +47,7 @@ class _GivenBody(torch.nn.Module):
         part = getattr(self.__dict__["body"], name)
         return self if isinstance(part, torch.nn.Module) else part
 
-    def forward(self, *_args: Any, **_options: Any) -> Any:
+    def forward(self, *_args: object, **_options: object) -> Any:
         """Return the given output for any input."""
         return self.output
 
@@ -70,12 +70,12 @@ class Head:
         return AttentionSwitch(self.model, NAME)
 
     @contextmanager
-    def attending_through(self, window: Any) -> Iterator[None]:
+    def attending_through(self, window: object) -> Iterator[None]:
         """Let the layers attend through `window` for one pass, while no other thread runs this model."""
         with forward_pass(self.model), self._switch.on(), window_in_progress(window):
             yield
 
-    def run_body(self, **inputs: Any) -> Any:
+    def run_body(self, **inputs: object) -> Any:
         """Return the body's output, last hidden states included."""
         return self.body(**inputs)
 

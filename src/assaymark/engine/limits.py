@@ -67,7 +67,7 @@ def _least(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _positions(config: Any) -> int | None:
+def _positions(config: object) -> int | None:
     """Return the number of positions in the configuration."""
     for name in LENGTH_NAMES:
         value = getattr(config, name, None)
@@ -105,7 +105,7 @@ def _packed_limit(config: Any) -> int | None:
     return None
 
 
-def _selections(config: Any) -> Iterator[int]:
+def _selections(config: object) -> Iterator[int]:
     """Yield how many keys an indexer selects for each query: beyond that, padding influences the selection."""
     if isinstance(top := getattr(config, "index_topk", None), int):
         yield top
@@ -114,7 +114,7 @@ def _selections(config: Any) -> Iterator[int]:
         yield blocks * size
 
 
-def _windows(config: Any) -> Iterator[int]:
+def _windows(config: object) -> Iterator[int]:
     """Yield the lengths of sliding windows and chunks."""
     for name, value in (pair for layer in layer_configs(config) for pair in vars(layer).items()):
         if _WINDOW_NAMES.fullmatch(name):

@@ -111,7 +111,7 @@ class _ModelState:
         self._process.restore()
 
 
-def without_wrappers(model: Any) -> None:
+def without_wrappers(model: object) -> None:
     """Remove accelerate's wrappers of a model's forward in training: autocast, and results as float32.
 
     The wrapped forward is restored with the rest of the model's state.

@@ -87,7 +87,7 @@ def total_memory_bytes(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def largest_of(config: Any, *names: str) -> int:
+def largest_of(config: object, *names: str) -> int:
     """Return a size from the configuration, under the first of these names that it has; 0 if it has none.
 
     Some models have one size per layer; the largest decides the memory needed.
@@ -100,19 +100,19 @@ def largest_of(config: Any, *names: str) -> int:
     return 0
 
 
-def layer_configs(config: Any) -> list[Any]:
+def layer_configs(config: object) -> list[Any]:
     """Return the configuration of each layer, if transformers has one for each; else the one for all."""
     return list(getattr(config, "per_layer_config", None) or ()) or [config]
 
 
-def bytes_per_token(config: Any, element_size: int) -> int:
+def bytes_per_token(config: object, element_size: int) -> int:
     """Return the approximate memory of one window token while it passes through a layer."""
     width = largest_of(config, "hidden_size", "n_embd") or 1024
     inner = largest_of(config, "intermediate_size") or 4 * width
     return (12 * width + 4 * inner) * element_size
 
 
-def cache_bytes(config: Any, depth: int, element_size: int) -> int:
+def cache_bytes(config: object, depth: int, element_size: int) -> int:
     """Return the size of keys and values of an open path of `depth` nodes over all layers."""
     layers = largest_of(config, "num_hidden_layers", "n_layer") or 1
     heads = largest_of(config, "num_attention_heads", "n_head") or 1
@@ -122,7 +122,7 @@ def cache_bytes(config: Any, depth: int, element_size: int) -> int:
     return 2 * layers * groups * head_width * depth * element_size
 
 
-def choose_window(config: Any, element_size: int, device: torch.device) -> int:
+def choose_window(config: object, element_size: int, device: torch.device) -> int:
     """Return the window's size in tokens, a power of two."""
     budget = total_memory_bytes(device) * SHARE_FOR_ACTIVATIONS
     largest = LARGEST_CUDA if device.type == "cuda" else LARGEST_CPU

@@ -131,7 +131,7 @@ class FasterProjections:
                 del module.__dict__["forward"]
 
 
-def _is_plain_linear(module: Any) -> bool:
+def _is_plain_linear(module: object) -> bool:
     """Return whether the module is torch's own linear layer on the CPU, in a supported dtype and without hooks."""
     return (
         type(module) is torch.nn.Linear
@@ -172,7 +172,7 @@ def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None
     return _for_needed_rows(module, forward, int(getattr(down, "out_features")))  # noqa: B009 - `down` may be None to mypy
 
 
-def _weights(linear: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _weights(linear: object) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the present weight and bias: a training loop may have replaced the tensors."""
     held = linear.__dict__["_parameters"]
     return held["weight"], held["bias"]

@@ -46,7 +46,7 @@ def token_logprobs(
     return chosen.double().cpu().numpy(), is_best.cpu().numpy()
 
 
-def score_sequence(model: Any, tokens: IntArray, n_scored: int) -> tuple[float, bool]:
+def score_sequence(model: object, tokens: IntArray, n_scored: int) -> tuple[float, bool]:
     """Return the sum of `token_logprobs` and whether every scored token was the argmax.
 
     Units: nats.
@@ -102,7 +102,7 @@ def make_long_probe(vocab_size: int, length: int) -> SpanBatch:
     return SpanBatch.from_lists(sequences, [1] * len(sequences))
 
 
-def long_probe_length(limits: LengthLimits, config: Any, n_parameters: int, device: torch.device) -> int | None:
+def long_probe_length(limits: LengthLimits, config: object, n_parameters: int, device: torch.device) -> int | None:
     """Return the length of the longest affordable probe that exceeds one of the model's windows, or None.
 
     It is computed ten times, each with two operations per parameter and token, plus attention's.
@@ -142,7 +142,7 @@ class ProbeReference:
     may_batch: bool
 
 
-def measure(model: Any, probe: SpanBatch, batch_limit: int | None = None) -> ProbeReference:
+def measure(model: object, probe: SpanBatch, batch_limit: int | None = None) -> ProbeReference:
     """Return the reference for the probe, computed by the unchanged model.
 
     A probe longer than `batch_limit` is never put into a padded batch, so that is not tested.
@@ -169,7 +169,7 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def check(model: Any, head: Head | None, reference: ProbeReference, window_tokens: int) -> CheckResult:
+def check(model: object, head: Head | None, reference: ProbeReference, window_tokens: int) -> CheckResult:
     """Return whether the trie path, in windows of this size, is correct for this model with these weights."""
     alone, may_batch, spread = reference.alone, reference.may_batch, reference.spread
     if head is None:
@@ -195,7 +195,7 @@ def _rounding_error(model: Any, logprobs: FloatArray) -> float:
     return 4.0 * float(epsilon) * max(1.0, float(np.abs(logprobs).max()))
 
 
-def _reference(model: Any, probe: SpanBatch) -> FloatArray:
+def _reference(model: object, probe: SpanBatch) -> FloatArray:
     """Return each probe span's log-probability, with each branch computed alone.
 
     Shapes: float64 [n].
@@ -209,7 +209,7 @@ def _reference(model: Any, probe: SpanBatch) -> FloatArray:
     return result
 
 
-def _plain(model: Any, probe: SpanBatch) -> FloatArray:
+def _plain(model: object, probe: SpanBatch) -> FloatArray:
     """Return the log-probabilities with all branches in one padded batch."""
     result = np.zeros(len(probe))
     ends = whole_sequences(probe)
@@ -241,7 +241,7 @@ def _spread_of_kernels(model: Any, probe: SpanBatch, alone: FloatArray) -> float
     return spread
 
 
-def _spread_of_batches(model: Any, probe: SpanBatch, alone: FloatArray, spread: float) -> tuple[bool, float]:
+def _spread_of_batches(model: object, probe: SpanBatch, alone: FloatArray, spread: float) -> tuple[bool, float]:
     """Return whether padded batches are correct, and the variation of the plain path including them."""
     finite = np.isfinite(alone)
     rounding = _rounding_error(model, alone[finite]) if finite.any() else 0.0

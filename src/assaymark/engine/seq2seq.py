@@ -51,7 +51,7 @@ class Seq2SeqEngine(PlainEngine):
         )
 
     @classmethod
-    def load(cls, path_or_model: Any, *, settings: EngineSettings) -> "Seq2SeqEngine":
+    def load(cls, path_or_model: object, *, settings: EngineSettings) -> "Seq2SeqEngine":
         """Return an engine for a local folder, a Hub id or a loaded transformers model.
 
         Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
@@ -221,7 +221,7 @@ def _decoder_start(model: Any) -> int:
     raise ModelUnavailable("config.json has no decoder_start_token_id, which an encoder-decoder model needs")
 
 
-def _shifted(model: Any, labels: torch.Tensor) -> torch.Tensor:
+def _shifted(model: object, labels: torch.Tensor) -> torch.Tensor:
     """Return the decoder's input for these labels, as the model's own training computes it. Shapes: int64 [n, T]."""
     own = getattr(model, "prepare_decoder_input_ids_from_labels", None)
     if own is not None:

@@ -120,7 +120,7 @@ def _forget_lengths(model: Any) -> None:
             setattr(module, f"{before}max_seq_len_cached", module.original_max_seq_len)
 
 
-def _is_dynamic(module: Any) -> bool:
+def _is_dynamic(module: object) -> bool:
     kinds = getattr(module, "rope_type", None)
     return "dynamic" in (kinds.values() if isinstance(kinds, dict) else [kinds])
 
@@ -159,7 +159,7 @@ class AttentionSwitch:
     transformers' own setter visits and checks all modules; it is called once, and its changes are recorded.
     """
 
-    def __init__(self, model: Any, name: str) -> None:
+    def __init__(self, model: object, name: str) -> None:
         before = [(config, _implementation(config)) for config in configs_of(model)]
         with attention_set_to(model, name):
             after = [_implementation(config) for config, _ in before]

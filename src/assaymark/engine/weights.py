@@ -65,7 +65,7 @@ def pick_device(wanted: str) -> torch.device:
     return device
 
 
-def load_model(path_or_model: Any, settings: EngineSettings) -> LoadedModel:
+def load_model(path_or_model: object, settings: EngineSettings) -> LoadedModel:
     """Return the model of a local folder or Hub id, or the given loaded one.
 
     Raises: ModelUnavailable with a remedy; UsageError for an impossible device; MissingExtra without peft.
@@ -143,7 +143,7 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     return model
 
 
-def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, Any]) -> dict[str, Any]:
+def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, object]) -> dict[str, Any]:
     """Return the other arguments of `from_pretrained`, with a changed configuration if the settings require it.
 
     The configuration is changed here rather than by `from_pretrained`, which would let `rope_scaling` replace all of
@@ -230,7 +230,7 @@ def _remedy(text: str, settings: EngineSettings) -> str:
     return "; check the spelling, the connection, and HF_HUB_OFFLINE"
 
 
-def _with_adapter(model: Any, adapter: str) -> Any:
+def _with_adapter(model: object, adapter: str) -> Any:
     """Return the model with a PEFT adapter.
 
     Raises: MissingExtra if peft is not installed; ModelUnavailable if the adapter cannot be loaded.

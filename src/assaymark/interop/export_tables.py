@@ -79,13 +79,13 @@ def _row(record: SampleRecord) -> dict[str, Any]:
     }
 
 
-def wrong_to_jsonl(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def wrong_to_jsonl(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield one line of JSON per row."""
     for row in rows:
         yield json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def wrong_to_csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def wrong_to_csv(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the lines of a CSV file; lists are JSON, and texts are escaped so that spreadsheets run no formulas."""
     out = io.StringIO()
     writer = csv.DictWriter(out, WRONG_COLUMNS, lineterminator="\n")
@@ -128,7 +128,7 @@ def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
     """Return the rows as CSV with a header; undefined is empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n", extrasaction="ignore")
@@ -137,7 +137,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_parquet(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write the rows as Parquet, one typed column each."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -152,14 +152,14 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     pq.write_table(pa.table(columns, schema=schema), path)
 
 
-def to_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_markdown(rows: Sequence[Mapping[str, object]]) -> str:
     """Return the rows as a Markdown table for people."""
     lines = ["| Task | Metric | Shots | Value | 95% interval | n |", "|---|---|--:|--:|--:|--:|"]
     lines += ["| " + " | ".join(markdown_inline(cell) for cell in _cells(row)) + " |" for row in rows]
     return "\n".join([*lines, *(f"\n{markdown_inline(note)}" for note in _notes(rows))]) + "\n"
 
 
-def to_latex(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_latex(rows: Sequence[Mapping[str, object]]) -> str:
     """Return the rows as a LaTeX table (needs `booktabs`)."""
     lines = [r"\begin{tabular}{llrrrr}", r"\toprule", r"Task & Metric & Shots & Value & 95\% interval & $n$ \\"]
     lines += [r"\midrule", *(" & ".join(latex_inline(cell) for cell in _cells(row)) + r" \\" for row in rows)]

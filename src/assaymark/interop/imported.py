@@ -194,7 +194,7 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
 def facts_from(
     tasks: Sequence[TaskSummaryInput],
     groups: Sequence[GroupSummaryInput],
-    configs: Mapping[str, Any],
+    configs: Mapping[str, object],
     *,
     origin: str = "lm-eval",
 ) -> dict[str, JsonValue]:

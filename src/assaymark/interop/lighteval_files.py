@@ -162,7 +162,7 @@ def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, Json
     }
 
 
-def write_details(file: Any, rows: Sequence[Row]) -> None:
+def write_details(file: object, rows: Sequence[Row]) -> None:
     """Write a task's rows as Parquet; predictions are numbers (log-likelihoods) or texts, by task."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -237,7 +237,7 @@ def write_lighteval_files(
         raise StoreError(f"results cannot be written to {folder}: {error}; name another folder") from error
 
 
-def _write_details(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+def _write_details(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as draft:
         write_details(draft, rows)

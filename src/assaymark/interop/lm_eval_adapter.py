@@ -43,7 +43,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
 
     chat_template = TemplateLM.chat_template  # lm-eval's own rule for the template that a results file names
 
-    def __init__(self, **model_args: Any) -> None:
+    def __init__(self, **model_args: object) -> None:
         super().__init__()
         if model_args.get("pretrained") is None:
             raise UsageError(f"no model was named; expected --model {NAME} --model_args pretrained=<folder or Hub id>")

@@ -42,7 +42,7 @@ def _split(text: str) -> dict[str, str]:
     return dict(re.findall(r"(?:^|,)\s*(\w+)\s*=\s*([^,]*[^,\s])", text))
 
 
-def refuse_malformed(file: Path, results: Mapping[str, Any]) -> None:
+def refuse_malformed(file: Path, results: Mapping[str, object]) -> None:
     """Check that the parts and numbers of a results file are in lm-eval's format.
 
     Raises: DataError with file, key, value and what was expected.
@@ -76,7 +76,7 @@ def _refuse_parts(file: Path, results: Mapping[str, Any]) -> None:
                 raise DataError(f"{file}: {key}.{name} is {entry!r:.80}; expected an object")
 
 
-def _refuse_groups(file: Path, results: Mapping[str, Any]) -> None:
+def _refuse_groups(file: Path, results: Mapping[str, object]) -> None:
     """Refuse groups that contain themselves, or whose members cannot be listed in reasonable time."""
     subtasks = results.get("group_subtasks") or {}
     if not isinstance(subtasks, dict):
@@ -100,7 +100,7 @@ def _refuse_groups(file: Path, results: Mapping[str, Any]) -> None:
         raise DataError(f"{file}: group_subtasks lists more than {MOST_LEAVES:,} tasks, counted once for each group")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     """Return whether a value is a number, and an integer one that a float can hold; NaN is one."""
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**308)
 

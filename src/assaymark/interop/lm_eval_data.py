@@ -28,7 +28,7 @@ def data_from_folder() -> Iterator[None]:
 
     hub = datasets.load_dataset
 
-    def load(path: str, name: str | None = None, *args: Any, **kwargs: Any) -> Any:
+    def load(path: str, name: str | None = None, *args: object, **kwargs: object) -> Any:
         is_plain = not args and not kwargs.get("data_files") and not kwargs.get("data_dir")
         files = _parquet_files(root, str(path), name) if is_plain else {}
         if not files:

@@ -37,7 +37,7 @@ MINIMUM_WIDTH = 3
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
-def lm_eval_table(results: Mapping[str, Any], column: Literal["results", "groups"] = "results") -> str:
+def lm_eval_table(results: Mapping[str, object], column: Literal["results", "groups"] = "results") -> str:
     """Return the Markdown table that lm-eval prints for `results`, the content of its results JSON.
 
     Source: behaviour of lm-eval 0.4.13 `utils.make_table`, observed.
@@ -113,7 +113,7 @@ def _laid_out(header: str, values: Sequence[Any]) -> list[str]:
     return [f"{header:^{width}}", rule, *body]
 
 
-def _kinds(values: Sequence[Any]) -> list[str]:
+def _kinds(values: Sequence[object]) -> list[str]:
     """Return the type that its table library assigns to each cell.
 
     It proceeds downwards: while most cells so far are text, the next one is text as well, even if it is a number.
@@ -128,7 +128,7 @@ def _kinds(values: Sequence[Any]) -> list[str]:
     return kinds
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     text = str(value)
     if not text.strip():
         return "blank"
@@ -225,7 +225,7 @@ def _own_scores(scores: Sequence[Score], name_of_filter: str, task: Mapping[str,
     return sorted(own, key=lambda score: order.index(score.metric) if score.metric in order else len(order))
 
 
-def _arguments(query: Query, request: Request, generation: Mapping[str, Any] | None) -> list[JsonValue]:
+def _arguments(query: Query, request: Request, generation: Mapping[str, object] | None) -> list[JsonValue]:
     match query:
         case RollingQuery():
             return [query.text]
@@ -235,7 +235,7 @@ def _arguments(query: Query, request: Request, generation: Mapping[str, Any] | N
             return ["".join(request.segments), _generation(query, generation)]
 
 
-def _generation(query: GenerateQuery, generation: Mapping[str, Any] | None) -> dict[str, JsonValue]:
+def _generation(query: GenerateQuery, generation: Mapping[str, object] | None) -> dict[str, JsonValue]:
     """Return generation settings under the names of lm-eval's task files."""
     settings = query.settings
     named: dict[str, JsonValue] = {
@@ -277,7 +277,7 @@ def _filtered(query: Query, answers: Sequence[JsonValue], scores: Sequence[Score
     return answers[0] if answers else NOT_AVAILABLE
 
 
-def _value(score: Score, task: Mapping[str, Any]) -> JsonValue:
+def _value(score: Score, task: Mapping[str, object]) -> JsonValue:
     """Return a score as lm-eval logs it: the item that it aggregates, even if that is more than a number."""
     facts = declared_for(score.metric, str(task.get("output_type")))
     logged_as = None if facts is None else facts.logged_as

@@ -75,7 +75,7 @@ def _shots(spec: Mapping[str, Any], filled: Mapping[str, Any]) -> dict[str, Json
     return {key: _name_of_function(value) for key, value in shots.items()}
 
 
-def _is_function(value: Any) -> bool:
+def _is_function(value: object) -> bool:
     return isinstance(value, Mapping) and "!function" in value
 
 
@@ -141,7 +141,7 @@ def model_arguments(plan: RunPlan) -> dict[str, JsonValue]:
     return {"pretrained": plan.model.name, "dtype": plan.model.dtype, **dict(plan.model.options)}
 
 
-def _task_entry(name: str, task: Mapping[str, Any], estimates: Sequence[Estimate]) -> dict[str, JsonValue]:
+def _task_entry(name: str, task: Mapping[str, object], estimates: Sequence[Estimate]) -> dict[str, JsonValue]:
     cells = [cell for cell in estimates if cell.task == name and cell.details.get("kind") == "task"]
     return {
         "name": name,
@@ -160,8 +160,8 @@ def _values(cell: Estimate) -> dict[str, JsonValue]:
 
 
 def _group_entry(
-    group: Mapping[str, Any],
-    groups: Sequence[Mapping[str, Any]],
+    group: Mapping[str, object],
+    groups: Sequence[Mapping[str, object]],
     estimates: Sequence[Estimate],
     sizes: Mapping[str, int],
 ) -> dict[str, JsonValue]:

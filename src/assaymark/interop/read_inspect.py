@@ -156,7 +156,7 @@ def _identity(log: InspectLog) -> dict[str, Any]:
     }
 
 
-def _differing(identities: Sequence[Mapping[str, Any]]) -> Iterator[str] | list[str]:
+def _differing(identities: Sequence[Mapping[str, object]]) -> Iterator[str] | list[str]:
     keys = dict.fromkeys(key for identity in identities for key in identity)
     return [
         key
@@ -165,7 +165,7 @@ def _differing(identities: Sequence[Mapping[str, Any]]) -> Iterator[str] | list[
     ]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 40 else text[:39] + "…"
 
@@ -229,7 +229,7 @@ def _metric_names(log: InspectLog) -> list[str]:
     return list(dict.fromkeys(listed or logged))
 
 
-def _name(log: InspectLog, score: Mapping[str, Any]) -> str:
+def _name(log: InspectLog, score: Mapping[str, object]) -> str:
     """Return a score's name, with its reducer if the log has several."""
     reducers = {reduction.get("reducer") for reduction in log.reductions if reduction.get("reducer")}
     reducer = score.get("reducer")
@@ -351,7 +351,7 @@ def _reduced(log: InspectLog) -> dict[Any, dict[str, float]]:
     return reduced
 
 
-def _numbers(name: str, value: Any) -> dict[str, float]:
+def _numbers(name: str, value: object) -> dict[str, float]:
     if isinstance(value, Mapping):
         return {
             key: number for part, part_value in value.items() for key, number in _numbers(str(part), part_value).items()

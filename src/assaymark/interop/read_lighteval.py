@@ -66,7 +66,7 @@ def samples_in(file: Path, tasks: Iterable[str] = ()) -> Iterator[ForeignSample]
         )
 
 
-def _position(doc: Mapping[str, Any]) -> tuple[int, str]:
+def _position(doc: Mapping[str, object]) -> tuple[int, str]:
     """Return a document's sort key by its id: its position in the data set."""
     text = str(doc.get("id", ""))
     return (int(text), "") if text.isdigit() else (0, text)
@@ -92,7 +92,7 @@ def _sample(
     )
 
 
-def _indices(gold: Any) -> list[int]:
+def _indices(gold: object) -> list[int]:
     """Return the indices of the correct choices; none where `gold` is something else, as the texts of answers are."""
     some = gold if isinstance(gold, list | tuple) else [gold]
     return [index for index in some if isinstance(index, int) and not isinstance(index, bool)]
@@ -102,7 +102,7 @@ def _target(texts: Sequence[str], golds: Sequence[int]) -> str:
     return " or ".join(texts[index].strip() for index in golds if 0 <= index < len(texts))
 
 
-def _choices(texts: Sequence[str], nats: Sequence[float], greedy: Sequence[Any]) -> tuple[ForeignChoice, ...]:
+def _choices(texts: Sequence[str], nats: Sequence[float], greedy: Sequence[object]) -> tuple[ForeignChoice, ...]:
     """Return the choices with their log-likelihoods; none where there is not one number for each."""
     if len(nats) != len(texts):
         return ()
@@ -126,7 +126,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", name)
 
 
-def _early_sample(task: str, index: int, row: Mapping[str, Any], file: Path) -> ForeignSample:
+def _early_sample(task: str, index: int, row: Mapping[str, object], file: Path) -> ForeignSample:
     values = {key: _value(row.get(key), f"{file}, row {index}, {key}") for key in
               ("choices", "gold_index", "predictions", "metrics", "num_effective_few_shots")}  # fmt: skip
     gold = _gold(row.get("gold"))
@@ -150,11 +150,11 @@ def _early_sample(task: str, index: int, row: Mapping[str, Any], file: Path) -> 
     )
 
 
-def _metrics_of_2023(row: Mapping[str, Any]) -> dict[str, Any]:
+def _metrics_of_2023(row: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in NO_METRICS and isinstance(value, int | float)}
 
 
-def _value(value: Any, where: str) -> Any:
+def _value(value: object, where: str) -> Any:
     """Return a column's value, read where it is the text of a Python list, dictionary or number."""
     if not isinstance(value, str):
         return value
@@ -164,7 +164,7 @@ def _value(value: Any, where: str) -> Any:
         raise DataError(f"{where} is {value[:60]!r}, which is not a Python value: {error}") from error
 
 
-def _gold(value: Any) -> Any:
+def _gold(value: object) -> Any:
     """Return the correct answer: the text of a list of texts is one, any other text is the answer itself."""
     try:
         return _value(value, "gold")
@@ -181,12 +181,12 @@ def _predicted(predictions: Sequence[Any]) -> tuple[list[float], list[bool]]:
     return [], []
 
 
-def _gold_texts(gold: Any) -> str:
+def _gold_texts(gold: object) -> str:
     some = gold if isinstance(gold, list | tuple) else [gold]
     return " or ".join(text.strip() for text in some if isinstance(text, str))
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
 
 

@@ -106,7 +106,7 @@ def _logged(file: Path) -> Iterator[tuple[str, Any]]:
                 yield location, parse_json(line, location)
 
 
-def _arguments(arguments: Any) -> Any:
+def _arguments(arguments: object) -> Any:
     """Return the arguments of a sample's requests by name, as in lm-eval's current format."""
     if not isinstance(arguments, list):
         return arguments
@@ -169,7 +169,7 @@ def _imported(file: Path, results: Mapping[str, Any], evidence: RunEvidence) -> 
     )
 
 
-def _source(results: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, JsonValue]:
+def _source(results: Mapping[str, object], origin: Mapping[str, str]) -> dict[str, JsonValue]:
     return {
         "tool": "lm-eval",
         "version": results.get("lm_eval_version"),
@@ -199,7 +199,7 @@ def _plan(results: Mapping[str, Any], evidence: RunEvidence, origin: Mapping[str
     )
 
 
-def _model(results: Mapping[str, Any], config: Mapping[str, Any], origin: Mapping[str, str]) -> ModelIdentity:
+def _model(results: Mapping[str, object], config: Mapping[str, object], origin: Mapping[str, str]) -> ModelIdentity:
     n_parameters = config.get("model_num_parameters")
     dtype = str(config.get("model_dtype") or "unknown").removeprefix("torch.")
     return imported_model(
@@ -271,7 +271,7 @@ def _query(task: TaskSummaryInput, index: int, arguments: Mapping[str, Any], fir
     )
 
 
-def _output(request_id: str, query: Query, repeat: int, answer: Any) -> Output:
+def _output(request_id: str, query: Query, repeat: int, answer: object) -> Output:
     if isinstance(query, GenerateQuery):
         return Output(request_id, query.index, repeat, text=str(answer))
     nats, greedy = answer if isinstance(answer, list | tuple) else (answer, None)
@@ -390,7 +390,7 @@ def results_file(path: Path) -> Path:
     return paths[-1]
 
 
-def _label(results: Mapping[str, Any]) -> str:
+def _label(results: Mapping[str, object]) -> str:
     name = model_named(results, "lm-eval run")
     return name.rstrip("/").rpartition("/")[2] or name
 
@@ -426,7 +426,7 @@ def _task(name: str, results: Mapping[str, Any]) -> TaskSummaryInput:
     )
 
 
-def _aggregation(metric: str, listed: Mapping[str, Any]) -> str:
+def _aggregation(metric: str, listed: Mapping[str, object]) -> str:
     """Return the aggregation of a metric; the mean if it was a function of the task file, which is not known here."""
     named = listed.get("aggregation")
     if isinstance(named, str) and named in AGGREGATIONS:
@@ -500,7 +500,7 @@ def _rows(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, 
         yield ScoreRow(task.name, index, sha, metric, own[metric].value, name_of_filter, parts=own[metric].parts)
 
 
-def _value(value: Any) -> tuple[float | None, tuple[Any, ...] | None]:
+def _value(value: object) -> tuple[float | None, tuple[Any, ...] | None]:
     if isinstance(value, bool | int | float):
         return float(value), None
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and value[1].startswith("["):
@@ -508,7 +508,7 @@ def _value(value: Any) -> tuple[float | None, tuple[Any, ...] | None]:
     return None, tuple(value) if isinstance(value, list) else None
 
 
-def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+def _choice_scores(task: TaskSummaryInput, line: Mapping[str, object], config: Mapping[str, object]) -> dict[str, Any]:
     """Return the scores of a multiple-choice sample from its log-likelihoods; empty if the line lacks data for it."""
     answers = line.get("filtered_resps")
     arguments = line.get("arguments")
@@ -541,7 +541,7 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, Any], config: Mapp
         return {}
 
 
-def _gold(line: Mapping[str, Any], texts: Sequence[str]) -> int | list[int] | None:
+def _gold(line: Mapping[str, object], texts: Sequence[str]) -> int | list[int] | None:
     """Return the logged index of the correct choice; None if the target is no choice or choices have equal texts."""
     target = str(line.get("target", "")).strip()
     if len(set(texts)) < len(texts):

@@ -85,7 +85,7 @@ def _tasks(contents: list[tuple[Path, dict[str, Any]]]) -> Iterator[TaskSummaryI
             )
 
 
-def _shots(name: str, config: Mapping[str, Any]) -> int:
+def _shots(name: str, config: Mapping[str, object]) -> int:
     tail = name.rpartition("|")[2] if "|" in name else ""
     n_shots = int(tail) if tail.isdecimal() and len(tail) < 8 else config.get("num_fewshot") or 0
     if not isinstance(n_shots, int) or isinstance(n_shots, bool) or not 0 <= n_shots <= MOST_SHOTS:
@@ -93,7 +93,7 @@ def _shots(name: str, config: Mapping[str, Any]) -> int:
     return n_shots
 
 
-def _reported(file: Path, content: Mapping[str, Any]) -> Iterator[ReportedValue]:
+def _reported(file: Path, content: Mapping[str, object]) -> Iterator[ReportedValue]:
     for name, entry in _entries(content).items():
         for metric, value in entry.items():
             if metric.endswith(STDERR):
@@ -103,7 +103,7 @@ def _reported(file: Path, content: Mapping[str, Any]) -> Iterator[ReportedValue]
             yield ReportedValue(name, metric, _number(value), _number(entry.get(metric + STDERR)))
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """Return a number as a float; None for anything else, and for an integer that no float can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -97,7 +97,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _text(messages: Sequence[Mapping[str, Any]]) -> str:
+def _text(messages: Sequence[Mapping[str, object]]) -> str:
     texts = []
     for message in messages:
         content = message.get("content", "")

@@ -29,8 +29,8 @@ def is_wandb_here() -> bool:
 def log_to_wandb(
     estimates: Sequence[Estimate],
     configuration: Mapping[str, JsonValue],
-    init_args: Mapping[str, Any],
-    config_args: Mapping[str, Any],
+    init_args: Mapping[str, object],
+    config_args: Mapping[str, object],
 ) -> str | None:
     """Log a run's estimates, and return their address, if W&B has one.
 

@@ -88,7 +88,7 @@ class JudgeOptions:
 
 @gives_back
 def judge_runs(
-    judge_model: Any,
+    judge_model: object,
     runs: Sequence[str],
     options: JudgeOptions | None = None,
     *,
@@ -129,7 +129,7 @@ def judge_runs(
 
 @gives_back
 def plan_judging(
-    judge_model: Any,
+    judge_model: object,
     runs: Sequence[str],
     options: JudgeOptions | None = None,
     *,
@@ -149,7 +149,7 @@ def plan_judging(
     return forecast(work.model, pending, len(asked), n_requests - len(pending), price)
 
 
-def open_judge(judge_model: Any, model_args: str | Mapping[str, Any] | None = None, workers: int = 1) -> Model:
+def open_judge(judge_model: object, model_args: str | Mapping[str, object] | None = None, workers: int = 1) -> Model:
     """Return the judge. A request too long for it fails: truncated material would be judged as if it were whole."""
     options: EvaluateOptions = {"model_args": model_args or {}, "too_long": "error", "workers": workers}
     return model_of(judge_model, options)

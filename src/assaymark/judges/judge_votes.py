@@ -91,14 +91,14 @@ def _names(rows: Rows, prompt: str, *, for_judging: bool) -> Callable[[Mapping[s
     is_named_by_task = for_judging and TASK in parts
     apart = [name for name in parts if not (is_named_by_task and name == TASK)]
 
-    def named(row: Mapping[str, Any]) -> tuple[str, str]:
+    def named(row: Mapping[str, object]) -> tuple[str, str]:
         question = in_task(row[TASK], row[prompt]) if is_named_by_task else str(row[prompt])
         return question, "/".join(str(row[name]) for name in apart)
 
     return named
 
 
-def _lengths(rows: Rows, row: Mapping[str, Any]) -> tuple[float, float] | None:
+def _lengths(rows: Rows, row: Mapping[str, object]) -> tuple[float, float] | None:
     """Return the lengths of both answers: counts in columns, or characters of their texts."""
     for pattern, sides in LENGTHS:
         names = [pattern.format(side) for side in sides]

@@ -23,7 +23,7 @@ _STORE = re.compile(r"\b(?:postgresql|postgres|mysql)(?:\+\w+)?://[^\s'\"`,;<>]*
 _PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
 
-def without_folders(value: Any) -> Any:
+def without_folders(value: object) -> Any:
     """Return text, or JSON, with every path of a file shortened to its last part and user names out of URLs.
 
     Addresses of databases are left out whole: their hosts are inside the operator's network.

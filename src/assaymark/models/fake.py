@@ -56,7 +56,7 @@ class FakeArguments:
     delay_ms: float = 0.0
 
 
-def fake_arguments(model_args: Mapping[str, Any]) -> FakeArguments:
+def fake_arguments(model_args: Mapping[str, object]) -> FakeArguments:
     """Return the fake model's arguments; those that only other models have are ignored.
 
     Raises: UnknownName, UsageError.

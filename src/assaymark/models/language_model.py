@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from assaymark.errors import ModelError, UsageError
 from assaymark.models.create import MODELS, create_model
@@ -30,7 +30,7 @@ class Ranking:
     total_nats: tuple[float, ...]
 
 
-def loaded_pair(model: Any, tokenizer: Any) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase] | None":
+def loaded_pair(model: object, tokenizer: object) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase] | None":
     """Return a loaded model and its tokenizer, given as a pair or apart; None where the model is only named.
 
     Raises: UsageError for a loaded model without a tokenizer, or a tokenizer that is given twice.
@@ -49,7 +49,7 @@ def loaded_pair(model: Any, tokenizer: Any) -> "tuple[PreTrainedModel, PreTraine
     return model, tokenizer
 
 
-def not_a_model(model: Any) -> UsageError:
+def not_a_model(model: object) -> UsageError:
     """Return the error for something that is not a model."""
     return UsageError(
         f"model is a {type(model).__name__}; expected a path, a hub id, (model, tokenizer), or what load_model returns"
@@ -105,7 +105,7 @@ class LanguageModel:
         self.close()
 
 
-def load_model(model: Any, **model_args: Any) -> LanguageModel:
+def load_model(model: object, **model_args: object) -> LanguageModel:
     """Return a model by its folder, its hub id, the name of its kind ("fake"), or as a loaded (model, tokenizer).
 
     Keyword arguments are lm-eval's model arguments: dtype, device, revision, peft, max_length, trust_remote_code ...

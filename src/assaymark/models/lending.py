@@ -11,20 +11,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _loaded_object(model: Any) -> Any:
+def _loaded_object(model: object) -> Any:
     """Return the transformers model in what a caller passes for a model; None for names, servers and the like."""
     if isinstance(model, tuple) and model:
         return model[0]
     return getattr(model, "loaded_model", model)
 
 
-def is_loaded(model: Any) -> bool:
+def is_loaded(model: object) -> bool:
     """Return whether this is, or holds, a model that the caller has loaded."""
     return hasattr(_loaded_object(model), "state_dict")
 
 
 @contextmanager
-def lent(model: Any) -> Iterator[None]:
+def lent(model: object) -> Iterator[None]:
     """Give a loaded model back as it was, whatever is done with it and however that ends; others are left alone."""
     if not is_loaded(model):
         yield

@@ -46,13 +46,13 @@ def limit_shown(limit: float) -> str:
     return f"first {int(limit):,} sample{'' if int(limit) == 1 else 's'} per task"
 
 
-def template_name(options: Mapping[str, Any]) -> str | None:
+def template_name(options: Mapping[str, object]) -> str | None:
     """Return the name of the requested chat template; None for the model's own, or no template."""
     template = options["apply_chat_template"]
     return template if isinstance(template, str) and template else None
 
 
-def preset_plan(options: Mapping[str, Any]) -> PresetPlan | None:
+def preset_plan(options: Mapping[str, object]) -> PresetPlan | None:
     """Return the prompt preset as the plan stores it."""
     preset = preset_of(options)
     return None if preset is None else PresetPlan(preset.name, preset.template_hash, preset.spec)

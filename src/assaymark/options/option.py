@@ -147,7 +147,7 @@ _WORDS: Mapping[type, str] = {
 }
 
 
-def check_options(kind: type, options: Mapping[str, Any]) -> None:
+def check_options(kind: type, options: Mapping[str, object]) -> None:
     """Validate the given options against the declarations of `kind`, a TypedDict.
 
     Raises: UnknownName for an unknown option, UsageError for a value of a wrong type or an invalid one, and what an
@@ -161,7 +161,7 @@ def check_options(kind: type, options: Mapping[str, Any]) -> None:
             _check(declared[name], value)
 
 
-def with_defaults(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(kind: type, options: Mapping[str, object]) -> dict[str, Any]:
     """Return a value for each option that `kind`, a TypedDict, declares: the given one, or its default."""
     return {
         name: declared.option.default if options.get(name) is None else options[name]
@@ -200,7 +200,7 @@ def check_cost(value: float) -> None:
         raise UsageError(f"max_cost is {value:g}; expected an amount of money from 0")
 
 
-def check_gen_kwargs(value: Mapping[str, Any]) -> None:
+def check_gen_kwargs(value: Mapping[str, object]) -> None:
     """Raise UsageError for generation settings that are unknown or invalid."""
     from assaymark.tasks.generation import check_gen_kwargs
 

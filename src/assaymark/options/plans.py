@@ -16,7 +16,7 @@ def _in_plans(kind: type = SharedOptions) -> Iterator[InPlan]:
     )
 
 
-def plan_settings(options: Mapping[str, Any], kind: type = SharedOptions) -> dict[str, Any]:
+def plan_settings(options: Mapping[str, object], kind: type = SharedOptions) -> dict[str, Any]:
     """Return the plan's fields of all options, with their defaults filled in; fields that are None are omitted.
 
     Fields that are set from `BindOptions` are not among them.

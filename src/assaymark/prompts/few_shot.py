@@ -42,7 +42,7 @@ def order_of_samples(n_samples: int, rules: DrawRules) -> Sequence[int]:
 
 
 def draw_shots(
-    samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules, key: QuestionKey | None = None
+    samples: Sequence[Sample], n_total: int, pool: Sequence[object], rules: DrawRules, key: QuestionKey | None = None
 ) -> list[Shots]:
     """Return the shots of each sample. `samples` are in the order of `order_of_samples`, of `n_total` in the split.
 
@@ -68,7 +68,7 @@ def draw_shots(
 class LeakGuard:
     """Detects rows of a pool that show a sample its answer: those equal to its row, or with the same question."""
 
-    def __init__(self, pool: Sequence[Any], key: QuestionKey | None) -> None:
+    def __init__(self, pool: Sequence[object], key: QuestionKey | None) -> None:
         self._pool = pool
         self._key = key
         self._known: dict[int, Hashable] = {}
@@ -83,10 +83,10 @@ class LeakGuard:
         own = self._key_of(sample.row) if shots else None
         return sum(self._shows(sample.row, own, index) for index in shots)
 
-    def _shows(self, row: Any, own: Hashable, index: int) -> bool:
+    def _shows(self, row: object, own: Hashable, index: int) -> bool:
         return self._pool[index] == row or (own is not None and self._key_at(index) == own)
 
-    def _key_of(self, row: Any) -> Hashable:
+    def _key_of(self, row: object) -> Hashable:
         return self._key(row) if self._key is not None else None
 
     def _key_at(self, index: int) -> Hashable:
@@ -102,7 +102,9 @@ def _first(indices: Iterable[int], n_shots: int) -> Shots:
     return shots
 
 
-def _draw_in_order(samples: Sequence[Sample], n_total: int, pool: Sequence[Any], rules: DrawRules) -> Iterator[Shots]:
+def _draw_in_order(
+    samples: Sequence[Sample], n_total: int, pool: Sequence[object], rules: DrawRules
+) -> Iterator[Shots]:
     generator = mersenne(rules.seed)
     if rules.scheme == "shuffled":
         generator.shuffle(list(range(n_total)))  # advances the generator as `order_of_samples` did

@@ -15,7 +15,7 @@ from assaymark.python_source import python_value
 Resolve = Callable[[Row], Any]
 
 
-def resolve_text(field: Any, columns: Collection[str], *, has_choices: bool) -> Resolve:
+def resolve_text(field: object, columns: Collection[str], *, has_choices: bool) -> Resolve:
     """Return the function for `doc_to_text`: usually a text; an index if the choices are contexts."""
     if callable(field):
         return _called(field)
@@ -36,7 +36,7 @@ def resolve_text(field: Any, columns: Collection[str], *, has_choices: bool) -> 
     return text_or_index
 
 
-def resolve_target(field: Any, columns: Collection[str], *, has_choices: bool) -> Resolve:
+def resolve_target(field: object, columns: Collection[str], *, has_choices: bool) -> Resolve:
     """Return the function for `doc_to_target`: a text, an index into the choices, or a list of either."""
     if callable(field):
         return _called(field)
@@ -62,7 +62,7 @@ def resolve_target(field: Any, columns: Collection[str], *, has_choices: bool) -
     return target
 
 
-def resolve_choices(field: Any, columns: Collection[str]) -> Resolve:
+def resolve_choices(field: object, columns: Collection[str]) -> Resolve:
     """Return the function for `doc_to_choice`: a list of texts."""
     if callable(field):
         return _called(field)
@@ -87,7 +87,7 @@ def resolve_choices(field: Any, columns: Collection[str]) -> Resolve:
     return choices
 
 
-def resolve_turns(field: Any, columns: Collection[str]) -> Callable[[Row], list[str]]:
+def resolve_turns(field: object, columns: Collection[str]) -> Callable[[Row], list[str]]:
     """Return the function for `doc_to_turns`: the user's messages, one text for each turn.
 
     It accepts what `doc_to_choice` accepts; a list in the file has one template for each turn.
@@ -111,7 +111,7 @@ def first_turn(turns: Callable[[Row], list[str]]) -> Resolve:
     return lambda row: turns(row)[0]
 
 
-def resolve_own(field: Any, columns: Collection[str]) -> Callable[[Row], str | None]:
+def resolve_own(field: object, columns: Collection[str]) -> Callable[[Row], str | None]:
     """Return the function for `gen_prefix` of the evaluated sample: a column, a template, or nothing."""
     if field is None:
         return lambda _: None
@@ -120,7 +120,7 @@ def resolve_own(field: Any, columns: Collection[str]) -> Callable[[Row], str | N
     return _column(field) if field in columns else compile_template(field, "gen_prefix")
 
 
-def resolve_loose(field: Any) -> Callable[[Row], Any]:
+def resolve_loose(field: object) -> Callable[[Row], Any]:
     """Return the function for `description` and a shot's `gen_prefix`: the column of that name, else a template."""
     if not field:
         return lambda _: None

@@ -95,14 +95,14 @@ class _Styled:
         return _positions(self.layout.target(row), self.own(row))
 
 
-def _positions(target: Any, choices: Sequence[str]) -> Any:
+def _positions(target: object, choices: Sequence[str]) -> Any:
     """Return the position of the correct choice, or a list of positions; a target that is not a choice is unchanged."""
     if isinstance(target, list):
         return [_positions(each, choices) for each in target]
     return choices.index(target) if isinstance(target, str) and target in choices else target
 
 
-def _lettered(gold: Any, sentence: Callable[[str], str]) -> Any:
+def _lettered(gold: object, sentence: Callable[[str], str]) -> Any:
     if isinstance(gold, list):
         return [_lettered(each, sentence) for each in gold]
     if not isinstance(gold, int) or not 0 <= gold < len(LETTERS):

@@ -43,7 +43,7 @@ def join(before: str | None, after: str | None, delimiter: str = " ") -> str:
     return before + after if before[-1].isspace() or after[0].isspace() else before + delimiter + after
 
 
-def question_pieces(question: Any, gen_prefix: str | None, target_delimiter: str) -> tuple[Piece, ...]:
+def question_pieces(question: object, gen_prefix: str | None, target_delimiter: str) -> tuple[Piece, ...]:
     """Return the turn to be answered: the question, and the beginning of an answer if the task defines one."""
     text = _text(question, "question")
     if not gen_prefix:
@@ -53,8 +53,8 @@ def question_pieces(question: Any, gen_prefix: str | None, target_delimiter: str
 
 
 def shot_pieces(
-    question: Any,
-    answer: Any,
+    question: object,
+    answer: object,
     choices: Sequence[str] | None,
     gen_prefix: str | None,
     *,
@@ -82,7 +82,7 @@ def shot_pieces(
     return (Piece("user", text, seam), Piece("assistant", reply, fewshot_delimiter))
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise MalformedSample(f"the {what} is {value!r:.80}, of type {type(value).__name__}; expected a text")
     return value
@@ -266,7 +266,7 @@ def _rendered(render: Render, messages: Sequence[Message], continue_final: bool,
     return render(messages, continue_final) if tools is None else render(messages, continue_final, tools=tools)
 
 
-def _context_of(choices: Sequence[str] | None, index: Any) -> str:
+def _context_of(choices: Sequence[str] | None, index: object) -> str:
     if not choices or not isinstance(index, int) or not -len(choices) <= index < len(choices):
         raise MalformedSample(f"a shot has context {index!r} of {len(choices or ())}; expected an index into them")
     return choices[index]

@@ -65,7 +65,7 @@ def are_letters(choices: Sequence[str]) -> bool:
     return len(choices) > 1 and [choice.strip(" ().") for choice in choices] == list(LETTERS[: len(choices)])
 
 
-def option_spans(row: Mapping[str, Any], text: str, n_choices: int) -> list[tuple[int, int]] | None:
+def option_spans(row: Mapping[str, object], text: str, n_choices: int) -> list[tuple[int, int]] | None:
     """Return where the text of each option begins and ends in a prompt that lists them after their letters.
 
     The last option ends with the longest text of the row that begins there (it may have several lines), else with its
@@ -107,7 +107,7 @@ def _mark_of(letter: str) -> re.Pattern[str]:
 # ------------------------------------------------------------------------------------------ with the row
 
 
-def question_in(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+def question_in(row: Mapping[str, object], text: str, choices: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """Return the bare question in a task's text (the row's texts in it that are not options), and its options.
 
     If the choices are letters or numbers, the options are the row's list that the text shows, else the texts listed
@@ -126,7 +126,7 @@ def question_in(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tu
     return lead[begin:finish], options
 
 
-def _marked(row: Mapping[str, Any], text: str, choices: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def _marked(row: Mapping[str, object], text: str, choices: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """Return the options, and the text up to the beginning of their list or of the cue line."""
     if not _are_markers(choices):
         return tuple(choice.strip() for choice in choices), text
@@ -146,7 +146,7 @@ def _are_markers(texts: Sequence[str]) -> bool:
     return all(_MARKER.match(text.strip()) for text in texts)
 
 
-def _lists(value: Any) -> Iterator[Sequence[Any]]:
+def _lists(value: object) -> Iterator[Sequence[Any]]:
     """Yield every list of texts or numbers in a row, at any depth."""
     if isinstance(value, Mapping):
         for inner in value.values():
@@ -163,7 +163,7 @@ def words_of(text: str) -> list[str]:
     return text.casefold().translate(_APART).split()
 
 
-def strings_in(value: Any) -> Iterator[str]:
+def strings_in(value: object) -> Iterator[str]:
     """Yield every text in a row, at any depth."""
     if isinstance(value, str):
         yield value
@@ -186,7 +186,7 @@ def _is_part(part: str, options: Sequence[str], text: str) -> bool:
     )
 
 
-def blanked(value: Any, options: Sequence[str], text: str) -> Any:
+def blanked(value: object, options: Sequence[str], text: str) -> Any:
     """Return a row with the parts of the question that occur in the text replaced by empty texts; options stay."""
     if isinstance(value, str):
         return "" if _is_part(value, options, text) else value

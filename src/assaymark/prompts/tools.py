@@ -48,7 +48,7 @@ def shown_name(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)
 
 
-def resolve_tools(field: Any, columns: Collection[str]) -> ToolsOf:
+def resolve_tools(field: object, columns: Collection[str]) -> ToolsOf:
     """Return the function for `doc_to_tools`: the declarations of a row, checked, each without its `type: function`.
 
     Raises: DataError for a field that is neither a column, nor a function, nor a list of declarations.
@@ -63,7 +63,7 @@ def resolve_tools(field: Any, columns: Collection[str]) -> ToolsOf:
     return lambda row: declarations_in(row[field])
 
 
-def declarations_in(value: Any) -> list[dict[str, Any]]:
+def declarations_in(value: object) -> list[dict[str, Any]]:
     """Return the declarations in a value: a list, or its JSON text.
 
     Raises: MalformedSample naming the first that is none, and what is wrong with it.
@@ -86,7 +86,7 @@ def declarations_in(value: Any) -> list[dict[str, Any]]:
     return declarations
 
 
-def _declaration(value: Any, number: int) -> dict[str, Any]:
+def _declaration(value: object, number: int) -> dict[str, Any]:
     """Return one declaration without its outer object. Raises: MalformedSample."""
     if isinstance(value, Mapping) and "function" in value:
         if value.get("type", "function") != "function":

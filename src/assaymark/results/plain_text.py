@@ -31,7 +31,7 @@ def escape_unprintable(text: str, escaped: Callable[[int], str]) -> str:
     return _NOT_PRINTABLE.sub(lambda match: escaped(ord(match[0])), text)
 
 
-def csv_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def csv_row(row: Mapping[str, object]) -> dict[str, Any]:
     """Return a row for a CSV file in which no text is a formula to a spreadsheet: an apostrophe stands before it."""
     return {name: _csv_cell(value) if isinstance(value, str) else value for name, value in row.items()}
 

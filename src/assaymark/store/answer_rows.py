@@ -131,7 +131,7 @@ def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, Any]:
     return with_checksum(estimates, row)
 
 
-def repeated_details(details: Mapping[str, Any]) -> dict[str, Any]:
+def repeated_details(details: Mapping[str, object]) -> dict[str, Any]:
     """Return the columns of an estimate that repeat its details, so that leaderboards can filter by them."""
     kind, unit, n_shots = details.get("kind"), details.get("unit"), details.get("n_shots")
     return {

@@ -97,7 +97,7 @@ def _lease_of(row: Row[Any], at: float) -> Lease:
     return Lease(row.run, row.attempt, row.epoch, Owner.from_text(row.owner), row.expires - at)
 
 
-def _change(connection: Connection, row: Row[Any], **changes: Any) -> None:
+def _change(connection: Connection, row: Row[Any], **changes: object) -> None:
     values = with_checksum(run_leases, {**row._asdict(), **changes})
     statement = update(run_leases).where(run_leases.c.run == row.run)
     connection.execute(statement.values(**{name: values[name] for name in (*changes, "checksum")}))

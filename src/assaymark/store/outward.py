@@ -481,7 +481,7 @@ def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> dict[str, JsonVa
     return {**row.extra, "tasks": outward_tasks}
 
 
-def _task_facts(facts: Mapping[str, Any], how: Withholding) -> dict[str, JsonValue]:
+def _task_facts(facts: Mapping[str, object], how: Withholding) -> dict[str, JsonValue]:
     outward_facts = dict(facts)
     spec = facts.get("spec")
     if isinstance(spec, Mapping):

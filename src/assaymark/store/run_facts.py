@@ -80,7 +80,7 @@ def _integer(value: float | None) -> int | None:
     return int(value) if value is not None and abs(value) < 2**63 else None
 
 
-def _optional(text: Any) -> str | None:
+def _optional(text: object) -> str | None:
     return None if text is None else shown_text(str(text))
 
 

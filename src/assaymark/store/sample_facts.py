@@ -226,7 +226,7 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
     return content
 
 
-def question_of(row: Mapping[str, Any]) -> str | None:
+def question_of(row: Mapping[str, object]) -> str | None:
     """Return the question of a sample's row: one of QUESTION_FIELDS, or an application's inputs; else None."""
     for name in QUESTION_FIELDS:
         value = row.get(name)
@@ -240,7 +240,7 @@ def question_of(row: Mapping[str, Any]) -> str | None:
     return inputs if isinstance(inputs, str) and inputs.strip() else None
 
 
-def category_of(row: Mapping[str, Any]) -> str | None:
+def category_of(row: Mapping[str, object]) -> str | None:
     """Return the category or subject in a sample's row or its metadata, None if none of CATEGORY_FIELDS is there."""
     metadata = row.get("metadata")
     own = {**metadata, **row} if isinstance(metadata, Mapping) else row

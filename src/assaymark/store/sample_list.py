@@ -148,7 +148,7 @@ def _conditions(
         yield tuple_(*_key).in_(matches)
 
 
-def _sample(task: FactTask, row: Sequence[Any]) -> SampleFacts:
+def _sample(task: FactTask, row: Sequence[object]) -> SampleFacts:
     """Return the facts of a row: the task's id, then FACT_COLUMNS."""
     index, turn, status, score, correct, is_wrong, *rest = row[1:]
     values = (task.name, task.metric, task.filter, index, turn, status, score, correct, bool(is_wrong), *rest)

@@ -329,12 +329,12 @@ def _encoded_names_of(table: Table) -> tuple[bytes, ...]:
     return tuple(name.encode() for name in _names_of(table))
 
 
-def row_checksum(table: Table, values: Sequence[Any]) -> int:
+def row_checksum(table: Table, values: Sequence[object]) -> int:
     """Return the CRC-32 of a row in the table's order, over name, type and value of each column that is not NULL."""
     return checksum_of(_encoded_names_of(table), values)
 
 
-def checksum_of(names: Sequence[bytes], values: Sequence[Any]) -> int:
+def checksum_of(names: Sequence[bytes], values: Sequence[object]) -> int:
     """Return the CRC-32 of the values of columns with these names; a migration has the names of its own schema."""
     pieces: list[bytes] = []
     for name, value in zip(names, values, strict=False):  # the checksum itself comes last
@@ -346,7 +346,7 @@ def checksum_of(names: Sequence[bytes], values: Sequence[Any]) -> int:
     return zlib.crc32(b"\x00".join(pieces))
 
 
-def _plain_kind(value: Any) -> type:
+def _plain_kind(value: object) -> type:
     """Return the type as which an enumeration's text or numpy's float is stored."""
     for kind in _ENCODERS:
         if isinstance(value, kind):

@@ -249,7 +249,7 @@ def _content(row_text: str) -> Any:
         raise HashMismatch(f"the row of a sample cannot be read: {error}; run `assaymark verify`") from error
 
 
-def _strings_in(value: Any) -> Iterator[str]:
+def _strings_in(value: object) -> Iterator[str]:
     """Yield every text in a row, at any depth."""
     if isinstance(value, str):
         yield value

@@ -309,5 +309,5 @@ class _Verification:
             self.guarded("facts", lambda row=row: self.problems.extend(derived_problems(self.connection, row)))  # type: ignore[misc]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else repr(value)

@@ -49,7 +49,7 @@ class AnswerCounts:
     fits: Counter[str] = field(default_factory=Counter)
     _conflicts: dict[tuple[str, str], _Conflict] = field(default_factory=dict)
 
-    def add(self, answer: Any, options: Sequence[Any]) -> None:
+    def add(self, answer: object, options: Sequence[object]) -> None:
         """Count one answer to a question with these options; None is not an answer."""
         if answer is None:
             return
@@ -106,11 +106,11 @@ class AnswerCounts:
         )
 
 
-def _option(place: int, options: Sequence[Any]) -> str:
+def _option(place: int, options: Sequence[object]) -> str:
     return f"{LETTERS[place]}, '{options[place]!s:.40}'" if place < len(LETTERS) else f"'{options[place]!s:.40}'"
 
 
-def _places(answer: Any, options: Sequence[Any]) -> dict[str, int]:
+def _places(answer: object, options: Sequence[object]) -> dict[str, int]:
     """Return the position of the option that an answer names, by reading; readings that do not fit are left out."""
     text, places = str(answer).strip(), {}
     if (place := text_index(answer, options)) is not None:
@@ -123,12 +123,12 @@ def _places(answer: Any, options: Sequence[Any]) -> dict[str, int]:
     return places
 
 
-def text_index(answer: Any, options: Sequence[Any]) -> int | None:
+def text_index(answer: object, options: Sequence[object]) -> int | None:
     """Return the position of the first option that an answer is the text of; None if there is none."""
     return next((i for i, option in enumerate(options) if is_same_text(answer, option)), None)
 
 
-def is_same_text(answer: Any, option: Any) -> bool:
+def is_same_text(answer: object, option: object) -> bool:
     """Return whether an answer is the text of an option."""
     return option is not None and (answer == option or str(answer).strip() == str(option).strip())
 

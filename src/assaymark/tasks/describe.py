@@ -161,7 +161,7 @@ def _card_paths(name: str, beside: Path) -> list[Path]:
     return [own] if own.is_file() else sorted(LIBRARY.rglob(f"{name}.card.yaml"))[:1]
 
 
-def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, Any] | None) -> int:
+def count_hidden_shots(bound: BoundTask, request: Request, card: Mapping[str, object] | None) -> int:
     """Return how many answered examples the question itself contains: the card's number, else as counted."""
     stated = (card or {}).get("hidden_shots")
     if isinstance(stated, int):
@@ -201,7 +201,7 @@ def _filter_text(pipeline: FilterSpec) -> FilterText:
     return FilterText(pipeline.name, tuple(steps))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"!function {value.path}" if isinstance(value, FunctionRef) else repr(value)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets.files import folder_files, named_files
 from assaymark.tasks.catalog import Catalog
@@ -41,7 +40,7 @@ def files_read(names: Sequence[str]) -> list[Path]:
     return list(files)
 
 
-def _modules(value: Any) -> Iterator[Path]:
+def _modules(value: object) -> Iterator[Path]:
     """Yield the modules of the functions in a task file's mapping, and the files beside them that they import."""
     if isinstance(value, FunctionRef):
         file = file_of(value)

@@ -31,7 +31,7 @@ class AnswerSettings:
     column: str | None = None
     of_value: Mapping[str, GenerationSettings] = field(default_factory=dict)
 
-    def of(self, row: Mapping[str, Any]) -> GenerationSettings:
+    def of(self, row: Mapping[str, object]) -> GenerationSettings:
         """Return the settings for one row."""
         return self.of_all if self.column is None else self.of_value.get(str(row.get(self.column)), self.of_all)
 
@@ -54,14 +54,14 @@ def answer_settings(
     """
     own, by = effective_kwargs(task, {}), task.generation_by or {}
 
-    def settings(more: Mapping[str, Any]) -> GenerationSettings:
+    def settings(more: Mapping[str, object]) -> GenerationSettings:
         return _with_stops(settings_of(task.name, {**own, **more, **gen_kwargs}, task.repeats), preset)
 
     of_value = {str(value): settings(more) for value, more in by.get("values", {}).items()}
     return AnswerSettings(settings({}), by.get("column"), of_value)
 
 
-def check_gen_kwargs(gen_kwargs: Mapping[str, Any]) -> None:
+def check_gen_kwargs(gen_kwargs: Mapping[str, object]) -> None:
     """Raise PlanError for a value that no task could use, whether or not the run's tasks generate anything."""
     settings_of("gen_kwargs", gen_kwargs)
 
@@ -86,7 +86,7 @@ def _with_stops(settings: GenerationSettings, preset: PromptPreset | None) -> Ge
     return replace(settings, stop=tuple(dict.fromkeys((*settings.stop, *preset.stop))))
 
 
-def settings_of(name: str, generation_kwargs: Mapping[str, Any], repeats: int = 1) -> GenerationSettings:
+def settings_of(name: str, generation_kwargs: Mapping[str, object], repeats: int = 1) -> GenerationSettings:
     """Convert lm-evaluation-harness's `generation_kwargs` to our settings. Raises: PlanError naming the task."""
     kwargs = dict(generation_kwargs)
     until = kwargs.pop("until", [])
@@ -127,14 +127,14 @@ def _number(name: str, value: Any) -> float | None:
     return number
 
 
-def _whole(name: str, value: Any) -> int | None:
+def _whole(name: str, value: object) -> int | None:
     number = _number(name, value)
     if number is not None and number != int(number):
         raise ValueError(f"{name} is {value}; expected a whole number")
     return None if number is None else int(number)
 
 
-def _truth(name: str, value: Any, *, otherwise: bool) -> bool:
+def _truth(name: str, value: object, *, otherwise: bool) -> bool:
     if value is None:
         return otherwise
     if value not in (True, False):  # 1 and 0 are equal to them

@@ -49,7 +49,7 @@ def next_turn(
     return replace(request, segments=segments, messages=messages, turn=turn, target=target)
 
 
-def reference_of(layout: Layout, target: Any, turn: int) -> str:
+def reference_of(layout: Layout, target: object, turn: int) -> str:
     """Return the reference as text, for logs; a conversation with a list of references has one for each turn."""
     if layout.turns is None or not isinstance(target, list):
         return str(target)
@@ -85,7 +85,7 @@ class ChatColumns:
         return f"{{{{{column}}}}}" if self.answer_key is None else f"{{{{{column}[-1]['{self.answer_key}']}}}}"
 
 
-def are_messages(value: Any) -> bool:
+def are_messages(value: object) -> bool:
     """Return whether a value of a row is a list of messages, in either form."""
     return isinstance(value, list) and bool(value) and text_key(value) is not None
 
@@ -96,7 +96,7 @@ def text_key(value: list[Any]) -> str | None:
     return "content" if {"role", "content"} <= set(keys) else "value" if {"from", "value"} <= set(keys) else None
 
 
-def read_messages(value: Any) -> list[tuple[str, str]]:
+def read_messages(value: object) -> list[tuple[str, str]]:
     """Return role (system, user or assistant) and text of each message.
 
     Raises: MalformedSample for anything else than a list of messages with texts.
@@ -115,7 +115,7 @@ def read_messages(value: Any) -> list[tuple[str, str]]:
     return messages
 
 
-def list_in(value: Any, what: str) -> list[Any]:
+def list_in(value: object, what: str) -> list[Any]:
     """Return a list, or the list of a JSON text. Raises: MalformedSample."""
     if isinstance(value, str):
         try:
@@ -129,7 +129,7 @@ def list_in(value: Any, what: str) -> list[Any]:
     return value
 
 
-def resolve_messages(field: Any, columns: Collection[str], *, ends_with_answer: bool) -> MessagesOf:
+def resolve_messages(field: object, columns: Collection[str], *, ends_with_answer: bool) -> MessagesOf:
     """Return the function for `doc_to_messages`: (role, text) of each message, the last one the user's.
 
     `ends_with_answer`: whether answers after the user's last message are left out, as they are what is expected.

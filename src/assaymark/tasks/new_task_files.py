@@ -152,7 +152,7 @@ def _refuse_unlike(model: Task, spec: Spec, shape: Shape, like: str) -> None:
         raise UsageError(f"--like {like}: its questions have {len(letters)} options, and these have {len(own)}")
 
 
-def _functions(value: Any) -> Iterator[FunctionRef]:
+def _functions(value: object) -> Iterator[FunctionRef]:
     if isinstance(value, FunctionRef):
         yield value
     elif isinstance(value, Mapping):
@@ -175,7 +175,7 @@ def _as_choices(model: Task, column: str, shape: Shape) -> str:
     return f"{{'text': {shape.options}, 'label': 'ABCDEFGHIJ' | list}}"
 
 
-def _renamed(part: Any, names: Mapping[str, str]) -> Any:
+def _renamed(part: object, names: Mapping[str, str]) -> Any:
     """Return a template after assignments of the names it uses; a column's name alone becomes its expression."""
     if not isinstance(part, str):
         return part

@@ -147,7 +147,7 @@ def ignored_columns(rows: Rows, shape: Shape) -> str:
     return f"; ignored columns: {', '.join(ignored)}" if ignored else ""
 
 
-def subject_of(row: Mapping[str, Any]) -> str | None:
+def subject_of(row: Mapping[str, object]) -> str | None:
     """Return the value of a row's first column of SUBJECT_COLUMNS, in any case, that has one; None without."""
     named = {name.strip().lower(): value for name, value in row.items()}
     for column in SUBJECT_COLUMNS:

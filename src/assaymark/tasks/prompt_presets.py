@@ -46,7 +46,7 @@ def _of_library(path: Path) -> PromptPreset:
     return preset_from(_mapping(path), str(path))
 
 
-def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
+def preset_from(spec: Mapping[str, object], where: str) -> PromptPreset:
     """Return the preset that the content of a YAML file, or a stored run, describes.
 
     Raises: DataError naming `where`, the key and what was expected.
@@ -74,7 +74,7 @@ def preset_from(spec: Mapping[str, Any], where: str) -> PromptPreset:
     )
 
 
-def _pair(spec: Mapping[str, Any], key: str, where: str) -> tuple[str, str]:
+def _pair(spec: Mapping[str, object], key: str, where: str) -> tuple[str, str]:
     value = spec[key]
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)):
         raise DataError(f"{where}: {key} is {value!r:.80}; expected two texts: what comes before and after")

@@ -200,7 +200,7 @@ class BoundPythonTask:
                     break
         return self._contexts[sample.index]
 
-    def _new_context(self, doc: Mapping[str, Any], render: Render | None) -> Any:
+    def _new_context(self, doc: Mapping[str, object], render: Render | None) -> Any:
         options = self.options
         return self._theirs.fewshot_context(
             doc,
@@ -258,7 +258,7 @@ def _made(task: Task) -> Any:
     return theirs
 
 
-def _aggregation_name(function: Any) -> str:
+def _aggregation_name(function: object) -> str:
     return str(getattr(function, "__name__", "class"))
 
 

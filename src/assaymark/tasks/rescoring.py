@@ -108,7 +108,7 @@ def styled_task(task: Task, prompt_style: PromptStyle) -> Task:
     return with_spec(replace(task, prompt_style=prompt_style), spec)
 
 
-def with_spec(task: Task, spec: Mapping[str, Any]) -> Task:
+def with_spec(task: Task, spec: Mapping[str, object]) -> Task:
     """Return the task that `spec` describes, in the prompt style of `task`."""
     made = task_from_spec(spec, task.source, task.origin, task.trusted)
     if task.prompt_style is None:
@@ -188,7 +188,7 @@ def read_item(text: str, option: str) -> str | Mapping[str, Any]:
 
 
 def with_scoring(
-    task: Task, filters: Sequence[str | Mapping[str, Any]], metrics: Sequence[str | Mapping[str, Any]]
+    task: Task, filters: Sequence[str | Mapping[str, object]], metrics: Sequence[str | Mapping[str, object]]
 ) -> Task:
     """Return the task with only these filters and metrics; where none are named, with those it has.
 
@@ -209,7 +209,7 @@ def with_scoring(
     return with_spec(task, {**task.spec, **changes})
 
 
-def _filter_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
+def _filter_item(task: Task, item: str | Mapping[str, object]) -> Mapping[str, Any]:
     if isinstance(item, Mapping):
         return item
     own = {str(each["name"]): each for each in task.spec.get("filter_list") or ()}
@@ -221,7 +221,7 @@ def _filter_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]
     return filter_item
 
 
-def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]:
+def _metric_item(task: Task, item: str | Mapping[str, object]) -> Mapping[str, Any]:
     """Return the task's own item of that name, overridden by the new options, else the item as given."""
     requested = {"metric": item} if isinstance(item, str) else dict(item)
     for own in task.spec.get("metric_list") or ():
@@ -232,7 +232,7 @@ def _metric_item(task: Task, item: str | Mapping[str, Any]) -> Mapping[str, Any]
     return requested
 
 
-def _score_names(task: Task, metric: Any) -> set[str]:
+def _score_names(task: Task, metric: object) -> set[str]:
     """Return the names of the scores of a metric that is a function: pass@1 for pass_at_k."""
     return {each.name for each in task.metrics if isinstance(metric, FunctionRef) and each.function == metric}
 
@@ -285,7 +285,7 @@ class StoredScoring:
     """
 
     def __init__(
-        self, task: Task, row: Mapping[str, Any], *, unsafe_code: bool = False, circular: bool = False
+        self, task: Task, row: Mapping[str, object], *, unsafe_code: bool = False, circular: bool = False
     ) -> None:
         refuse_unconfirmed_code(task, confirmed=unsafe_code)
         self.task = task

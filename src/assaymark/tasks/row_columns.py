@@ -271,7 +271,7 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
     needed = columns.needed
 
-    def fault(row: Mapping[str, Any]) -> str | None:
+    def fault(row: Mapping[str, object]) -> str | None:
         empty = [column for column in needed if _is_empty(row[column])]
         if empty:
             return f" has nothing in column {', '.join(repr(column) for column in empty)}"
@@ -290,13 +290,13 @@ def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any
     return fault
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and isnan(value))
 
 
-def options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[Any] | None:
+def options_of(row: Mapping[str, object], columns: QuestionColumns) -> Sequence[Any] | None:
     """Return a row's options; None for a question without any."""
     if columns.options:
         return [row[column] for column in columns.options]
@@ -306,7 +306,7 @@ def options_of(row: Mapping[str, Any], columns: QuestionColumns) -> Sequence[Any
     return value if isinstance(value, list) else None
 
 
-def _not(kind: str, answer: Any, options: Sequence[Any]) -> str:
+def _not(kind: str, answer: object, options: Sequence[object]) -> str:
     """Return what an answer is not, with the options and those most like it where they are compared as texts."""
     n_options = len(options)
     if kind == TEXT:
@@ -323,7 +323,7 @@ def _not(kind: str, answer: Any, options: Sequence[Any]) -> str:
     }[kind]
 
 
-def _is_option(answer: Any, options: Sequence[Any], kind: str) -> bool:
+def _is_option(answer: object, options: Sequence[object], kind: str) -> bool:
     text = str(answer).strip()
     if kind == LETTER:
         return len(text) == 1 and text.upper() in LETTERS[: len(options)]

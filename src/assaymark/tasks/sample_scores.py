@@ -67,7 +67,7 @@ def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
     )
 
 
-def why_not_circular(task: Task, layout: Layout, row: Mapping[str, Any]) -> str | None:
+def why_not_circular(task: Task, layout: Layout, row: Mapping[str, object]) -> str | None:
     """Return why a task is not evaluated in rotations; None where it is. `row` is any of its rows."""
     if task.output_type != "multiple_choice":
         return f"it is {task.output_type}, not multiple_choice"
@@ -249,7 +249,9 @@ class SampleScorer:
             scores |= generation.score_generation(answer, use.answer(sample.row), of_text, functions=functions)
         return scores, status
 
-    def _own_values(self, process: Callable[..., Any], sample: Sample, results: Sequence[Any]) -> dict[str, ScoreValue]:
+    def _own_values(
+        self, process: Callable[..., Any], sample: Sample, results: Sequence[object]
+    ) -> dict[str, ScoreValue]:
         try:
             with published_seeds(sample.index):
                 made = process(sample.row, results)
@@ -374,12 +376,12 @@ def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]
     return answers
 
 
-def _value_of(function: Callable[..., Any], options: Mapping[str, Any], answer: ChoiceAnswer) -> ScoreValue:
+def _value_of(function: Callable[..., Any], options: Mapping[str, object], answer: ChoiceAnswer) -> ScoreValue:
     """Return the score by a metric of choices that another package, or the task itself, has."""
     return as_value(function(answer, **options))
 
 
-def as_value(value: Any) -> ScoreValue:
+def as_value(value: object) -> ScoreValue:
     """Convert the result of a task's own function: a number to the value, anything compound to parts.
 
     A text or mapping is one part, marked `wrapped` in `detail`: an aggregation function takes the part, not the tuple.
@@ -396,7 +398,7 @@ def as_value(value: Any) -> ScoreValue:
     return ScoreValue(None, parts=(plain,), detail={"wrapped": True})
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):

@@ -83,7 +83,7 @@ class Expander:
             return [name]
         return list(dict.fromkeys(task for child in self._groups[name].children for task in self.tasks_of(child)))
 
-    def add(self, name: str, overrides: Mapping[str, Any] | None = None, chain: tuple[str, ...] = ()) -> list[str]:
+    def add(self, name: str, overrides: Mapping[str, object] | None = None, chain: tuple[str, ...] = ()) -> list[str]:
         """Add the tasks of a known name; return the names of the added tasks or groups."""
         source = self._find(name)
         if source is not None:
@@ -91,7 +91,7 @@ class Expander:
         return [part for member in sorted(self._tags[name]) for part in self.add(member, overrides, chain)]
 
     def add_source(
-        self, source: TaskSource, overrides: Mapping[str, Any] | None = None, chain: tuple[str, ...] = ()
+        self, source: TaskSource, overrides: Mapping[str, object] | None = None, chain: tuple[str, ...] = ()
     ) -> str:
         """Add the task or group that a file defines."""
         if source.file.broken:
@@ -106,7 +106,7 @@ class Expander:
         merged = {**spec, **(overrides or {}), "task": source.file.name}
         return self.add_task(task_from_spec(merged, source.path, source.origin, source.trusted), chain)
 
-    def _declared_task(self, source: TaskSource, overrides: Mapping[str, Any]) -> Task:
+    def _declared_task(self, source: TaskSource, overrides: Mapping[str, object]) -> Task:
         """Return the task that a Python file declares. Raises: DataError with file and line."""
         name = source.file.name
         spec = {**read_task(source.path, name), **overrides, "task": name}
@@ -152,7 +152,7 @@ class Expander:
         return name
 
     def _add_member(
-        self, member: Any, group: str, source: TaskSource, overrides: Mapping[str, Any], chain: tuple[str, ...]
+        self, member: object, group: str, source: TaskSource, overrides: Mapping[str, object], chain: tuple[str, ...]
     ) -> list[str]:
         if isinstance(member, Mapping) and "group" in member:
             own = {key: value for key, value in member.items() if key != "group"}
@@ -199,7 +199,7 @@ def _read_group(name: str, spec: Mapping[str, Any], source: TaskSource) -> Group
     )
 
 
-def _group_metric(item: Any, path: Path) -> GroupMetric:
+def _group_metric(item: object, path: Path) -> GroupMetric:
     if not isinstance(item, Mapping) or "metric" not in item:
         raise DataError(f"{path}: aggregate_metric_list has {item!r:.120}; expected items such as `metric: acc`")
     aggregation = item.get("aggregation", "mean")

@@ -89,7 +89,7 @@ class ChosenSuite:
     missing: tuple[tuple[str, str], ...] = ()  # (member, why)
 
 
-def is_suite(spec: Mapping[str, Any]) -> bool:
+def is_suite(spec: Mapping[str, object]) -> bool:
     """Return whether a file's mapping is a suite: it has members, and is neither task nor group."""
     return "members" in spec and "task" not in spec and "group" not in spec
 
@@ -130,7 +130,7 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
     return suite
 
 
-def _member(spec: Any, where: str) -> Member:
+def _member(spec: object, where: str) -> Member:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("task"), str) or not spec.get("metric"):
         raise DataError(f"{where}: member {spec!r:.120}; expected `task` and `metric` at least")
     where = f"{where}, member {spec['task']}"
@@ -162,12 +162,12 @@ def _member(spec: Any, where: str) -> Member:
     )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     """Return whether a value is a finite number; the integers of a file may be larger than any float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
-def _listed(spec: Mapping[str, Any], key: str, where: str) -> Sequence[Any]:
+def _listed(spec: Mapping[str, object], key: str, where: str) -> Sequence[Any]:
     value = spec.get(key) or ()
     if not isinstance(value, list | tuple):
         raise DataError(f"{where}: {key} is {value!r:.80}; expected a list")
@@ -190,21 +190,21 @@ def _chance(value: Any, where: str) -> Chance:
     return number
 
 
-def _one_of(spec: Mapping[str, Any], key: str, default: str, known: Sequence[str], where: str) -> Any:
+def _one_of(spec: Mapping[str, object], key: str, default: str, known: Sequence[str], where: str) -> Any:
     value = spec.get(key, default)
     if value not in known:
         raise DataError(f"{where}: {key} is {value!r}; expected one of {', '.join(known)}")
     return value
 
 
-def _boolean(spec: Mapping[str, Any], key: str, where: str) -> bool:
+def _boolean(spec: Mapping[str, object], key: str, where: str) -> bool:
     value = spec.get(key, False)
     if not isinstance(value, bool):
         raise DataError(f"{where}: {key} is {value!r}; expected true or false")
     return value
 
 
-def _refuse_strange(spec: Mapping[str, Any], known: set[str], where: str) -> None:
+def _refuse_strange(spec: Mapping[str, object], known: set[str], where: str) -> None:
     strange = sorted(set(map(str, spec)) - known)
     if strange:
         raise DataError(f"{where}: unknown key '{strange[0]}'; known: {', '.join(sorted(known))}")

@@ -1,7 +1,6 @@
 """Unsupported features of task files, with the reason that is shown."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from assaymark.registry import nearest
 from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, REGISTERED, TOOL_CALLS, names_for
@@ -13,7 +12,7 @@ def _known_metrics(output_type: str) -> tuple[str, ...]:
     return names_for(output_type)
 
 
-def why_not_runnable(spec: Mapping[str, Any], declared: Collection[str] = ()) -> str | None:
+def why_not_runnable(spec: Mapping[str, object], declared: Collection[str] = ()) -> str | None:
     """Return the reason why a task file's mapping is not supported, or None. declared: metrics of the user's files."""
     if spec.get("use_prompt") is not None:
         return f"use_prompt '{spec['use_prompt']}' needs the library promptsource, which is not supported"
@@ -22,7 +21,7 @@ def why_not_runnable(spec: Mapping[str, Any], declared: Collection[str] = ()) ->
     return None if "class" in spec else _unknown_metric(spec, declared)
 
 
-def _unknown_metric(spec: Mapping[str, Any], declared: Collection[str]) -> str | None:
+def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> str | None:
     if spec.get("process_results") is not None:
         return None  # the task scores itself; its metrics may have any name
     output_type = str(spec.get("output_type", "generate_until"))

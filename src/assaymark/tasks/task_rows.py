@@ -28,7 +28,7 @@ class TaskRows:
     """The rows that a task's samples and shots come from. Splits are read when they are needed."""
 
     def __init__(
-        self, task: Task, data_dir: Path | None, metadata: Mapping[str, Any], *, skip_bad_rows: bool = False
+        self, task: Task, data_dir: Path | None, metadata: Mapping[str, object], *, skip_bad_rows: bool = False
     ) -> None:
         self.task = task
         self.dataset = self._load(data_dir, metadata, skip_bad_rows)
@@ -40,7 +40,7 @@ class TaskRows:
         self._fault = fault
         self._made.clear()
 
-    def _load(self, data_dir: Path | None, metadata: Mapping[str, Any], skip_bad_rows: bool) -> LoadedDataset:
+    def _load(self, data_dir: Path | None, metadata: Mapping[str, object], skip_bad_rows: bool) -> LoadedDataset:
         task = self.task
         if task.custom_dataset is None:
             return load_dataset(replace(task.dataset, skip_bad_rows=skip_bad_rows), data_dir)
@@ -108,7 +108,7 @@ class TaskRows:
 
 
 def _declared_rows(
-    task: Task, ref: FunctionRef, function: Callable[..., Any], metadata: Mapping[str, Any]
+    task: Task, ref: FunctionRef, function: Callable[..., Any], metadata: Mapping[str, object]
 ) -> LoadedDataset:
     """Return the rows of a task's own function: a list of dicts for the evaluated split, or a dict of such lists.
 
@@ -189,7 +189,7 @@ def as_dataset(rows: Rows) -> Any:
     return datasets.Dataset(datasets.table.InMemoryTable(rows.table))
 
 
-def rows_of(made: Any) -> Rows:
+def rows_of(made: object) -> Rows:
     """Convert the result of `process_docs` (our rows, a `datasets.Dataset` or a list) to our rows."""
     if isinstance(made, Rows):
         return made

@@ -286,7 +286,7 @@ class BoundYamlTask:
         """
         return next_turn(self._layout, request, sample.row, outputs, self.options.renderer(render))
 
-    def _queries(self, row: Mapping[str, Any], target: Any, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
+    def _queries(self, row: Mapping[str, object], target: object, contexts: Sequence[Prompt]) -> tuple[Query, ...]:
         if self._settings is not None:
             also = self.task.also_loglikelihood
             return (GenerateQuery(0, self._settings.of(row)), *([LoglikelihoodQuery(1, also)] if also else []))
@@ -402,7 +402,7 @@ def _layout_of_chat(prompt: PromptSpec, load: Callable[[Any], Any], columns: fro
     )
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     if not isinstance(value, str):
         raise MalformedSample(f"the target is {value!r:.80}, of type {type(value).__name__}; expected a text")
     return value

@@ -166,7 +166,7 @@ def _read_fields(body: bytes) -> Posted:
     return Posted(by_name, is_json=False)
 
 
-def _is_storable(value: Any) -> bool:
+def _is_storable(value: object) -> bool:
     """Return whether all texts in a form's fields, however deep and names too, are such that a database takes them."""
     waiting = [value]
     while waiting:

@@ -77,7 +77,7 @@ class Drawing:
 NO_DRAWING = Drawing()
 
 
-def respond(request: Request, template: str, page: Any, *, as_json: bool = False, status: int = 200) -> Response:
+def respond(request: Request, template: str, page: object, *, as_json: bool = False, status: int = 200) -> Response:
     """Return a page as HTML, or as JSON made from the same object."""
     if as_json:
         made = page.to_json() if hasattr(page, "to_json") else plain(page)
@@ -120,7 +120,7 @@ def wants_json(request: Request) -> bool:
     return request.url.path.endswith(JSON)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return records as JSON: dataclasses as objects of their fields, paths as their last part."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
@@ -184,7 +184,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> Any:
     if isinstance(value, Markup):
         return value
     return printable(value) if isinstance(value, str) else value

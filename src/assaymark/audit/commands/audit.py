@@ -184,12 +184,12 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
     _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
 
 
-def _evaluate_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluate_options(options: Mapping[str, object]) -> dict[str, Any]:
     shared = {name: value for name, value in options.items() if name != "seed"}  # in an audit, the seed of the shuffles
     return {**evaluate_options(shared), "command": typed_command()}
 
 
-def _announcer(options: Mapping[str, Any]) -> Callable[[str], None]:
+def _announcer(options: Mapping[str, object]) -> Callable[[str], None]:
     quiet = options["quiet"] or options["as_json"]
     return lambda line: None if quiet else echo(line, err=True)
 

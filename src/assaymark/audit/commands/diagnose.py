@@ -1,7 +1,6 @@
 """`assaymark diagnose RUN`: why answers are wrong."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -33,7 +32,7 @@ EXAMPLES = examples("diagnose last", "diagnose RUN --task mmlu_anatomy --limit 5
 @json_option
 def diagnose(
     run: str, tasks: tuple[str, ...], limit: int, more_shots: int, reasoning: bool, quiet: bool, store: str | None,
-    output: Path | None, as_json: bool, **options: Any,
+    output: Path | None, as_json: bool, **options: object,
 ) -> None:  # fmt: skip
     """Say why answers of a stored RUN are wrong.
 

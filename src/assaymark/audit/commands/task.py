@@ -107,7 +107,7 @@ _output_folder = click.option(
 )
 
 
-def _data_options(command: Any) -> Any:
+def _data_options(command: object) -> Any:
     """Add the options that say where a task and its rows are."""
     for option in (
         declared_option("answers"),

@@ -82,7 +82,7 @@ def _where(checkpoint: TrainerCheckpoint) -> str:
     return first if len(checkpoint.weights) == 1 else f"{first} (of {len(checkpoint.weights)} files)"
 
 
-def plan_tensors(checkpoint: TrainerCheckpoint, model: torch.nn.Module, config: Any) -> dict[str, LazyTensor]:
+def plan_tensors(checkpoint: TrainerCheckpoint, model: torch.nn.Module, config: object) -> dict[str, LazyTensor]:
     """Return every tensor of `model` (on the meta device) as it will be read from the checkpoint.
 
     Raises: ModelUnavailable, naming the first tensor that is missing, has another shape, or has no place in the model.

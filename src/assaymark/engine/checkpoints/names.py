@@ -199,7 +199,7 @@ def _to_halves(tensor: torch.Tensor, n_heads: int) -> torch.Tensor:
     return pairs.transpose(1, 2).reshape(tensor.shape)
 
 
-def _litgpt_source(names: Names, own: str, part: str, shape: tuple[int, ...], config: Any) -> TensorSource:
+def _litgpt_source(names: Names, own: str, part: str, shape: tuple[int, ...], config: object) -> TensorSource:
     """Return where a tensor is in litgpt's checkpoint, which has queries, keys and values in one matrix."""
     if ".attn.qkv." not in own:
         return TensorSource(names.prefix + own, shape)

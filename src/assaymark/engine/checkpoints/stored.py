@@ -96,7 +96,7 @@ def _of_pickle(path: Path) -> Iterator[tuple[str, StoredTensor]]:
         yield name, StoredTensor(tuple(tensor.shape), tensor.dtype, str(path), tensor.detach)
 
 
-def _flattened(content: Any, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def _flattened(content: object, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(content, torch.Tensor):
         yield prefix.removesuffix("."), content
     elif isinstance(content, Mapping):
@@ -146,7 +146,7 @@ class _CheckpointReader(FileSystemReader):
         super().__init__(path)
         self._index = index
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """Return the index."""
         del args, kwargs
         return self._index

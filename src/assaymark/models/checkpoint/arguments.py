@@ -177,7 +177,7 @@ _EXAMPLES = {
 }
 
 
-def parse_arguments(arguments: str | Mapping[str, Any] | None, option: str = "model_args") -> dict[str, Any]:
+def parse_arguments(arguments: str | Mapping[str, object] | None, option: str = "model_args") -> dict[str, Any]:
     """Return `a=b,c=d`, a JSON object, or a mapping, as a dictionary of typed values.
 
     Raises: UsageError for a part that is not `name=value`, with the option's name.
@@ -198,7 +198,7 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None, option: str = "mo
 
 
 def known_arguments(
-    arguments: Mapping[str, Any], known: Collection[str], noun: str = "model argument"
+    arguments: Mapping[str, object], known: Collection[str], noun: str = "model argument"
 ) -> dict[str, Any]:
     """Return the arguments that a kind of model has; those in `OF_A_RUN` that it does not have are left out.
 
@@ -218,7 +218,7 @@ def known_arguments(
     return values
 
 
-def boolean(name: str, value: Any) -> bool:
+def boolean(name: str, value: object) -> bool:
     """Return the value of a boolean model argument.
 
     Raises: UsageError.
@@ -228,7 +228,7 @@ def boolean(name: str, value: Any) -> bool:
     raise UsageError(f"{name}={value!r} is neither True nor False")
 
 
-def whole_number(name: str, value: Any, least: int = 1) -> int:
+def whole_number(name: str, value: object, least: int = 1) -> int:
     """Return the value of a model argument that is an integer of at least `least`.
 
     Raises: UsageError.
@@ -280,7 +280,7 @@ def _refuse(values: dict[str, Any]) -> None:
         raise UsageError(f"no model was given; expected model_args pretrained=<folder or Hub id>{hint}")
 
 
-def _check_types(values: Mapping[str, Any]) -> None:
+def _check_types(values: Mapping[str, object]) -> None:
     """Check the types and ranges of values.
 
     Raises: UsageError.

@@ -112,7 +112,7 @@ def check_config(folder: Path, weights: Sequence[Path]) -> None:
         _refuse_excess(path, name, value, stored)
 
 
-def _check_kinds(path: Path, config: Mapping[str, Any]) -> None:
+def _check_kinds(path: Path, config: Mapping[str, object]) -> None:
     """Check the values that every configuration has, and that numbers are finite.
 
     Lists may hold infinity (Mamba's time_step_limit).
@@ -129,7 +129,7 @@ def _check_kinds(path: Path, config: Mapping[str, Any]) -> None:
         _check_token_ids(path, prefix, part)
 
 
-def _check_token_ids(path: Path, prefix: str, part: Mapping[str, Any]) -> None:
+def _check_token_ids(path: Path, prefix: str, part: Mapping[str, object]) -> None:
     for name in SPECIAL:
         value = part.get(name)
         for each in value if isinstance(value, list) else [] if value is None else [value]:
@@ -152,7 +152,7 @@ def _check_generation(path: Path) -> None:
     _check_token_ids(path, "", value)
 
 
-def whole_number(config: Mapping[str, Any], *names: str) -> int:
+def whole_number(config: Mapping[str, object], *names: str) -> int:
     """Return the first of these values in a configuration that is a positive integer, else 0."""
     for name in names:
         value = config.get(name)
@@ -161,7 +161,7 @@ def whole_number(config: Mapping[str, Any], *names: str) -> int:
     return 0
 
 
-def _shape_values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _shape_values(config: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each setting that decides shapes, also in parts such as text_config; skip lists."""
     for prefix, part in _parts(config):
         for name in (*LAYERS, *SIZES):
@@ -170,7 +170,7 @@ def _shape_values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield prefix + name, value
 
 
-def _parts(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _parts(config: Mapping[str, object]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return a configuration and those of its parts such as text_config, with the prefix of their names."""
     return [("", config)] + [
         (f"{name}.", part) for name, part in config.items() if name.endswith("_config") and isinstance(part, dict)

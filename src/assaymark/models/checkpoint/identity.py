@@ -150,7 +150,7 @@ def _length_by_transformers(folder: Path, trust_remote_code: bool) -> int | None
     return length_of_config(config)
 
 
-def length_of_config(config: Any) -> int | None:
+def length_of_config(config: object) -> int | None:
     """Return the positions in a loaded configuration, None if it has none."""
     chosen = getattr(config, "text_config", None) or config
     for name in LENGTH_NAMES:

@@ -6,7 +6,6 @@ identified: before anything is evaluated, and before its weights are read.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS
 from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
@@ -17,7 +16,7 @@ from assaymark.registry import nearest
 __all__ = ["check_passed_arguments"]
 
 
-def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapping[str, Any] | None = None) -> None:
+def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapping[str, object] | None = None) -> None:
     """Check that transformers accepts each argument and does not ignore it.
 
     `config` is the configuration of a trainer's checkpoint; by default the folder's config.json is read.
@@ -49,7 +48,7 @@ def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapp
             )
 
 
-def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping[str, Any] | None) -> frozenset[str]:
+def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping[str, object] | None) -> frozenset[str]:
     """Return the names of the configuration's settings, and those of `from_pretrained` that we do not list."""
     try:
         from transformers import AutoConfig, PreTrainedModel
@@ -73,6 +72,6 @@ def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping
     return frozenset(names).union(rope)
 
 
-def _named(config: Any) -> Iterable[str]:
+def _named(config: object) -> Iterable[str]:
     """Return the names of a configuration's settings, and their old names."""
     return (*(name for name in vars(config) if not name.startswith("_")), *getattr(config, "attribute_map", {}))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, UsageError
 from assaymark.limits.yaml_documents import load_yaml
@@ -55,7 +54,7 @@ def parse_price(text: str) -> Price:
     return Price(*pair)
 
 
-def check_price(value: Any) -> None:
+def check_price(value: object) -> None:
     """Raise UsageError for an option that is not a price."""
     if isinstance(value, str):
         parse_price(value)
@@ -129,7 +128,7 @@ def _table(content: bytes, where: str) -> Mapping[str, Price]:
     return prices
 
 
-def _pair(value: Any) -> tuple[float, float] | None:
+def _pair(value: object) -> tuple[float, float] | None:
     """Return two numbers from 0; None for anything else."""
     if not isinstance(value, list) or len(value) != 2 or any(isinstance(number, bool) for number in value):
         return None

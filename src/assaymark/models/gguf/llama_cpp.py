@@ -63,7 +63,7 @@ def _library() -> Any:
     return llama_cpp
 
 
-def _loaded(path: Path, **options: Any) -> Any:
+def _loaded(path: Path, **options: object) -> Any:
     library = _library()
     try:
         return library.Llama(str(path), verbose=False, **options)
@@ -137,7 +137,7 @@ class LlamaFile:
 class LlamaSession:
     """A loaded model with one sequence in memory."""
 
-    def __init__(self, path: Path, n_positions: int, n_batch: int, cache_type: str, **options: Any) -> None:
+    def __init__(self, path: Path, n_positions: int, n_batch: int, cache_type: str, **options: object) -> None:
         library = _library()
         kind = FORMATS[cache_type]
         self._library = library

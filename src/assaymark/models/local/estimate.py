@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ def estimate_work(
     queries: Sequence[PreparedQuery],
     texts: Sequence[GenerationInput],
     identity: ModelIdentity,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     device: str,
 ) -> WorkEstimate:
     """Return the work of these queries; memory and seconds are None if they cannot be estimated.
@@ -72,7 +71,7 @@ def _n_generated(texts: Sequence[GenerationInput]) -> int:
     )
 
 
-def _cache_bytes(config: Mapping[str, Any], depth: int, element_size: int) -> int:
+def _cache_bytes(config: Mapping[str, object], depth: int, element_size: int) -> int:
     """Return the size of the keys and values of a path of `depth` tokens, 0 if the configuration lacks the shape."""
     layers = whole_number(config, "num_hidden_layers", "n_layer")
     heads = whole_number(config, "num_attention_heads", "n_head") or 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from assaymark.engine.engine import Engine
 from assaymark.engine.generation import GenerationDefaults, GenerationPrompt, StepObserver
@@ -23,7 +22,7 @@ class OwnEngine:
 
     n_workers = 1
 
-    def __init__(self, engine: Engine | Seq2SeqEngine, tokenizer: Any) -> None:
+    def __init__(self, engine: Engine | Seq2SeqEngine, tokenizer: object) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
 

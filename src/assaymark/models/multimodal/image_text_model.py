@@ -71,7 +71,7 @@ class ImageTextArguments:
     pixels: Mapping[str, int] = field(default_factory=dict)
 
 
-def image_text_arguments(model_args: Mapping[str, Any]) -> ImageTextArguments:
+def image_text_arguments(model_args: Mapping[str, object]) -> ImageTextArguments:
     """Parse the arguments of a model of images and text.
 
     Raises: UsageError for an invalid value; UnknownName for a misspelling.

@@ -83,7 +83,7 @@ class KeyHider:
             text = _without(text, key)
         return text
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         """Return a JSON value with the keys removed from all strings, names included."""
         if isinstance(value, str):
             return self.text(value)
@@ -209,7 +209,7 @@ def _quoted(body: str, keys: KeyHider) -> str:
     return f": {text[:LONGEST_QUOTE]}" if text else ""
 
 
-def _words_in(value: Any) -> Any:
+def _words_in(value: object) -> Any:
     """Return the message in an error of OpenAI's, FastAPI's or another format; the whole value if there is none."""
     for name in ("error", "message", "detail", "msg"):
         if isinstance(value, dict) and value.get(name):

@@ -8,7 +8,6 @@ Source: OpenAI's API reference (streaming); the format of events: WHATWG HTML, s
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import httpx
 
@@ -24,7 +23,7 @@ LONGEST_LINE = MIB  # bytes of one event
 EVENTS = "text/event-stream"
 
 
-def stream_text(server: Server, body: Mapping[str, Any], patience: Patience, *, is_chat: bool) -> Iterator[str]:
+def stream_text(server: Server, body: Mapping[str, object], patience: Patience, *, is_chat: bool) -> Iterator[str]:
     """Yield the pieces of one generated text.
 
     Raises: HttpFailure if the request fails, also in the middle of the text.
@@ -61,7 +60,7 @@ def _without_keys(server: Server, pieces: Iterator[str]) -> Iterator[str]:
     yield server.keys.text(held)
 
 
-def _pieces(server: Server, body: Mapping[str, Any], *, is_chat: bool) -> Iterator[str]:
+def _pieces(server: Server, body: Mapping[str, object], *, is_chat: bool) -> Iterator[str]:
     """Yield the pieces of one attempt."""
     deadline = time.monotonic() + server.timeout_s
     timeout = httpx.Timeout(server.timeout_s, connect=min(server.timeout_s, LONGEST_CONNECT_S))
@@ -128,7 +127,7 @@ def _data_of(server: Server, answer: httpx.Response, deadline: float) -> Iterato
                 data.clear()
 
 
-def _piece_of(event: Any, *, is_chat: bool) -> tuple[str, bool]:
+def _piece_of(event: object, *, is_chat: bool) -> tuple[str, bool]:
     """Return the text of an event, and whether it states why the answer ended."""
     choices = event.get("choices") if isinstance(event, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):

@@ -20,7 +20,7 @@ from assaymark.records import JsonValue
 __all__ = ["MOST_GROWTH", "TokenizerSource", "load_tokenizer", "tokenizer_facts"]
 
 
-def tokenizer_facts(tokenizer: Any, template_name: str | None = None) -> dict[str, JsonValue]:
+def tokenizer_facts(tokenizer: object, template_name: str | None = None) -> dict[str, JsonValue]:
     """Return a tokenizer's special tokens and chat template.
 
     Padding is never used here; if the tokenizer has no padding token, this is the one that lm-eval would use.
@@ -102,7 +102,7 @@ def load_tokenizer(source: TokenizerSource) -> Any:
     return tokenizer
 
 
-def _check_growth(tokenizer: Any, place: Path) -> None:
+def _check_growth(tokenizer: object, place: Path) -> None:
     """Check that a tokenizer from a file cannot make a prompt so long that encoding it takes for ever.
 
     Its native code cannot be interrupted. Python tokenizers are code, which is trusted or not at all.

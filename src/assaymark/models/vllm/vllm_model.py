@@ -163,7 +163,7 @@ class VllmEngine:
         del follow
         yield from self.generate([prompt], stops)
 
-    def _run(self, sequences: Sequence[list[int]], settings: Any) -> list[Any]:
+    def _run(self, sequences: Sequence[list[int]], settings: object) -> list[Any]:
         """Return vLLM's outputs in the order of the sequences.
 
         Raises: ModelUnavailable.

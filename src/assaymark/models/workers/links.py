@@ -203,7 +203,7 @@ def folder_of_launch() -> Path:
     return cache_folder() / "launched" / str(os.getppid())
 
 
-def invite(address: Any, key: bytes) -> Path:
+def invite(address: object, key: bytes) -> Path:
     """Write the driver's address and key to a file that only this user can read, and return its path."""
     path = folder_of_launch() / "invitation.json"
     path.parent.mkdir(parents=True, exist_ok=True)

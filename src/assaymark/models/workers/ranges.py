@@ -10,7 +10,6 @@ Estimate what tokens cost a model from its shape alone, to split work evenly bef
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,7 @@ class TokenCosts:
     row: float = 0.0
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], n_parameters: int | None) -> "TokenCosts":
+    def of(cls, config: Mapping[str, object], n_parameters: int | None) -> "TokenCosts":
         """Return the costs of a model from its config.json; embedding look-ups cost nothing."""
         layers = whole_number(config, "num_hidden_layers", "n_layer")
         width = whole_number(config, "hidden_size", "n_embd")

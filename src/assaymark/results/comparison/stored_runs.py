@@ -71,7 +71,7 @@ def run_questions(store: Store, run_id: str) -> dict[SampleKey, SampleQuestion]:
     return questions
 
 
-def _of_row(record: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
+def _of_row(record: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
     """Return the question of a run that contains the data set's rows and its prompts."""
     request = record.request
     text = request.segments[-1] if request.segments else request.prompt
@@ -101,7 +101,7 @@ def _of_lighteval(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
     return SampleQuestion("\n".join([str(row["query"]), *options]), None, options)
 
 
-def _unworded(_: SampleRecord, row: Mapping[str, Any]) -> SampleQuestion:
+def _unworded(_: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
     return SampleQuestion("\n".join(strings_in(row)), None, None)
 
 

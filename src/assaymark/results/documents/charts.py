@@ -203,7 +203,7 @@ def to_svg(spec: Spec, description: str, *, ink: str | None = None) -> str:
     return named if ink is None else named.replace(INK, ink)
 
 
-def _with_printable_texts(part: Any) -> Any:
+def _with_printable_texts(part: object) -> Any:
     """Return a part of a specification with its texts made valid for XML."""
     if isinstance(part, Mapping):
         return {name: _with_printable_texts(value) for name, value in part.items()}

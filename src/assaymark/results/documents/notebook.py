@@ -98,7 +98,7 @@ def blocks_chart(blocks: Sequence[Block], why_none: str) -> "LayerChart | VConca
     return parts
 
 
-def _grey(part: Any) -> Any:
+def _grey(part: object) -> Any:
     if isinstance(part, Mapping):
         return {key: _grey(value) for key, value in part.items()}
     if isinstance(part, list):

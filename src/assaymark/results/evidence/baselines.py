@@ -8,7 +8,7 @@ through ties. The question-blind baseline is the same model evaluated without th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from assaymark.records import Estimate, EstimateDetails
 from assaymark.results.evidence.groups import GroupCell
@@ -75,7 +75,7 @@ def _in_common(known: tuple[str, ...] | None, choices: tuple[str, ...]) -> tuple
 
 
 def with_baselines(
-    estimates: Sequence[Estimate], constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    estimates: Sequence[Estimate], constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, object]]]
 ) -> tuple[Estimate, ...]:
     """Return the estimates with baselines in their details; a group's is its tasks' mean, weighted as its value.
 
@@ -94,7 +94,7 @@ def with_baselines(
 
 
 def _of_task(
-    estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, object]]]
 ) -> EstimateDetails:
     if estimate.chance is None or estimate.metric in {CIRCULAR, OVER_ROTATIONS}:  # no choice is right in all rotations
         return {}

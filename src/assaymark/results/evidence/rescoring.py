@@ -18,7 +18,7 @@ __all__ = ["add_rescored", "changed_prompt_keys", "rescored_entry", "rescored_li
 _NOT_IN_PROMPTS = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
 
 
-def changed_prompt_keys(stored_spec: Mapping[str, Any], task: Task, n_shots: int) -> list[str]:
+def changed_prompt_keys(stored_spec: Mapping[str, object], task: Task, n_shots: int) -> list[str]:
     """Return the keys of a task file that affect prompts and have changed since the run."""
     now = json.loads(canonical_json(plain_spec(task.spec)))
     ignored = _NOT_IN_PROMPTS if n_shots == 0 else _NOT_IN_PROMPTS - {"doc_to_target"}  # a shot contains its answer
@@ -61,7 +61,7 @@ def rescored_entry(
     }
 
 
-def _plain(kwargs: Mapping[str, Any]) -> dict[str, JsonValue]:
+def _plain(kwargs: Mapping[str, object]) -> dict[str, JsonValue]:
     return {key: plain_spec(value) for key, value in kwargs.items()}
 
 
@@ -145,7 +145,7 @@ def _line(entry: Mapping[str, Any]) -> str:
     return f"{entry['task']} scored again: {rescored}" + (f" (in place of the run's own {instead})" if instead else "")
 
 
-def _step(step: Mapping[str, Any]) -> str:
+def _step(step: Mapping[str, object]) -> str:
     function = step["function"]
     name = function["!function"] if isinstance(function, Mapping) else str(function)
     pattern = step.get("regex_pattern")

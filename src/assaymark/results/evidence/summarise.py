@@ -312,7 +312,7 @@ def _has_item(row: ScoreRow) -> bool:
     return row.parts is not None or row.value is not None
 
 
-def _detail(row: ScoreRow, key: str, default: Any) -> Any:
+def _detail(row: ScoreRow, key: str, default: object) -> Any:
     return row.detail.get(key, default) if isinstance(row.detail, dict) else default
 
 
@@ -344,7 +344,7 @@ def _chance(task: TaskSummaryInput, metric: MetricInput, rows: Sequence[ScoreRow
     return task.chance if primary is not None and primary[0] == metric.name else None
 
 
-def _lm_eval_value(metric: MetricInput, items: Sequence[Any]) -> float | None:
+def _lm_eval_value(metric: MetricInput, items: Sequence[object]) -> float | None:
     if not items:
         return None
     if not isinstance(metric.aggregation, str):
@@ -353,7 +353,7 @@ def _lm_eval_value(metric: MetricInput, items: Sequence[Any]) -> float | None:
     return _finite(aggregate.aggregate(metric.aggregation, items))
 
 
-def _lm_eval_stderr(metric: MetricInput, items: Sequence[Any], bootstrap_iters: int) -> float | None:
+def _lm_eval_stderr(metric: MetricInput, items: Sequence[object], bootstrap_iters: int) -> float | None:
     if not isinstance(metric.aggregation, str) or not items:
         return None
     return _finite(lm_eval_errors.stderr(metric.aggregation, items, bootstrap_iters))

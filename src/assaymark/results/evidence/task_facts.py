@@ -94,7 +94,7 @@ SCORING_KEYS = frozenset({"process_results", "metric_list", "filter_list"})
 NAMING_KEYS = frozenset({"task", "task_alias", "tag", "group", "include", "metadata", *SEALING_KEYS})
 
 
-def _asks(spec: Any) -> str:
+def _asks(spec: object) -> str:
     """Return a hash of a stored task file without names and scoring: equal for two scorings of the same questions."""
     if not isinstance(spec, Mapping) or not spec:
         return ""
@@ -214,7 +214,7 @@ def _declared_chance(task: str) -> float | None:
     return float(chance) if isinstance(chance, int | float) else None
 
 
-def plain_spec(value: Any) -> JsonValue:
+def plain_spec(value: object) -> JsonValue:
     """Return a task file's mapping as JSON, functions as `{"!function": path, "source": text}`."""
     if isinstance(value, FunctionRef):
         return {"!function": value.path, "source": source_of(value)}

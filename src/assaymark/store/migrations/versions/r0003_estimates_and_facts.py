@@ -267,7 +267,7 @@ def _facts(run: int, plan: Mapping[str, Any]) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else shown_text(str(value))
 
 
