@@ -6,20 +6,23 @@ run (content, dtype, positions, template) is read from configuration files and c
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from assaymark.errors import MissingExtra, ModelUnavailable
+from assaymark.engine.options import FROM_PRETRAINED, ROPE_SETTINGS
+from assaymark.errors import MissingExtra, ModelUnavailable, UnknownName, UsageError
 from assaymark.models.checkpoint import files
-from assaymark.models.checkpoint.arguments import DTYPES, LocalArguments
+from assaymark.models.checkpoint.arguments import DTYPES, KNOWN, PLACEMENT, LocalArguments
 from assaymark.models.checkpoint.config_check import check_config, check_index
-from assaymark.models.checkpoint.passed_arguments import check_passed_arguments
 from assaymark.models.checkpoint.trainers import FoundCheckpoint, find_checkpoint
 from assaymark.records import JsonValue, ModelIdentity, content_hash
+from assaymark.registry import nearest
 from assaymark.settings import cache_folder
+
+__all__ = ["check_passed_arguments"]
 
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")  # in lm-eval's order
 DEFAULT_MAX_LENGTH = 2048  # lm-eval's default if no file states a length
@@ -275,3 +278,64 @@ def _with_tokenizer(arguments: LocalArguments) -> tuple[tuple[str, JsonValue], .
     """Return the options with the tokenizer's place: a checkpoint without one cannot be loaded again without it."""
     named = {} if arguments.tokenizer is None else {"tokenizer": arguments.tokenizer}
     return tuple(sorted({**dict(arguments.options), **named}.items()))
+
+
+def check_passed_arguments(arguments: LocalArguments, folder: Path, config: Mapping[str, object] | None = None) -> None:
+    """Check that transformers accepts each argument and does not ignore it.
+
+    `config` is the configuration of a trainer's checkpoint; by default the folder's config.json is read.
+
+    Raises: UnknownName with the nearest names; UsageError if rope_scaling is not an object; ModelUnavailable if the
+        configuration cannot be read.
+    """
+    scaling = arguments.model_kwargs.get("rope_scaling")
+    if scaling is not None and not isinstance(scaling, Mapping):
+        raise UsageError(
+            f"rope_scaling={scaling!r} is not an object; expected e.g. "
+            'rope_scaling={"rope_type": "linear", "factor": 2.0}'
+        )
+    unknown = [name for name in arguments.model_kwargs if name not in FROM_PRETRAINED]
+    stored = files.read_json(folder / "config.json") if config is None else dict(config)
+    nested = stored.get("text_config")
+    in_file = {*stored, *(nested if isinstance(nested, dict) else ())}
+    unknown = [name for name in unknown if name not in in_file]
+    if not unknown:
+        return
+    known = _settings_of(folder, arguments, config)
+    for name in unknown:
+        if name not in known:
+            raise UnknownName(
+                "model argument",
+                name,
+                nearest(name, KNOWN | FROM_PRETRAINED | PLACEMENT | known),
+                "it is neither an argument of transformers' from_pretrained nor a setting of this model's config.json",
+            )
+
+
+def _settings_of(folder: Path, arguments: LocalArguments, configuration: Mapping[str, object] | None) -> frozenset[str]:
+    """Return the names of the configuration's settings, and those of `from_pretrained` that we do not list."""
+    try:
+        from transformers import AutoConfig, PreTrainedModel
+    except ImportError:
+        raise MissingExtra("a local model", "hf") from None
+    from inspect import signature
+
+    gguf = {"gguf_file": gguf_file} if (gguf_file := arguments.model_kwargs.get("gguf_file")) else {}
+    try:
+        if configuration is not None:
+            values = dict(configuration)
+            config = AutoConfig.for_model(str(values.pop("model_type", "")), **values)
+        else:
+            config = AutoConfig.from_pretrained(str(folder), trust_remote_code=arguments.trust_remote_code, **gguf)
+    except Exception as error:  # any error of the class means that the model cannot be loaded
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailable(f"{folder / 'config.json'} is not accepted by transformers: {first}") from error
+    inner = config.get_text_config()
+    names = {*_named(config), *_named(inner), *signature(PreTrainedModel.from_pretrained).parameters}
+    rope = ROPE_SETTINGS if hasattr(inner, "rope_parameters") else ()
+    return frozenset(names).union(rope)
+
+
+def _named(config: object) -> Iterable[str]:
+    """Return the names of a configuration's settings, and their old names."""
+    return (*(name for name in vars(config) if not name.startswith("_")), *getattr(config, "attribute_map", {}))
