@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import assaymark
 from assaymark.applications.rows import Row, name_of_rows, read_rows, rows_hash
 from assaymark.errors import DataError, UsageError
 
@@ -130,3 +131,42 @@ def test_what_is_no_source_of_rows_is_refused(source: Any) -> None:
     """An absent file and a single mapping are refused with what was expected."""
     with pytest.raises(UsageError, match="expected"):
         read_rows(source)
+
+
+class Silent:
+    """A value whose class cannot even say what it is."""
+
+    def __repr__(self) -> str:
+        """Fail."""
+        raise RuntimeError("no text")
+
+
+def nested(depth: int) -> list[Any]:
+    """Return lists within each other."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (object(), r"rows, row 1: column expected is <object object at \w+> \(a object\)"),
+        (Silent(), r"rows, row 1: column expected is a Silent \(a Silent\)"),
+        ([1, Silent()], r"rows, row 1: column expected is a list \(a Silent\)"),
+        ({1, 2}, r"rows, row 1: column expected is \{1, 2\} \(a set\)"),
+        (nested(20_000), r"rows, row 1: column expected is a list \(nested too deeply\)"),
+    ],
+    ids=["object", "silent", "within a list", "set", "nested"],
+)
+def test_a_value_that_json_cannot_hold_is_named_by_row_and_column(value: Any, message: str) -> None:
+    """An object in a row is refused before the first call, in one line with row, column and value."""
+    calls: list[Any] = []
+    rows = [{"question": "a", "expected": "x"}, {"question": "b", "expected": value}]
+    with pytest.raises(DataError, match=message + ".*; expected a value that JSON can hold") as raised:
+        assaymark.evaluate(calls.append, rows, scorers=["exact"])
+    assert len(str(raised.value).splitlines()) == 1
+    assert calls == []
+    with pytest.raises(DataError, match="row 0 is a Silent; expected a mapping"):
+        assaymark.evaluate(calls.append, [Silent()], scorers=["exact"])

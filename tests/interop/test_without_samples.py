@@ -161,3 +161,24 @@ def test_samples_of_the_first_0_4_versions_are_read(tmp_path: Path) -> None:
     assert [record.request.prompt for record in records] == ["2 + 2?", "2 + 2?"]
     assert [[output.total_nats for output in record.outputs] for record in records] == [[-1.0, -3.0]] * 2
     assert run.verify() == []
+
+
+def test_of_two_results_in_a_folder_it_is_said_which_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The latest by its name is read, wherever it lies, and a note says so; a folder of one has no note."""
+    for name, value in (("later/results_2026-11-20T10-00-00.json", 0.75), ("results_2026-11-19T10-00-00.json", 0.5)):
+        file = tmp_path / "logs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = {**PAIR, "results": {"easy": {"acc,none": value, "acc_stderr,none": 0.01}}, "groups": {},
+                   "group_subtasks": {}, "configs": {"easy": PAIR["configs"]["easy"]}}  # fmt: skip
+        file.write_text(json.dumps(content))
+    store = ["--store", str(tmp_path / "s.sqlite")]
+    assert main(["import", str(tmp_path / "logs"), *store]) == 0
+    printed = capsys.readouterr()
+    assert "75.0%" in printed.out
+    note = " ".join(printed.err.split())
+    assert "logs has 2 results, and later/results_2026-11-20T10-00-00.json, the latest by its name, was read" in note
+    assert "logs/results_2026-11-19T10-00-00.json" in note
+    assert main(["import", str(tmp_path / "logs" / "later"), *store, "--json"]) == 0
+    assert "was read" not in " ".join(json.loads(capsys.readouterr().out)["notes"])

@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, MetaData, create_engine, inspect, select, text
 
 from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.watch.trace_quality import QualityWindow, TraceQuality
 from assaymark.errors import RunBusy, StoreError
 from assaymark.records import Estimate
 from assaymark.store import Store, migrate
@@ -313,4 +314,31 @@ def test_scores_of_traces_from_before_there_were_rules(url: str, monkeypatch: py
         (score,) = TraceLog(store).scores(1, b"t" * 16)
         assert (score.name, score.value, score.source, score.observed) == ("faithful", 0.5, "event", 7)
         assert (score.rate, score.stale, score.rater, score.correction) == (None, None, None, None)
+        assert store.verify() == []
+
+
+def test_scores_of_traces_are_found_by_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store from before there was an index of scores by time has it after the migration, with its scores."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrate, "TARGET", "0011")
+        earlier.setattr(migrate, "HEAD", "0011")
+        Store.open(url).close()
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        assert "trace_scores_by_time" not in {each["name"] for each in inspect(connection).get_indexes("trace_scores")}
+        connection.execute(text("INSERT INTO trace_projects (id, name, made) VALUES (1, 'bot', 0)"))
+        columns = "project, digest, trace_id, name, value, observed, received, source"
+        statement = text(
+            f"INSERT INTO trace_scores ({columns}) VALUES (1, :digest, :trace, 'fair', 0.5, 7, 8, 'event')"
+        )
+        connection.execute(statement, {"digest": b"d" * 16, "trace": b"t" * 16})
+    engine.dispose()
+    with Store.open(url) as store:
+        with store._database.reading() as connection:
+            (index,) = [each for each in inspect(connection).get_indexes("trace_scores")
+                        if each["name"] == "trace_scores_by_time"]  # fmt: skip
+            assert index["column_names"] == ["project", "observed"]
+        (cell,) = TraceQuality(store).scores(QualityWindow(1, 0, 10, 10, by_version=False))
+        assert cell.sums is not None
+        assert (cell.name, cell.sums.n, cell.sums.values) == ("fair", 1, 0.5)
         assert store.verify() == []

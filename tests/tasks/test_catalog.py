@@ -88,6 +88,10 @@ def test_globs_files_and_folders(folder: Path) -> None:
     (folder / "template.yaml").write_text("output_type: multiple_choice\n")
     with pytest.raises(DataError, match="has neither 'task' nor 'group'"):
         alone.select([str(folder / "template.yaml")])
+    (folder / "template.yaml").write_text("task: [1, 2]\n")
+    with pytest.raises(DataError, match=r"template\.yaml: task is \[1, 2\], a list; expected a name"):
+        alone.select([str(folder / "template.yaml")])
+    (folder / "template.yaml").write_text("output_type: multiple_choice\n")
     (folder / "all.yaml").unlink()
     (folder / "both.yaml").unlink()
     assert [task.name for task in alone.select([str(folder)]).tasks] == ["letters", "more_sums", "sums"]

@@ -1,6 +1,7 @@
 """Detection of the tool that wrote a file or folder, and reading of its run."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 from assaymark.errors import DataError
@@ -42,9 +43,9 @@ def read_imported(path: str | Path) -> ImportedRun:
         )
     try:
         if importer is None:
-            return imported_run(source)
+            return _with_choice(imported_run(source), source)
         run: ForeignRun = importer.read(source)
-        return imported_of(run)
+        return _with_choice(imported_of(run), source)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, csv.Error, OSError) as error:
         raise DataError(
             f"{source} is not as the tool writes it whose format it seems to have: {type(error).__name__}: {error}; "
@@ -52,6 +53,20 @@ def read_imported(path: str | Path) -> ImportedRun:
         ) from error
     except ImpossibleValue as error:
         raise DataError(f"{source}: {error}; nothing was stored") from error
+
+
+def _with_choice(run: ImportedRun, path: Path) -> ImportedRun:
+    """Add a note where a folder has more than one results file of lm-eval or lighteval, of which one was read."""
+    if not path.is_dir():
+        return run
+    files = sorted(path.rglob("results_*.json"), key=lambda file: file.name) or sorted(path.rglob("results.json"))
+    if len(files) < 2 or files[-1].name not in run.origin:
+        return run
+    note = (
+        f"{path} has {len(files)} results, and {files[-1].relative_to(path)}, the latest by its name, was read; "
+        f"import another by naming it, as {files[-2]}"
+    )
+    return replace(run, notes=(*run.notes, note))
 
 
 def _is_lm_eval(path: Path) -> bool:

@@ -101,12 +101,12 @@ def quantile_baseline(
     return float(ordered[k - 1]), Interval(beta_quantile(tail, k, n - k + 1), beta_quantile(1 - tail, k, n - k + 1))
 
 
-def log_evidence(values: Floats, m0: float, before: Floats | None = None) -> Floats:
+def log_evidence(values: Floats, m0: float | Floats, before: Floats | None = None) -> Floats:
     """Return the logs of M after each value, for each bet.
 
     Args:
         values: in [0, 1]. Shapes: [t], or [streams, t].
-        m0: the mean is at least this without a change, in (0, 1).
+        m0: the mean is at least this without a change, in [0, 1). Shape: [streams], or one for all.
         before: those after the values that came before. Shapes: [bets], or [streams, bets]; None: nothing came before.
 
     Returns: shape [t, bets], or [streams, t, bets].
@@ -116,8 +116,8 @@ def log_evidence(values: Floats, m0: float, before: Floats | None = None) -> Flo
     _check_bound(m0)
     array = np.asarray(values, dtype=np.float64)
     _check_range(array)
-    stakes = np.array(BETS) / (1 - m0)
-    steps = np.log1p(stakes * (m0 - array[..., None]))
+    bounds = np.asarray(m0, dtype=np.float64)[..., None, None]
+    steps = np.log1p(np.array(BETS) / (1 - bounds) * (bounds - array[..., None]))
     capital = np.cumsum(steps, axis=-2)
     # M_t = P_t (M_0 + 1/P_0 + ... + 1/P_{t-1}), where P is the product of the L so far and P_0 = 1
     inverse = np.concatenate([np.zeros_like(capital[..., :1, :]), -capital[..., :-1, :]], axis=-2)
@@ -218,9 +218,9 @@ class Detector:
         return Change(self.n_seen - 1, self.evidence, since, float(seen[since:].mean()), before, side == 0)
 
 
-def _check_bound(m0: float) -> None:
-    if not 0 < m0 < 1:
-        raise UsageError(f"the bound of the mean is {m0}; expected a number between 0 and 1")
+def _check_bound(m0: float | Floats) -> None:
+    if not (np.all(np.asarray(m0) >= 0) and np.all(np.asarray(m0) < 1)):
+        raise UsageError(f"the bound of the mean is {m0}; expected a number of at least 0 and below 1")
 
 
 def _check_range(array: Floats) -> None:

@@ -393,6 +393,11 @@ class Catalog:
         elif alone and is_suite(read_task_file(path)):
             self._add_suite(read_suite(path), expander)
         elif alone:
+            named = read_task_file(path).get("task")
+            if named is not None:
+                raise DataError(
+                    f"{path}: task is {named!r:.60}, a {type(named).__name__}; expected a name, `task: <name>`"
+                )
             raise DataError(f"{path}: has neither 'task' nor 'group'; expected `task: <name>`")
 
 

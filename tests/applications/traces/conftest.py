@@ -9,9 +9,9 @@ pytest.importorskip("opentelemetry.proto", reason="the extra `traces` is not ins
 pytest.importorskip("uvicorn")
 
 from tests.applications.traces.sending import Receiver, receiving
-from tests.store.conftest import postgres_server, postgres_url
+from tests.store.conftest import path, postgres_server, postgres_url, url
 
-__all__ = ["postgres_server", "postgres_url"]
+__all__ = ["path", "postgres_server", "postgres_url", "url"]
 
 
 @pytest.fixture

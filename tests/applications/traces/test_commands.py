@@ -18,6 +18,7 @@ import pytest
 
 from assaymark.applications.traces.retention import Retention, keep_pruning
 from assaymark.applications.traces.trace_log import TraceLog
+from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.cli.main import main
 from assaymark.store import Store
 from tests.applications.traces.sending import TRACE, Receiver, receiving, request, span
@@ -46,46 +47,99 @@ def served(*options: str) -> Iterator[tuple[str, str, "subprocess.Popen[str]"]]:
         process.wait(20)
 
 
-def test_a_first_server_makes_a_project_and_receives(tmp_path: Path) -> None:
-    """The first server prints a token with which spans are stored; after kill -9 each of them is there once."""
-    place = str(tmp_path / "traces.sqlite")
-    acknowledged: list[int] = []
-    headers = {"content-type": "application/json"}
-    with served("--store", place) as (url, token, process):
-        headers["authorization"] = f"Bearer {token}"
+BATCH = 4  # spans
 
-        def send(first: int) -> None:
-            with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
-                for number in range(first, first + 10_000):
-                    body = json.dumps(request(span(number), span(number + 1_000_000)))
-                    try:
-                        answer = client.post("/v1/traces", content=body)
-                    except httpx.TransportError:
-                        return
-                    if answer.status_code == 200:
-                        acknowledged.append(number)
 
-        senders = [threading.Thread(target=send, args=(1 + 10_000 * at,)) for at in range(3)]
-        for sender in senders:
-            sender.start()
-        deadline = time.monotonic() + 60
-        while len(acknowledged) < 40:
-            assert time.monotonic() < deadline, "nothing is acknowledged"
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)  # while requests are in progress
-        for sender in senders:
-            sender.join(60)
+def batch(number: int) -> str:
+    """Return a request with a call in a trace of its own, and more spans in one that all requests share."""
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 10, "input.value": f"word{number}"}
+    shared = [span(BATCH * number + more, name="shared", attributes=attributes) for more in range(BATCH - 1)]
+    own = span(BATCH * number + BATCH - 1, trace=f"{number:032x}", name="own", attributes=attributes)
+    return json.dumps(request(own, *shared))
+
+
+def spans_of(place: str, numbers: set[int]) -> tuple[set[int], set[int]]:
+    """Return which requests are stored by their spans in the shared trace, and which by their own trace."""
     with Store.open(place) as store:
         project = TraceLog(store).project_id("default")
-        stored = {int(row.span_id.hex(), 16) for row in TraceLog(store).spans(project, bytes.fromhex(TRACE))}
-    assert {number + more for number in acknowledged for more in (0, 1_000_000)} <= stored
-    with served("--store", place) as (url, _, _):  # senders that got no answer send the same again
-        body = json.dumps(request(*(span(number) for number in stored)))
-        assert httpx.post(f"{url}/v1/traces", content=body, headers=headers, timeout=30).json() == {}
-    with Store.open(place) as store:
-        row = TraceLog(store).trace(TraceLog(store).project_id("default"), bytes.fromhex(TRACE))
-        assert row.n_spans == len(stored)
+        shared = {int(row.span_id.hex(), 16) for row in TraceLog(store).spans(project, bytes.fromhex(TRACE))}
+        own = {number for number in numbers if TraceLog(store).spans(project, bytes.fromhex(f"{number:032x}"))}
+    complete = {number for number in numbers if {BATCH * number + more for more in range(BATCH - 1)} <= shared}
+    assert {number // BATCH for number in shared} == complete  # a request is stored whole, or not at all
+    return complete, own
+
+
+def test_a_killed_receiver_loses_and_doubles_nothing(url: str) -> None:
+    """After kill -9 while requests are in progress, what was acknowledged is there; sent again, each is there once."""
+    headers = {"content-type": "application/json"}
+    acknowledged: set[int] = set()
+    unanswered: set[int] = set()
+    sent: set[int] = set()
+
+    def send_until_killed(address: str, first: int) -> None:
+        with httpx.Client(base_url=address, headers=headers, timeout=30) as client:
+            for number in [*sorted(unanswered)[first % 3 :: 3], *range(first, first + 10_000)]:
+                sent.add(number)
+                try:
+                    answer = client.post("/v1/traces", content=batch(number))
+                except httpx.TransportError:
+                    unanswered.add(number)
+                    return
+                if answer.status_code == 200:
+                    acknowledged.add(number)
+                    unanswered.discard(number)
+                else:
+                    assert answer.status_code == 503  # the sender would try again
+                    unanswered.add(number)
+
+    n_unanswered = 0
+    for attempt in range(1, 4):
+        with served("--store", url) as (address, token, process):
+            headers.setdefault("authorization", f"Bearer {token}")
+            n_before = len(acknowledged)
+            firsts = [attempt * 100_000 + 10_000 * at + at for at in range(3)]
+            senders = [threading.Thread(target=send_until_killed, args=(address, first)) for first in firsts]
+            for sender in senders:
+                sender.start()
+            deadline = time.monotonic() + 60
+            while len(acknowledged) < n_before + 25:
+                assert time.monotonic() < deadline, "nothing is acknowledged"
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)  # while requests are in progress
+            for sender in senders:
+                sender.join(60)
+        shared, own = spans_of(url, sent)
+        assert acknowledged <= shared == own
+        n_unanswered += len(unanswered)
+    assert n_unanswered > 0
+    with served("--store", url) as (address, _, _), httpx.Client(base_url=address, headers=headers) as client:
+        for number in sorted(unanswered | set(sorted(acknowledged)[::3])):  # some answers were lost on their way
+            assert client.post("/v1/traces", content=batch(number)).json() == {}
+        everything = unanswered | acknowledged
+        assert spans_of(url, sent) == (everything, everything)
+    with Store.open(url) as store:
+        project = TraceLog(store).project_id("default")
+        row = TraceLog(store).trace(project, bytes.fromhex(TRACE))
+        assert (row.n_spans, row.n_input) == ((BATCH - 1) * len(everything), 10 * (BATCH - 1) * len(everything))
+        assert all(each.n_conflicts == 0 for each in TraceLog(store).spans(project, bytes.fromhex(TRACE)))
+        for number in everything:
+            own_row = TraceLog(store).trace(project, bytes.fromhex(f"{number:032x}"))
+            assert (own_row.n_spans, own_row.n_input) == (1, 10)
+        listed = TraceLog(store).traces(project, TraceFilter(text=f"word{min(everything)}")).traces
+        assert {each.trace_id.hex() for each in listed} == {TRACE, f"{min(everything):032x}"}
         assert store.verify() == []
+
+
+def test_a_first_server_makes_a_project_and_receives(tmp_path: Path) -> None:
+    """The first server prints a token with which spans are stored; later ones know it."""
+    place = str(tmp_path / "traces.sqlite")
+    with served("--store", place) as (url, token, _):
+        headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        assert httpx.post(f"{url}/v1/traces", content=batch(1), headers=headers, timeout=30).json() == {}
+    with served("--store", place) as (url, other, _):
+        assert other == ""
+        assert httpx.post(f"{url}/v1/traces", content=batch(2), headers=headers, timeout=30).json() == {}
+    assert spans_of(place, {1, 2, 3}) == ({1, 2}, {1, 2})
 
 
 @pytest.fixture
@@ -233,3 +287,47 @@ def test_projects_and_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["traces", "project", "remove", "bot", "--yes", "--store", place]) == 0
     assert printed(capsys_after(capsys), "project", "list", "--store", place) == []
     assert main(["serve", "--redact", "email", "--store", place]) == 2
+
+
+def test_a_clock_that_runs_backwards_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A span that ended before it began has no duration anywhere, least of all a negative one, but a mark."""
+    place = tmp_path / "clocks.sqlite"
+    with receiving(place) as receiver:
+        receiver.send(span(1, name="root", seconds=-3))
+        receiver.send(span(1, trace="02" * 16, name="fine", seconds=2), span(2, 1, trace="02" * 16, seconds=-1))
+        with receiver.client as client:
+            listed = {each["name"]: each for each in client.get("/traces.json").json()["traces"]}
+            assert (listed["root"]["seconds"], listed["root"]["clock_fault"]) == (None, True)
+            assert (listed["fine"]["seconds"], listed["fine"]["clock_fault"]) == (2.0, False)
+            text = client.get("/traces").text
+            assert text.count(">clock</span>") == 1
+            page = client.get(f"/trace/{TRACE}").text
+            assert ">clock</span>" in page
+            assert "its clock runs backwards" in page
+            inner = client.get(f"/trace/{'02' * 16}").text
+            assert ">clock</span>" not in inner
+            assert "its clock runs backwards" in inner
+            assert not re.search(r">-\d", text + page + inner)
+    for words in (["ls"], ["show", TRACE]):
+        assert main(["traces", *words, "--store", str(place)]) == 0
+        output = capsys.readouterr().out
+        assert re.search(r"root .* clock ", output)
+        assert "-3.0" not in output
+
+
+def test_of_several_projects_one_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a second project, commands name both and the option that chooses; a wrong name gets the nearest ones."""
+    place = str(tmp_path / "two.sqlite")
+    with Store.open(place) as store:
+        TraceLog(store).add_project("bot")
+    assert main(["traces", "ls", "--store", place]) == 0
+    with Store.open(place) as store:
+        TraceLog(store).add_project("guide")
+    capsys.readouterr()
+    for command in (["ls"], ["quality"], ["alarm", "list"]):
+        assert main(["traces", *command, "--store", place]) == 2
+        assert capsys.readouterr().err == "error: there are 2 projects (bot, guide); name one with --project\n"
+        assert main(["traces", *command, "--store", place, "--project", "guide"]) == 0
+        capsys.readouterr()
+    assert main(["traces", "ls", "--store", place, "--project", "guid"]) == 2
+    assert re.search("unknown project 'guid'; nearest: .*guide", capsys.readouterr().err)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import sqlite3
 import threading
 import zlib
@@ -18,8 +19,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from assaymark.applications.traces.otlp import LARGEST_BODY, traces_request
 from assaymark.applications.traces.trace_log import TraceLog
-from assaymark.applications.traces.trace_rows import TraceFilter
-from tests.applications.traces.sending import TRACE, Receiver, pairs, request, span
+from assaymark.applications.traces.trace_rows import NewScore, TraceFilter
+from tests.applications.traces.sending import TRACE, Receiver, pairs, receiving, request, span
 
 JSON = {"content-type": "application/json"}
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -305,3 +306,19 @@ def test_a_protobuf_of_nothing_known(receiver: Receiver) -> None:
     body = ExportTraceServiceRequest().SerializeToString() + b"\xfa\x3f\x03new"  # field 1023
     with receiver.client as client:
         assert client.post("/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+
+
+def test_a_long_text_of_wide_characters_is_cut_for_the_index(url: str) -> None:
+    """A session, a response or a score's name of 1,000 characters of four bytes each is stored, on either database."""
+    generator = random.Random(1)  # of random characters, since PostgreSQL compresses others
+    texts = ["".join(chr(generator.randrange(0x10000, 0x1FFFF)) for _ in range(1000)) for _ in range(3)]
+    with receiving(url) as receiver:
+        attributes = {"session.id": texts[0], "gen_ai.response.id": texts[1]}
+        assert receiver.send(span(1, attributes=attributes)).status_code == 200
+        score = NewScore(b"d" * 16, bytes.fromhex(TRACE), None, None, texts[2], 1.0, None, None, None, 1)
+        TraceLog(receiver.store).add_scores(receiver.project, [score])
+        row = TraceLog(receiver.store).trace(receiver.project, bytes.fromhex(TRACE))
+        assert row.session == texts[0][:600]
+        assert [each.name for each in TraceLog(receiver.store).scores(receiver.project, bytes.fromhex(TRACE))] == [
+            texts[2][:600]
+        ]

@@ -27,6 +27,7 @@ class MadeTrace:
     tokens: int | None = None
     scores: tuple[tuple[str, float | None], ...] = ()
     received: float | None = None
+    session: str | None = None
 
 
 def trace_id(number: int) -> bytes:
@@ -62,6 +63,7 @@ def fill(store: Store, project: int, made: Sequence[MadeTrace], first: int = 0) 
                 "project": project, "trace_id": trace_id(number), "at": started, "started": started, "ended": ended,
                 "name": "answer", "n_spans": 1, "n_errors": int(each.failed), "n_orphans": 0, "models": "",
                 "n_input": each.tokens, "n_output": None, "cost": each.cost, "version": each.version, "n_bytes": 100,
+                "session": each.session,
                 "received": each.at if each.received is None else each.received,
             }
         )  # fmt: skip

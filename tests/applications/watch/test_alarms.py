@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +22,12 @@ from assaymark.applications.traces.tables import trace_scores
 from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.alarm_log import AlarmLog
 from assaymark.applications.watch.alarm_rows import AlarmEvent
-from assaymark.applications.watch.alarms import event_text, new_alarm, reset, state_text, watch_once
+from assaymark.applications.watch.alarms import event_text, guarantee, new_alarm, reset, state_text, watch_once
 from assaymark.applications.watch.board import alarm_board
 from assaymark.applications.watch.tables import trace_alarm_values
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
+from assaymark.statistics.change_of_mean import MeanChangeDetector
 from assaymark.statistics.e_detector import Detector, baseline_of, quantile_baseline
 from assaymark.store import Store
 from tests.applications.traces.sending import Receiver
@@ -61,6 +63,11 @@ def store(tmp_path: Path) -> Store:
 def add(store: Store, *metrics: str, name: str = "quality", **options: Any) -> None:
     """Make an alarm."""
     AlarmLog(store).add(1, new_alarm(name, metrics, RATE, **{"n_baseline": N_BASELINE, **options}))
+
+
+def made_number(trace: bytes) -> int:
+    """Return the number that a trace's id was made of."""
+    return next(number for number in range(10_000) if trace_id(number) == trace)
 
 
 def raised(store: Store) -> list[AlarmEvent]:
@@ -135,6 +142,65 @@ def test_several_metrics_share_their_false_alarms(store: Store) -> None:
     fill(store, 1, helpful(drop(np.random.default_rng(1))))
     (result,) = watch_once(store, BEGAN + 10_000)
     assert result.event.threshold == 40_000
+
+
+def test_without_a_baseline(tmp_path: Path, store: Store) -> None:
+    """An improvement raises nothing, and later values are compared with it; a drop raises, in rounds of any size."""
+    generator = np.random.default_rng(21)
+    values = [float(value) for mean, n in ((0.5, 900), (0.9, 900), (0.6, 300)) for value in generator.random(n) < mean]
+    made = helpful(values)
+    add(store, "helpful", n_baseline=0)
+    (stream,) = AlarmLog(store).streams(1)
+    assert "whatever their mean" in guarantee(stream)
+    assert "baseline" not in guarantee(stream)
+    fill(store, 1, made)
+    (result,) = watch_once(store, BEGAN + 10_000)
+    assert result.event.is_drop
+    assert 1790 <= made_number(result.event.trace_id) - result.event.n_since + 1 <= 1815
+    detector = MeanChangeDetector(20_000)
+    rise = detector.add(values)
+    assert rise is not None
+    detector.restart()
+    drop_at = detector.add(values[rise + 1 :])
+    assert drop_at is not None
+    assert result.event.trace_id == trace_id(rise + 1 + drop_at)
+    assert result.event.n_watched == drop_at + 1
+    assert result.event.evidence == pytest.approx(detector.evidence)
+    assert re.search(r"the mean of helpful fell from 8\d\.\d% to [56]\d\.\d%", event_text(stream, result.event))
+    other = Store.open(str(tmp_path / "other.sqlite"))
+    TraceLog(other).add_project("bot")
+    add(other, "helpful", n_baseline=0)
+    at = 0
+    while at < len(made):
+        size = int(generator.integers(1, 90))
+        fill(other, 1, made[at : at + size], at)
+        at += size
+        watch_once(other, BEGAN + at + 40)
+    watch_once(other, BEGAN + 10_000)
+    (again,) = essence(raised(other))  # the evidence is the same but for the order of sums
+    assert again.evidence == pytest.approx(result.event.evidence)
+    assert [replace(again, evidence=0.0)] == [replace(each, evidence=0.0) for each in essence(raised(store))]
+    reset(store, 1, "quality")
+    (stream,) = AlarmLog(store).streams(1)
+    assert state_text(stream, AlarmLog(store).epoch(stream.id), is_raised=False).startswith("watches, evidence 0.0 of")
+    two_sided = Store.open(str(tmp_path / "both.sqlite"))
+    two_sided.traces.add_project("bot")
+    add(two_sided, "helpful", n_baseline=0, two_sided=True)
+    fill(two_sided, 1, made)
+    (both,) = watch_once(two_sided, BEGAN + 10_000)
+    assert not both.event.is_drop
+    assert both.event.trace_id == trace_id(rise)
+
+
+def test_an_alarm_without_a_baseline_begins_with_the_latest_values(store: Store) -> None:
+    """Made later, it compares with the latest 300 values that are there, and counts no others."""
+    fill(store, 1, helpful([0.0] * 500 + [1.0] * 300))
+    add(store, "helpful", n_baseline=0)
+    watch_once(store, BEGAN + 10_000)
+    assert len(counted(store)) == 300
+    fill(store, 1, helpful([0.0] * 60, 10_000), 5000)
+    (result,) = watch_once(store, BEGAN + 20_000)
+    assert result.event.n_since == made_number(result.event.trace_id) - 5000 + 1
 
 
 def test_a_killed_watcher_has_counted_what_it_stored(tmp_path: Path, store: Store) -> None:
@@ -335,6 +401,7 @@ def test_the_baseline_begins_with_what_is_there(store: Store) -> None:
         ({"bound": -1.0}, "above 0"),
         ({"bound": float("nan")}, "above 0"),
         ({"n_baseline": 3}, "expected 30 to 100,000"),
+        ({"n_baseline": 0, "metrics": ["errors", "latency"]}, "state with --bound"),
         ({"metrics": ["errors"], "bound": 2.0}, "errors are counted"),
         ({"metrics": ["latency"], "lower_is_better": True}, "is for scorers"),
     ],

@@ -17,9 +17,12 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.watch.quality import QualityMetric, QualityPoint, QualityQuery, quality_of
 from assaymark.cli.main import main
 from assaymark.errors import UsageError
+from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.sampled import estimate_sampled_mean
+from assaymark.statistics.summed import estimate_quantile
 from assaymark.store import Store
 from tests.applications.traces.sending import TRACE, Receiver, span
-from tests.applications.watch.filling import MadeTrace, fill, score_row
+from tests.applications.watch.filling import MadeTrace, fill, score_row, trace_id
 
 DAY = 86_400
 NOW = 1_790_000_000 // DAY * DAY + 1000.0  # early in a day, UTC
@@ -97,6 +100,94 @@ def test_every_point_is_what_numpy_computes(tmp_path: Path) -> None:
     for (_, start), point in points_of(together.metrics, "errors").items():
         own = [trace for trace in made if int(trace.at) // DAY * DAY == start]
         assert point.value == pytest.approx(np.mean([trace.failed for trace in own]))
+
+
+def width(low: float | None, high: float | None) -> float:
+    """Return the width of an interval that there is."""
+    assert low is not None
+    assert high is not None
+    return high - low
+
+
+def in_sessions(made: list[MadeTrace]) -> list[MadeTrace]:
+    """Return traces of which five in a row share a session, and have failures and costs in common."""
+    generator = np.random.default_rng(8)
+    levels = generator.random(len(made))
+    return [
+        replace(
+            each,
+            session=None if at % 11 == 0 else ("" if at % 11 == 1 else f"s{at // 5}"),
+            failed=bool(levels[at // 5] < 0.3),
+            cost=float(levels[at // 5] + generator.random() / 10),
+            scores=(*each.scores, ("fair", float(levels[at // 5]))),
+        )
+        for at, each in enumerate(made)
+    ]
+
+
+def test_traces_of_a_session_are_clustered(tmp_path: Path) -> None:
+    """Intervals are those of `estimate_mean` with the sessions as clusters; a trace without one is one for itself."""
+    made = in_sessions(some_traces(np.random.default_rng(9)))
+    store = made_store(tmp_path, made)
+    window = QualityQuery("4").window(1, NOW)
+    rows = [score_row(1, at, "helpful", float(at % 3 > 0), NOW - 60, rate=(1.0, 0.1)[at % 2], source="feedback")
+            for at in (5, 6, 7, 60, 61, 61, 99, 100)]  # fmt: skip
+    for position, row in enumerate(rows):
+        row |= {"name": "drawn", "digest": b"%016d" % position}
+    with store._database.writing() as connection:
+        connection.execute(insert(trace_scores), rows)
+    results = quality_of(store, window)
+    cells: dict[tuple[str | None, int], list[int]] = {}
+    for at, trace in enumerate(made):
+        cells.setdefault((trace.version, int(trace.at) // DAY * DAY), []).append(at)
+    is_wider = []
+    for cell, positions in cells.items():
+        own = [made[at] for at in positions]
+        sessions = [trace.session or f"alone {at}" for at, trace in zip(positions, own, strict=True)]
+        if len(set(sessions)) < 2:
+            continue
+        by_metric: dict[str, list[float]] = {
+            "errors": [float(trace.failed) for trace in own],
+            "cost": [trace.cost or 0.0 for trace in own],
+            "fair": [dict(trace.scores)["fair"] or 0.0 for trace in own],
+        }
+        for key, values in by_metric.items():
+            point = points_of(results.metrics, key)[cell]
+            bounds = (-np.inf, np.inf) if key == "cost" else (0.0, 1.0)
+            whole = estimate_mean(values, clusters=sessions, bounds=bounds)
+            assert whole.low is not None
+            assert (point.value, point.low, point.high) == pytest.approx(
+                (whole.value, max(whole.low, 0.0) if key == "cost" else whole.low, whole.high)
+            )
+            assert (point.n, point.n_sessions) == (len(values), len(set(sessions)))
+            alone = estimate_mean(values, bounds=bounds)
+            is_wider.append(width(point.low, point.high) > width(alone.low, alone.high))
+        seconds = np.array([trace.seconds or 0.0 for trace in own])
+        numbers = np.unique(sessions, return_inverse=True)[1]
+        latency, quantile = points_of(results.metrics, "latency")[cell], estimate_quantile(seconds, 0.5, numbers)
+        assert (latency.value, latency.low, latency.high) == pytest.approx(
+            (quantile.value, quantile.low, quantile.high), abs=1e-8
+        )
+    assert sum(is_wider) > 0.8 * len(is_wider)
+    together = quality_of(store, QualityQuery("4", by="all").window(1, NOW))
+    ((_, drawn),) = points_of(together.metrics, "drawn").items()
+    numbers_of = {trace_id(at): at for at in range(len(made))}
+    scored = [numbers_of[row["trace_id"]] for row in rows]
+    estimate = estimate_sampled_mean(
+        [row["value"] for row in rows], [row["rate"] for row in rows],
+        [made[at].session or f"alone {at}" for at in scored],
+    )  # fmt: skip
+    assert (drawn.value, drawn.low, drawn.high) == pytest.approx((estimate.value, estimate.low, estimate.high))
+    assert drawn.n_sessions == estimate.n_clusters
+
+
+def test_a_session_alone_has_no_interval(tmp_path: Path) -> None:
+    """Where all traces of a bucket are of one session, nothing is said of others."""
+    made = [MadeTrace(NOW - 60 + at, session="s", failed=at < 3, cost=float(at)) for at in range(20)]
+    results = quality_of(made_store(tmp_path, made), QualityQuery("1", "day").window(1, NOW))
+    for key in ("errors", "cost", "latency"):
+        (point,) = points_of(results.metrics, key).values()
+        assert (point.n, point.n_sessions, point.low, point.high) == (20, 1, None, None)
 
 
 def test_what_is_unknown_is_not_zero(tmp_path: Path) -> None:
@@ -225,7 +316,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.slow
 def test_postgresql_adds_up_the_same(tmp_path: Path, postgres_url: str) -> None:
     """PostgreSQL and SQLite return the same points."""
-    made = some_traces(np.random.default_rng(4))
+    made = in_sessions(some_traces(np.random.default_rng(4)))
     on_server = Store.open(postgres_url)
     TraceLog(on_server).add_project("bot")
     fill(on_server, TraceLog(on_server).project_id("bot"), made)

@@ -156,7 +156,7 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
                 trace.name[:60],
                 f"{trace.n_spans:,}",
                 str(trace.n_errors or ""),
-                "-" if trace.seconds is None else f"{trace.seconds:.3f}",
+                _seconds(trace.started, trace.ended),
                 _tokens(trace),
                 "-" if trace.cost is None else f"{trace.cost:.4f}",
                 trace.version or "",
@@ -166,6 +166,15 @@ def ls(*, store: str | None, as_json: bool, **options: Any) -> None:
     )
     if page.has_more:
         echo("there are more; --limit lists them")
+
+
+def _seconds(started: int, ended: int | None) -> str:
+    from assaymark.applications.traces.trace_rows import seconds_between
+
+    seconds = seconds_between(started, ended)
+    if seconds is None:
+        return "-" if ended is None else "clock"  # it runs backwards
+    return f"{seconds:.3f}"
 
 
 def _tokens(trace: "TraceRow") -> str:
@@ -199,10 +208,9 @@ def show(trace: str, *, project: str | None, store: str | None, as_json: bool) -
     table = []
     for node in nodes:
         step, row = steps[node.at], rows[node.at]
-        seconds = None if row.ended is None else (row.ended - row.started) / 1e9
         known = [n for n in (step.n_input, step.n_output) if n is not None]
         table.append((f"{'  ' * min(node.depth, 30)}{row.name[:80]}", step.kind, step.model or "",
-                      "-" if seconds is None else f"{seconds:.3f}", f"{sum(known):,}" if known else "-",
+                      _seconds(row.started, row.ended), f"{sum(known):,}" if known else "-",
                       step.error[:100]))  # fmt: skip
     print_table(("step", "kind", "model", "seconds", "tokens", "error"), table)
 

@@ -179,6 +179,7 @@ def trace_json(trace: TraceRow) -> dict[str, Any]:
         "name": trace.name,
         "time_ns": trace.at,
         "seconds": trace.seconds,
+        "clock_fault": trace.has_clock_fault,
         "spans": trace.n_spans,
         "errors": trace.n_errors,
         "orphans": trace.n_orphans,

@@ -18,6 +18,7 @@ from assaymark.applications.traces.trace_rows import (
     TraceSession,
     TreeNode,
     counted_spans,
+    seconds_between,
     tree_of,
 )
 from assaymark.errors import UnknownName
@@ -316,15 +317,15 @@ def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[i
     for node in nodes:
         span = spans[node.at]
         known = [n for n in (span.n_input, span.n_output) if n is not None]
-        is_forward = span.ended is not None and span.ended >= span.started
+        seconds = seconds_between(span.started, span.ended)
         notes = [
             *(["its parent has not come"] if node.is_orphan else []),
             *(["its parent is below it"] if node.breaks_cycle else []),
-            *(["runs"] if span.ended is None else [] if is_forward else ["its clock runs backwards"]),
+            *(["runs"] if span.ended is None else ["its clock runs backwards"] if seconds is None else []),
             *([f"{span.n_conflicts} other copies"] if span.n_conflicts else []),
         ]
         start = min(max(span.started - trace.started, 0) / length, 1.0)
-        share = min((span.ended - span.started) / length, 1.0 - start) if is_forward else 0.0
+        share = 0.0 if seconds is None else min((span.ended - span.started) / length, 1.0 - start)
         width = max(share * WIDTH, LEAST_WIDTH)
         rows.append(
             TreeStep(
@@ -335,7 +336,7 @@ def _tree(spans: Sequence[Any], nodes: Sequence[TreeNode], counted: Collection[i
                 model=span.model,
                 n_tokens=sum(known) if known else None,
                 is_counted=node.at in counted,
-                seconds=(span.ended - span.started) / 1e9 if is_forward else None,
+                seconds=seconds,
                 is_error=bool(span.is_error),
                 notes=tuple(notes),
                 x=round(min(start * WIDTH, WIDTH - width), 1),

@@ -31,6 +31,7 @@ MOST_SPANS = 100_000  # of one trace
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_BODY = 64 << 20  # bytes that a stored message may unpack to
 LONGEST_COLUMN = 1000  # characters of a name, a model, a user, ...
+LONGEST_COLUMN_BYTES = 2400  # of it in UTF-8: an entry of PostgreSQL's indexes has at most 2,704
 WORTH_COMPRESSING = 200  # bytes
 PLAIN, ZLIB = b"\x00", b"\x01"
 _INDEX = {
@@ -250,7 +251,10 @@ def insert_missing(connection: Connection, table: Any, rows: Sequence[dict[str, 
 
 def short_text(value: str | None) -> str | None:
     """Return a text as a column has it."""
-    return None if value is None else shown_text(value[:LONGEST_COLUMN])
+    if value is None:
+        return None
+    text = shown_text(value[:LONGEST_COLUMN])
+    return text.encode("utf-8", "surrogatepass")[:LONGEST_COLUMN_BYTES].decode("utf-8", "ignore")
 
 
 def message_digest(body: bytes) -> bytes:

@@ -147,6 +147,7 @@ Index("trace_scores_by_trace", trace_scores.c.project, trace_scores.c.trace_id)
 Index("trace_scores_by_response", trace_scores.c.project, trace_scores.c.response_id)
 Index("trace_scores_by_span", trace_scores.c.project, trace_scores.c.span_id)
 Index("trace_scores_by_session", trace_scores.c.project, trace_scores.c.session)
+Index("trace_scores_by_time", trace_scores.c.project, trace_scores.c.observed)
 Index("trace_scores_by_name", trace_scores.c.project, trace_scores.c.name, trace_scores.c.observed)
 
 TRACE_TABLES = (trace_projects, trace_tokens, span_sources, spans, traces, trace_scores)

@@ -19,6 +19,7 @@ __all__ = [
     "TraceSession",
     "TreeNode",
     "counted_spans",
+    "seconds_between",
     "summary_of",
     "tree_of",
 ]
@@ -138,7 +139,17 @@ class TraceRow:
     @property
     def seconds(self) -> float | None:
         """How long it took by its own clock; None while it runs or where that clock runs backwards."""
-        return None if self.ended is None or self.ended < self.started else (self.ended - self.started) / 1e9
+        return seconds_between(self.started, self.ended)
+
+    @property
+    def has_clock_fault(self) -> bool:
+        """Whether all of it ended before it began."""
+        return self.ended is not None and self.ended < self.started
+
+
+def seconds_between(started: int, ended: int | None) -> float | None:
+    """Return a duration of two times in nanoseconds; None without an end, or where the end is before the start."""
+    return None if ended is None or ended < started else (ended - started) / 1e9
 
 
 class ScoreCondition(NamedTuple):

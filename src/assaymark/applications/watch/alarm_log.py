@@ -57,6 +57,7 @@ LONGEST_SECONDS = 300.0  # and any other
 OVERLAP_SECONDS = 3600.0  # of what is looked at twice, since a transaction may end later than one that began later
 NOTED_EVERY_SECONDS = 600.0  # how far was looked is noted where nothing was to be counted
 AT_ONCE = 5000  # values in one transaction
+LATEST_VALUES = 300  # that an alarm without a baseline begins with
 NANOSECONDS = 10**9
 SCORE = "score:"
 
@@ -288,13 +289,16 @@ def new_event_id() -> str:
 
 
 def _begins(connection: Connection, project: int, metric: str, n_baseline: int) -> float:
-    """Return when the latest values that a baseline needs began to come; 0 where there are not as many."""
+    """Return when the latest values that are counted began to come; 0 where there are not as many.
+
+    They are as many as the baseline needs; without one, what later values are compared with begins with some.
+    """
     table = trace_scores if metric.startswith(SCORE) else traces
     conditions = [table.c.project == project]
     if metric.startswith(SCORE):
         conditions.append(trace_scores.c.name == metric.removeprefix(SCORE))
     statement = select(table.c.received).where(*conditions).order_by(table.c.received.desc())
-    begins = connection.execute(statement.offset(n_baseline - 1).limit(1)).scalar()
+    begins = connection.execute(statement.offset((n_baseline or LATEST_VALUES) - 1).limit(1)).scalar()
     return 0.0 if begins is None else float(begins)
 
 

@@ -1,9 +1,9 @@
 """Alarms: what is watched, and one round of looking.
 
 A stream is one metric of an alarm. Its values are turned into numbers in [0, 1] of which more is better, the first ones
-freeze a baseline, and a `Detector` watches the others. Its state is stored in the transaction that counts them, so that
-a repeated or a killed round changes nothing. A later rule (another judge or another prompt) measures something else:
-then all begins anew.
+freeze a baseline, and a `Detector` watches the others; without a baseline a `MeanChangeDetector` watches all. The state
+is stored in the transaction that counts them, so that a repeated or a killed round changes nothing. A later rule
+(another judge or another prompt) measures something else: then all begins anew.
 """
 
 import re
@@ -24,6 +24,7 @@ from assaymark.applications.watch.alarm_rows import (
 )
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
+from assaymark.statistics.change_of_mean import MeanChangeDetector, change_point
 from assaymark.statistics.e_detector import Change, Detector, baseline_of, quantile_baseline, threshold_of
 from assaymark.statistics.intervals import Interval
 from assaymark.store import Store
@@ -80,7 +81,7 @@ def new_alarm(
         bound: the largest value, where scores are not in [0, 1] or latencies and costs are watched by their mean.
         two_sided: an improvement is a change too.
         lower_is_better: of the scores.
-        n_baseline: values from which the baseline is frozen.
+        n_baseline: values from which the baseline is frozen; 0: none is, and a change of any mean is watched for.
         webhook: where raised alarms are sent.
         secret: with which its requests are signed.
         allow_private: whether it may be at a private address.
@@ -101,8 +102,10 @@ def new_alarm(
         )
     if bound is not None and not 0 < bound < 1e300:
         raise UsageError(f"--bound is {bound:g}; expected the largest value, above 0")
-    if not LEAST_BASELINE <= n_baseline <= MOST_BASELINE:
-        raise UsageError(f"--baseline is {n_baseline}; expected {LEAST_BASELINE} to {MOST_BASELINE:,} values")
+    if n_baseline and not LEAST_BASELINE <= n_baseline <= MOST_BASELINE:
+        raise UsageError(
+            f"--baseline is {n_baseline}; expected {LEAST_BASELINE} to {MOST_BASELINE:,} values, or 0 for no baseline"
+        )
     named = tuple(dict.fromkeys(_stored_name(metric) for metric in metrics))
     if not named:
         raise UsageError("no metric; name one with --metric: errors, latency, cost or a scorer")
@@ -110,6 +113,10 @@ def new_alarm(
         raise UsageError("--lower_is_better is for scorers; of errors, latency and cost lower is better anyway")
     if bound is not None and ERRORS in named:
         raise UsageError("--bound is for scores, latency and cost; errors are counted")
+    if not n_baseline and bound is None and any(metric in OF_TRACES and metric != ERRORS for metric in named):
+        raise UsageError(
+            "--baseline 0 freezes no quantile of latency and cost; state with --bound which value is the largest"
+        )
     return NewAlarm(
         name.strip(), named, alpha, horizon, bound, two_sided, lower_is_better, n_baseline, webhook, secret,
         allow_private,
@@ -136,9 +143,14 @@ def threshold(stream: AlarmStream) -> float:
 def guarantee(stream: AlarmStream) -> str:
     """Return what is promised of a stream's alarm."""
     together = f" of its {stream.n_metrics} metrics together" if stream.n_metrics > 1 else ""
-    return (
+    promise = (
         f"without a change, an alarm{together} within {stream.horizon:,} values has a probability of at most "
-        f"{100 * stream.alpha:.3g}%, whatever their dependence; that is so unless the baseline's bound is wrong, "
+        f"{100 * stream.alpha:.3g}%"
+    )
+    if not stream.n_baseline:
+        return f"{promise}, whatever their mean, if each has the same one given those before it"
+    return (
+        f"{promise}, whatever their dependence; that is so unless the baseline's bound is wrong, "
         f"which it is with at most {100 * (1 - CONFIDENCE) / (1 if stream.is_two_sided else 2):.3g}%"
     )
 
@@ -147,7 +159,7 @@ def state_text(stream: AlarmStream, epoch: AlarmEpoch, *, is_raised: bool) -> st
     """Return how far a stream is."""
     if is_raised:
         return "raised"
-    if epoch.low is None:
+    if epoch.low is None and stream.n_baseline:
         n_gathered = stream.n_values - epoch.first
         return f"gathers its baseline, {n_gathered:,} of {stream.n_baseline:,}"
     return f"watches, evidence {epoch.evidence:,.1f} of {threshold(stream):,.0f}"
@@ -238,6 +250,8 @@ def _looked_at(
 ) -> tuple[AlarmEpoch, AlarmEvent | None]:
     """Return an epoch after more values, and the alarm that they raise. counted: these; they are stored already."""
     stream = watched.stream
+    if not stream.n_baseline:
+        return _looked_at_any_mean(watched, epoch, counted, now)
     n_baseline = 0 if epoch.is_inherited else stream.n_baseline
     if epoch.low is None:
         values = watched.values(epoch)
@@ -263,6 +277,37 @@ def _looked_at(
     epoch = replace(epoch, n_watched=detector.n_seen, evidence=detector.evidence, state=state)
     event = None if change is None else _event(stream, epoch, change, mean_before, values[n_baseline:], now)
     return epoch, event
+
+
+def _looked_at_any_mean(
+    watched: WatchedStream, epoch: AlarmEpoch, counted: Sequence[AlarmValue], now: float
+) -> tuple[AlarmEpoch, AlarmEvent | None]:
+    """Return an epoch without a baseline after more values, and the alarm that they raise.
+
+    After an improvement, which raises none unless both sides are watched, later values are compared with it: the
+    detector restarts within the epoch, whose `n_watched` counts from there.
+    """
+    stream = watched.stream
+    detector = MeanChangeDetector(threshold(stream))
+    if epoch.state is not None:
+        detector.resume(np.frombuffer(epoch.state, "<f8"), epoch.n_watched)
+    turned = _turned(stream, _raw(counted), None)
+    event, begin = None, 0
+    while event is None and begin < len(turned):
+        n_before = detector.n_seen
+        position = detector.add(turned[begin:])
+        if position is None:
+            break
+        begin += position + 1 - n_before
+        until = counted[begin - 1].position
+        values = [each for each in watched.values(epoch) if until - position <= each.position <= until]
+        change = change_point(_turned(stream, _raw(values), None), detector.evidence)
+        if change.is_drop or stream.is_two_sided:
+            event = _event(stream, epoch, change, change.mean_before, values, now)
+        else:
+            detector.restart()
+    state = detector.state.astype("<f8").tobytes()
+    return replace(epoch, n_watched=detector.n_seen, evidence=detector.evidence, state=state), event
 
 
 def _raw(values: Sequence[AlarmValue]) -> Floats:

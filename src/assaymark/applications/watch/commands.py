@@ -60,20 +60,22 @@ def _print_metric(results: "Quality", metric: "QualityMetric") -> None:
             datetime.fromtimestamp(point.start / 1e9, UTC).strftime(pattern),
             version_text(each.version) if results.window.by_version else "all",
             metric.shown(point.value),
-            f"{metric.shown(point.low)} to {metric.shown(point.high)}",
+            metric.shown_interval(point),
             f"{point.n:,}",
+            f"{point.n_sessions:,}",
             str(point.n_failed or ""),
         )
         for each in metric.series
         for point in each.points
     ]
-    head = ("from (UTC)", "version", "value", "95% interval", "n", "failed")
+    head = ("from (UTC)", "version", "value", "95% interval", "n", "sessions", "failed")
     print_table(head if metric.is_score else head[:-1], [row if metric.is_score else row[:-1] for row in rows])
 
 
 ALARM_EXAMPLES = examples(
     'traces alarm add quality --metric helpful --metric errors --false_alarms "0.05 in 10000"',
     'traces alarm add slow --metric latency --false_alarms "1% in 100000" --webhook https://example.org/alarms',
+    'traces alarm add change --metric helpful --false_alarms "0.05 in 10000" --baseline 0',
     "traces watch",
 )
 
@@ -95,7 +97,8 @@ def alarm() -> None:
 @click.option("--two_sided", is_flag=True, help="An improvement is a change too.")
 @click.option("--lower_is_better", is_flag=True, help="Of the scores.")
 @click.option("--baseline", type=int, default=300, show_default=True, metavar="N",
-              help="Values that freeze the baseline: the latest, or where there are fewer the next.")  # fmt: skip
+              help="Values that freeze the baseline: the latest, or where there are fewer the next. 0: no baseline; "
+              "values are compared with those before them, whatever their mean.")  # fmt: skip
 @click.option("--webhook", metavar="URL", help="Send raised alarms there, signed.")
 @click.option("--allow_private", is_flag=True, help="The webhook may be at an address of this machine or network.")
 @project_option

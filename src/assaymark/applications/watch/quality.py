@@ -1,23 +1,29 @@
 """Quality over time: scores, errors, latency, cost and tokens of a project by time and version, with intervals.
 
-Each point is of the traces that began in its bucket. Traces of one bucket count as independent of each other; scores
-that a rule sampled are weighted by 1 over its rate, so that a change of the rate changes no line.
+Each point is of the traces that began in its bucket. Traces of one session depend on each other, which the intervals
+take into account; a trace without one counts as independent of the others. Scores that a rule sampled are weighted by 1
+over its rate, so that a change of the rate changes no line.
 """
 
 import math
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
 
+import numpy as np
+from numpy.typing import NDArray
+
 from assaymark.applications.traces.listing import ListQuery
-from assaymark.applications.watch.trace_quality import QualityWindow, Sums, TraceQuality
+from assaymark.applications.watch.trace_quality import Durations, QualityWindow, Sums, TraceQuality
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
+from assaymark.results.numbers import NOTHING
+from assaymark.statistics.arrays import Floats
 from assaymark.statistics.estimate import IntervalEstimate
-from assaymark.statistics.intervals import wilson
 from assaymark.statistics.summed import estimate_from_sums, estimate_quantile
 from assaymark.store import Store
 
@@ -89,12 +95,14 @@ class QualityPoint:
     high: float | None
     n: int
     n_failed: int  # scores that could not be computed
+    n_sessions: int  # of the n; a trace without a session is one for itself
 
     @classmethod
     def of(cls, start: int, estimate: IntervalEstimate, n_failed: int = 0, floor: float = -math.inf) -> "QualityPoint":
         """Return the point of an estimate; an interval does not reach below `floor`."""
         low = None if estimate.low is None else max(estimate.low, floor)
-        return cls(start, estimate.value, low, estimate.high, estimate.n, n_failed)
+        n_sessions = estimate.n if estimate.n_clusters is None else estimate.n_clusters
+        return cls(start, estimate.value, low, estimate.high, estimate.n, n_failed, n_sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +126,18 @@ class QualityMetric:
     def shown(self, value: float | None) -> str:
         """Return a value as people read it."""
         if value is None:
-            return "–"
+            return NOTHING
         if self.unit == "share":
             return f"{100 * value:.1f}%"
         if self.unit == "seconds":
             return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
         return f"{value:,.0f}" if self.unit == "tokens" else f"{value:.4g}"
+
+    def shown_interval(self, point: QualityPoint) -> str:
+        """Return a point's interval as people read it; a dash where nothing can be said of either end."""
+        if point.low is None and point.high is None:
+            return NOTHING
+        return f"{self.shown(point.low)} to {self.shown(point.high)}"
 
     def tick(self, value: float) -> str:
         """Return a value as short as an axis has room for."""
@@ -169,7 +183,10 @@ class Quality:
 
 def quality_of(store: Store, window: QualityWindow) -> Quality:
     """Return the metrics of a project's traces in a window."""
-    cells = TraceQuality(store).traces(window)
+    with ThreadPoolExecutor(1) as beside:  # the database reads both at once
+        reading_scores = beside.submit(TraceQuality(store).scores, window)
+        cells = TraceQuality(store).traces(window)
+        scores = reading_scores.result()
     latest: dict[str | None, int] = {}
     for cell in cells:
         latest[cell.version] = max(latest.get(cell.version, 0), cell.bucket)
@@ -184,17 +201,14 @@ def quality_of(store: Store, window: QualityWindow) -> Quality:
     for cell in cells:
         if cell.version not in versions:
             continue
-        interval = wilson(cell.n_failed, cell.n)
-        add("errors", cell.version,
-            QualityPoint(cell.bucket, cell.n_failed / cell.n, interval.low, interval.high, cell.n, 0))  # fmt: skip
-        for key, share in (("latency", 0.5), ("latency 95%", 0.95)):
-            if cell.durations:
-                estimate = _in_seconds(estimate_quantile(cell.durations, share))
-                add(key, cell.version, QualityPoint.of(cell.bucket, estimate))
+        add("errors", cell.version, QualityPoint.of(cell.bucket, _mean(cell.errors, is_share=True)))
+        seconds, sessions = _seconds(cell.durations)
+        if len(seconds):
+            for key, share in (("latency", 0.5), ("latency 95%", 0.95)):
+                add(key, cell.version, QualityPoint.of(cell.bucket, estimate_quantile(seconds, share, sessions)))
         for key, sums in (("cost", cell.cost), ("tokens", cell.tokens)):
             if sums is not None:
                 add(key, cell.version, QualityPoint.of(cell.bucket, _mean(sums, is_share=False), floor=0.0))
-    scores = TraceQuality(store).scores(window)
     ends: dict[str, tuple[float, float]] = {}
     for score in scores:
         if score.sums is not None:
@@ -235,12 +249,25 @@ _OF_TRACES: tuple[tuple[str, str, Unit], ...] = (
 
 
 def _mean(sums: Sums, *, is_share: bool) -> IntervalEstimate:
-    return estimate_from_sums(*sums[:6], extremes=(sums.low, sums.high), is_share=is_share)
+    return estimate_from_sums(
+        sums.n, sums.weights, sums.squared_weights, sums.values, sums.squared, sums.squares,
+        extremes=(sums.low, sums.high), is_share=is_share, n_clusters=sums.n_sessions,
+        has_equal_weights=sums.has_equal_weights,
+    )  # fmt: skip
 
 
-def _in_seconds(estimate: IntervalEstimate) -> IntervalEstimate:
-    low, high = (None if end is None else end / NANOSECONDS for end in (estimate.low, estimate.high))
-    return IntervalEstimate(estimate.value / NANOSECONDS, low, high, None, estimate.method, estimate.n)
+def _seconds(durations: Durations) -> tuple[Floats, NDArray[np.intp] | None]:
+    """Return durations in seconds and the number of each one's session; None where no two are of one session."""
+    sessions = durations.sessions.split(";") if durations.sessions else []
+    text = ",".join([*([durations.alone] if durations.alone else []), *sessions])
+    if not text:
+        return np.empty(0), None
+    seconds = np.fromstring(text, sep=",") / NANOSECONDS
+    sizes = np.array([each.count(",") + 1 for each in sessions], dtype=np.intp)
+    if not len(sizes) or sizes.max() == 1:
+        return seconds, None
+    n_alone = len(seconds) - int(sizes.sum())
+    return seconds, np.concatenate([np.arange(n_alone), n_alone + np.repeat(np.arange(len(sizes)), sizes)])
 
 
 def _series(

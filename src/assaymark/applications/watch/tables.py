@@ -36,7 +36,7 @@ trace_alarms = Table(  # one row for each metric of an alarm
     Column("bound", Double),  # values are divided by it; NULL: scores in [0, 1], or a frozen quantile
     Column("is_two_sided", SmallInteger, nullable=False),
     Column("lower_is_better", SmallInteger, nullable=False),
-    Column("n_baseline", Integer, nullable=False),  # values from which the baseline is computed
+    Column("n_baseline", Integer, nullable=False),  # values from which the baseline is computed; 0: there is none
     Column("webhook", Text),
     Column("signing_key", Text),  # with which the webhook's requests are signed
     Column("allow_private", SmallInteger, nullable=False),

@@ -4,19 +4,24 @@ The database adds up, and lists durations, since a quantile needs all of them: i
 read faster than a row for each. A bucket is named by its start in
 nanoseconds since 1970, UTC. What a rule did not draw has the rate 1, and a score of an older state of its trace (stale)
 or one that failed does not count.
+
+Traces of one session depend on each other, so sums are made of each session first, and sums of their squares and
+products give the error of a mean (`statistics.summed`). A trace without a session is one for itself: of these the
+first step makes a single row, so that they cost no more than before.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Text, and_, case, func, literal, null, select
+from sqlalchemy import ColumnElement, Double, Row, Select, Subquery, Text, and_, case, func, literal, null, select
 from sqlalchemy import cast as sql_cast
+from sqlalchemy import text as sql
 
 from assaymark.applications.traces.tables import trace_scores, traces
 from assaymark.store.connection import OpenStore
 
-__all__ = ["QualityWindow", "ScoreCell", "Sums", "TraceCell", "TraceQuality"]
+__all__ = ["Durations", "QualityWindow", "ScoreCell", "Sums", "TraceCell", "TraceQuality"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +36,26 @@ class QualityWindow:
 
 
 class Sums(NamedTuple):
-    """Sums of values x with weights w, of which mean and error follow."""
+    """Sums of values x with weights w, of which mean and error follow. W and A: a session's sums of w and of w x."""
 
     n: int
-    weights: float
-    squared_weights: float
-    values: float  # sum of w x
-    squared: float  # of w² x
-    squares: float  # of w² x²
-    low: float
+    n_sessions: int  # a value without a session is one for itself
+    weights: float  # of w
+    squared_weights: float  # of W²
+    values: float  # of w x
+    squared: float  # of W A
+    squares: float  # of A²
+    low: float  # the smallest x
     high: float
+    has_equal_weights: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Durations of traces in nanoseconds, as decimal numbers with commas between them; "" for none."""
+
+    alone: str  # of traces without a session
+    sessions: str  # of those with one, semicolons between sessions
 
 
 class TraceCell(NamedTuple):
@@ -48,11 +63,10 @@ class TraceCell(NamedTuple):
 
     bucket: int
     version: str | None
-    n: int
-    n_failed: int  # with a failed step
+    errors: Sums  # 1 for a trace with a failed step
     cost: Sums | None  # of those whose cost is known
     tokens: Sums | None
-    durations: tuple[int, ...]  # nanoseconds, ascending; of ended traces whose clock does not run backwards
+    durations: Durations  # of ended traces whose clock does not run backwards
 
 
 class ScoreCell(NamedTuple):
@@ -78,67 +92,119 @@ class TraceQuality:
 
     def traces(self, window: QualityWindow) -> list[TraceCell]:
         """Return the traces' sums, by bucket and version."""
-        groups = _groups(window)
-        tokens = func.coalesce(traces.c.n_input, 0) + func.coalesce(traces.c.n_output, 0)
-        lasted = traces.c.ended - traces.c.started
-        is_counted = case((traces.c.n_input.is_(None) & traces.c.n_output.is_(None), None), else_=1.0)
-        columns = [
-            *(func.count(), func.sum(case((traces.c.n_errors > 0, 1), else_=0))),
-            *_plain_sums(traces.c.cost),
-            *_plain_sums(is_counted * tokens),
-            func.aggregate_strings(case((lasted >= 0, sql_cast(lasted, Text)), else_=None), ","),
-        ]
-        statement = select(*groups, *columns).where(*_in_window(window)).group_by(*groups)
-        with self._database.reading() as connection:
-            rows = connection.execute(statement).all()
+        column = traces.c
+        n_input, n_output = (sql_cast(each, Double) for each in (column.n_input, column.n_output))
+        values = {
+            "errors": case((column.n_errors > 0, 1), else_=0),
+            "cost": column.cost,
+            "tokens": func.coalesce(n_input + column.n_output, n_input, n_output),
+        }
+        lasted = column.ended - column.started
+        durations = func.aggregate_strings(case((lasted >= 0, sql_cast(lasted, Text)), else_=None), ",")
+        keys = [_bucket(column.at, window).label("bucket"), *([column.version] if window.by_version else [])]
+        session = func.nullif(column.session, "")
+        each = (
+            select(*keys, session.label("session"), durations.label("durations"))
+            .add_columns(*(total for name, value in values.items() for total in _session_sums(name, value)))
+            .where(column.project == window.project, column.at >= window.since, column.at < window.until)
+            .group_by(*keys, session)
+            .subquery()
+        )
+        groups = list(each.c)[: len(keys)]
+        is_alone = each.c.session.is_(None)
+        statement = select(
+            *groups,
+            *(total for name in values for total in _sums_of_sessions(each, name)),
+            func.max(case((is_alone, each.c.durations), else_=None)),
+            func.aggregate_strings(case((is_alone, None), else_=each.c.durations), ";"),
+        ).group_by(*groups)
+        rows = self._rows(statement)
         cells = []
         for row in rows:
             bucket, version, rest = _named(row, window)
-            sums = _unweighted(rest[2:7]), _unweighted(rest[7:12])
-            durations = sorted(map(int, rest[12].split(","))) if rest[12] else ()
-            cells.append(TraceCell(bucket, version, rest[0], int(rest[1]), *sums, tuple(durations)))
+            errors, cost, tokens = (_unweighted(rest[at : at + N_SUMS]) for at in range(0, 3 * N_SUMS, N_SUMS))
+            if errors is not None:
+                texts = Durations(*(text or "" for text in rest[3 * N_SUMS :]))
+                cells.append(TraceCell(bucket, version, errors, cost, tokens, texts))
         return cells
 
     def scores(self, window: QualityWindow) -> list[ScoreCell]:
-        """Return the scores' sums, by scorer, bucket and version of the trace. Weights are 1 over the sampling rate."""
+        """Return the scores' sums, by scorer, bucket and version of the trace. Weights are 1 over the sampling rate.
+
+        Scores of one rate are added up before they are weighted, which needs no product for each. Where a trace has no
+        session, its scores depend on each other: a rule gives one, events and people may give several.
+        """
         score = trace_scores.c
-        groups: list[ColumnElement[Any]] = [_bucket(score.observed, window)]
-        source: Any = trace_scores
+        keys = [_bucket(score.observed, window).label("bucket"), score.name]
         if window.by_version:
-            same = and_(traces.c.project == score.project, traces.c.trace_id == score.trace_id)
-            source = trace_scores.outerjoin(traces, same)
-            groups.append(traces.c.version)
-        rate = optional_column("rate")
+            keys.insert(1, traces.c.version)
+        trace = func.hex(score.trace_id) if self._database.is_sqlite else func.encode(score.trace_id, "hex")
+        session = func.coalesce(
+            *(func.nullif(each, "") for each in (score.session, traces.c.session)),
+            case((optional_column("source") == "rule", None), else_=trace),
+        )
+        rate = func.coalesce(optional_column("rate"), 1.0)
         value = case((score.error.is_(None), score.value), else_=None)
-        weight = case((value.is_(None), None), else_=1.0 / func.coalesce(rate, 1.0))
-        columns = [
-            *(func.sum(case((score.error.isnot(None), 1), else_=0)), func.count(value)),
-            *(func.sum(weight), func.sum(weight * weight), func.sum(weight * value)),
-            *(func.sum(weight * weight * value), func.sum(weight * weight * value * value)),
-            *(func.min(value), func.max(value)),
-        ]
-        conditions = [
-            *(score.project == window.project, score.observed >= window.since, score.observed < window.until),
-            optional_column("stale").is_(None),
-        ]
-        statement = select(*groups, score.name, *columns).select_from(source).where(*conditions)
-        with self._database.reading() as connection:
-            rows = connection.execute(statement.group_by(*groups, score.name)).all()
+        same = and_(traces.c.project == score.project, traces.c.trace_id == score.trace_id)
+        by_rate = (
+            select(*keys, session.label("session"), rate.label("rate"), func.count(value).label("n"))
+            .add_columns((func.count() - func.count(case((score.error.is_(None), 1), else_=None))).label("n_failed"))
+            .add_columns(func.sum(value).label("x"), func.sum(value * value).label("xx"))
+            .add_columns(func.min(value).label("low"), func.max(value).label("high"))
+            .select_from(trace_scores.outerjoin(traces, same))
+            .where(score.project == window.project, score.observed >= window.since, score.observed < window.until)
+            .where(optional_column("stale").is_(None))
+            .group_by(*keys, session, rate)
+            .subquery()
+        )
+        part, weight = by_rate.c, 1.0 / by_rate.c.rate
+        of_value = case((part.n > 0, part.rate), else_=None)
+        of_session = [*list(part)[: len(keys)], part.session]
+        each = (
+            select(*of_session, func.sum(part.n).label("n"), func.sum(part.n_failed).label("n_failed"))
+            .add_columns(func.sum(weight * part.n).label("w"), func.sum(weight * part.x).label("a"))
+            .add_columns(func.sum(weight * weight * part.n).label("ww"))
+            .add_columns(func.sum(weight * weight * part.x).label("wa"))
+            .add_columns(func.sum(weight * weight * part.xx).label("aa"))
+            .add_columns(func.min(part.low).label("low"), func.max(part.high).label("high"))
+            .add_columns(func.min(of_value).label("low_rate"), func.max(of_value).label("high_rate"))
+            .group_by(*of_session)
+            .subquery()
+        )
+        groups = list(each.c)[: len(keys)]
+        total, is_alone = each.c, each.c.session.is_(None)
+        n_sessions = case((is_alone, total.n), (total.n > 0, 1), else_=0)
+        statement = select(
+            *groups,
+            *(func.sum(total.n_failed), func.sum(total.n), func.sum(n_sessions), func.sum(total.w)),
+            func.sum(case((is_alone, total.ww), else_=total.w * total.w)),
+            func.sum(total.a),
+            func.sum(case((is_alone, total.wa), else_=total.w * total.a)),
+            func.sum(case((is_alone, total.aa), else_=total.a * total.a)),
+            *(func.min(total.low), func.max(total.high), func.min(total.low_rate), func.max(total.high_rate)),
+        ).group_by(*groups)
+        rows = self._rows(statement)
         cells = []
         for row in rows:
-            bucket, version, (name, n_failed, n, *rest) = _named(row, window)
-            sums = Sums(n, *map(float, rest)) if n else None
+            bucket, version, (name, n_failed, n, n_sessions_of_cell, *rest) = _named(row, window)
+            *numbers, low_rate, high_rate = rest
+            sums = _sums(n, n_sessions_of_cell, numbers, has_equal_weights=low_rate == high_rate) if n else None
             cells.append(ScoreCell(name, bucket, version, int(n_failed), sums))
         return cells
+
+    def _rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+        with self._database.reading() as connection:
+            if not self._database.is_sqlite:  # the default of 4 MB has a month's rows sorted on the disk
+                connection.execute(sql("SET LOCAL work_mem = '64MB'"))
+            return connection.execute(statement).all()
+
+
+N_SUMS = 8  # of a metric of traces
 
 
 def _bucket(column: ColumnElement[Any], window: QualityWindow) -> ColumnElement[Any]:
     # written into the statement: of a bound value PostgreSQL does not know that SELECT and GROUP BY have the same
     return column.op("/")(literal(window.bucket, literal_execute=True))
-
-
-def _groups(window: QualityWindow) -> list[ColumnElement[Any]]:
-    return [_bucket(traces.c.at, window), *([traces.c.version] if window.by_version else [])]
 
 
 def _named(row: Sequence[Any], window: QualityWindow) -> tuple[int, str | None, Sequence[Any]]:
@@ -148,16 +214,33 @@ def _named(row: Sequence[Any], window: QualityWindow) -> tuple[int, str | None, 
     return int(at) * window.bucket, version, rest
 
 
-def _in_window(window: QualityWindow) -> Sequence[ColumnElement[bool]]:
-    return traces.c.project == window.project, traces.c.at >= window.since, traces.c.at < window.until
+def _session_sums(name: str, value: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    """Return the sums of a metric over the traces of a session, or over all those without one."""
+    totals = {"n": func.count(value), "x": func.sum(value), "xx": func.sum(value * value)}
+    ends = {"low": func.min(value), "high": func.max(value)}
+    return [total.label(f"{name}_{part}") for part, total in {**totals, **ends}.items()]
 
 
-def _plain_sums(value: ColumnElement[Any]) -> list[ColumnElement[Any]]:
-    return [func.count(value), func.sum(value), func.sum(value * value), func.min(value), func.max(value)]
+def _sums_of_sessions(each: Subquery, name: str) -> list[ColumnElement[Any]]:
+    n, x, xx, low, high = (each.c[f"{name}_{part}"] for part in ("n", "x", "xx", "low", "high"))
+    is_alone = each.c.session.is_(None)
+    return [
+        *(func.sum(n), func.sum(case((is_alone, n), (n > 0, 1), else_=0))),
+        func.sum(case((is_alone, n), else_=n * n)),
+        func.sum(x),
+        func.sum(case((is_alone, x), else_=n * x)),
+        func.sum(case((is_alone, xx), else_=x * x)),
+        *(func.min(low), func.max(high)),
+    ]
 
 
 def _unweighted(row: Sequence[Any]) -> Sums | None:
-    n, values, squares, low, high = row
-    if not n:
-        return None
-    return Sums(n, float(n), float(n), float(values), float(values), float(squares), float(low), float(high))
+    n, n_sessions, *rest = row
+    return _sums(n, n_sessions, [n, *rest]) if n else None
+
+
+def _sums(n: Any, n_sessions: Any, numbers: Sequence[Any], *, has_equal_weights: bool = True) -> Sums:
+    weights, squared_weights, values, squared, squares, low, high = map(float, numbers)
+    return Sums(
+        int(n), int(n_sessions), weights, squared_weights, values, squared, squares, low, high, has_equal_weights
+    )

@@ -1,0 +1,136 @@
+"""An alarm for a change of a mean that nobody knows: no baseline is frozen, and false alarms are bounded all the same.
+
+The null hypothesis is that each value's mean, whatever came before it, is the same number, which is any in [0, 1].
+For each cell [a, b] of a grid of means two detectors (`e_detector`) run side by side: one bets that the mean is below
+a, one that it is above b. If the mean lies in the cell, the average M of their evidence satisfies that M_t - t is a
+supermartingale, so it ever reaches A within n values with a probability of at most n / A. A cell in which M has
+reached A is refuted, and the alarm is raised when all are: that includes the cell of the true mean, so a false alarm
+within n values has a probability of at most n / A, too. Before a change the values refute the means that they do not
+have; after it they refute the mean that they had.
+
+Values have to be in [0, 1]. Their dependence may be any that leaves each one's mean, given those before, the same.
+
+Source: Shekhar and Ramdas 2023, "Reducing sequential change detection to sequential estimation" (arXiv 2309.09111),
+whose detector stops when confidence sequences that begin at each value have no mean in common; the sequences are those
+of the e-detectors of Shin, Ramdas and Rinaldo 2022 (arXiv 2203.03532).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from assaymark.errors import UsageError
+from assaymark.statistics.arrays import Floats
+from assaymark.statistics.e_detector import BETS, Change, log_evidence
+
+__all__ = ["CELLS", "MeanChangeDetector", "change_point", "evidence_of_cells"]
+
+CELLS = 100  # narrow near 0 and 1, where the mean of a share is known best: from 0.0002 to 0.016 wide
+AT_ONCE = 500  # values whose evidence is computed together: 2 x 100 x 500 x 6 numbers
+GRID = np.sin(np.linspace(0.0, math.pi / 2, CELLS + 1)) ** 2
+GRID[-1] = 1.0
+
+
+class MeanChangeDetector:
+    """Watches one stream of values in [0, 1]; values may come in blocks of any size, with the same results."""
+
+    def __init__(self, threshold: float) -> None:
+        """Begin with nothing seen. threshold: A; see `e_detector.threshold_of`. Raises: UsageError for 1 or less."""
+        if threshold <= 1:
+            raise UsageError(f"the threshold is {threshold}; expected more than 1")
+        self.threshold = threshold
+        # the first half of the rows bets against means of at least the lower ends, the second against those of at most
+        # the upper ones: 1 - x has a mean of at least 1 - b
+        self._bounds = np.concatenate([GRID[:-1], 1 - GRID[1:]])
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all values."""
+        self._logs = np.full((2 * CELLS, len(BETS)), -np.inf)
+        self._peaks = np.full(CELLS, -np.inf)  # log of the largest M of each cell so far
+        self.n_seen = 0
+
+    @property
+    def evidence(self) -> float:
+        """The largest M so far of the cell that is refuted least: the alarm is raised when it reaches the threshold."""
+        return math.exp(min(float(self._peaks.min()), 700.0))
+
+    @property
+    def surviving(self) -> tuple[float, float] | None:
+        """The ends of the means that are not refuted; None when all are."""
+        (cells,) = np.nonzero(self._peaks < math.log(self.threshold))
+        return (float(GRID[cells[0]]), float(GRID[cells[-1] + 1])) if len(cells) else None
+
+    @property
+    def state(self) -> Floats:
+        """What `resume` goes on from. Shape: [cells + 2 x cells x bets]."""
+        return np.concatenate([self._peaks, self._logs.ravel()])
+
+    def resume(self, state: Floats, n_seen: int) -> None:
+        """Go on after `n_seen` values with their `state`. Raises: UsageError for a state of another size."""
+        array = np.asarray(state, dtype=np.float64)
+        if array.shape != (CELLS * (1 + 2 * len(BETS)),):
+            raise UsageError(f"a state has the shape {array.shape}; expected {CELLS * (1 + 2 * len(BETS))} numbers")
+        self._peaks, self._logs = array[:CELLS].copy(), array[CELLS:].reshape(2 * CELLS, len(BETS)).copy()
+        self.n_seen = n_seen
+
+    def add(self, values: Sequence[float] | Floats) -> int | None:
+        """Add the next values; return the position of the one that raises the alarm, from 0 since the last restart.
+
+        Values after it are not counted. Shape: [t]. Raises: UsageError for a value outside of [0, 1].
+        """
+        array = np.asarray(values, dtype=np.float64)
+        for start in range(0, len(array), AT_ONCE):
+            block = array[start : start + AT_ONCE]
+            both = np.concatenate([np.tile(block, (CELLS, 1)), np.tile(1 - block, (CELLS, 1))])
+            logs = log_evidence(both, self._bounds, self._logs)  # [2 x cells, t, bets]
+            together = np.concatenate([logs[:CELLS], logs[CELLS:]], axis=-1)
+            peak = together.max(axis=-1)
+            totals = peak + np.log(np.exp(together - peak[..., None]).mean(axis=-1))  # [cells, t]
+            largest = np.maximum(np.maximum.accumulate(totals, axis=1), self._peaks[:, None])
+            over = np.flatnonzero(largest.min(axis=0) >= math.log(self.threshold))
+            n_counted = int(over[0]) + 1 if over.size else len(block)
+            self._logs, self._peaks = logs[:, n_counted - 1], largest[:, n_counted - 1]
+            self.n_seen += n_counted
+            if over.size:
+                return self.n_seen - 1
+        return None
+
+
+def evidence_of_cells(values: Sequence[float]) -> list[float]:
+    """Return the evidence after each value, as the formulas have it: the plain twin of `MeanChangeDetector`."""
+    evidence, peaks = [], [0.0] * CELLS
+    below = [[0.0] * len(BETS) for _ in range(CELLS)]
+    above = [[0.0] * len(BETS) for _ in range(CELLS)]
+    for value in values:
+        for cell in range(CELLS):
+            low, high = float(GRID[cell]), float(GRID[cell + 1])
+            for at, bet in enumerate(BETS):
+                below[cell][at] = (1 + bet / (1 - low) * (low - value)) * (below[cell][at] + 1)
+                above[cell][at] = (1 + bet / high * (value - high)) * (above[cell][at] + 1)
+            peaks[cell] = max(peaks[cell], (sum(below[cell]) + sum(above[cell])) / (2 * len(BETS)))
+        evidence.append(min(peaks))
+    return evidence
+
+
+def change_point(values: Sequence[float] | Floats, evidence: float) -> Change:
+    """Return where values most likely change, given that they do: the split with the largest squared difference.
+
+    Args:
+        values: up to the one that raised the alarm, at least two. Shape: [t].
+        evidence: at the alarm.
+
+    Raises: UsageError for fewer values.
+    Source: the maximum of k (n - k) / n (mean after - mean before)² over k, that of least squares (Hinkley 1970).
+    """
+    array = np.asarray(values, dtype=np.float64)
+    n = len(array)
+    if n < 2:
+        raise UsageError(f"{n} values; a change needs at least two")
+    sums, before = np.cumsum(array), np.arange(1, n)
+    means_before = sums[:-1] / before
+    means_after = (sums[-1] - sums[:-1]) / (n - before)
+    split = int(np.argmax(before * (n - before) * (means_after - means_before) ** 2)) + 1
+    before_it, after_it = float(means_before[split - 1]), float(means_after[split - 1])
+    return Change(n - 1, evidence, split, after_it, before_it, after_it < before_it)
