@@ -184,7 +184,7 @@ def test_without_a_baseline(tmp_path: Path, store: Store) -> None:
     (stream,) = AlarmLog(store).streams(1)
     assert state_text(stream, AlarmLog(store).epoch(stream.id), is_raised=False).startswith("watches, evidence 0.0 of")
     two_sided = Store.open(str(tmp_path / "both.sqlite"))
-    two_sided.traces.add_project("bot")
+    TraceLog(two_sided).add_project("bot")
     add(two_sided, "helpful", n_baseline=0, two_sided=True)
     fill(two_sided, 1, made)
     (both,) = watch_once(two_sided, BEGAN + 10_000)
