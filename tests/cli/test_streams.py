@@ -94,3 +94,13 @@ def test_debug_after_another_programs_command_is_passed_on() -> None:
     assert without_debug(["lm-eval", "--debug"], {"lm-eval"}) == (["lm-eval", "--debug"], False)
     assert without_debug(["--debug", "lm-eval", "x"], {"lm-eval"}) == (["lm-eval", "x"], True)
     assert without_debug(["run", "--", "--debug"], {"lm-eval"}) == (["run", "--", "--debug"], False)
+
+
+def test_a_reader_that_stops_is_no_error(tmp_path: Path) -> None:
+    """Output into a pipe that its reader closes ends with 141, as for other programs, without a message."""
+    listing = [sys.executable, "-m", "assaymark", "guide"]
+    with subprocess.Popen(listing, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, problems = process.communicate(timeout=60)
+    assert (process.returncode, problems) == (141, "")

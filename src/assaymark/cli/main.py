@@ -180,8 +180,19 @@ OF_LM_EVAL = {"validate": "assaymark task check TASK|FILE"}  # lm-eval's command
 COMMANDS: Registry[click.Command] = Registry("commands", "command")
 
 
+class PipeClosed(Exception):  # noqa: N818 - not an error: whoever reads the output has seen enough
+    """Standard output was closed by its reader, such as `head`; click would end the program itself at an EPIPE."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported at their first use."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command. Raises: PipeClosed."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names, those of one feature beside each other."""
@@ -260,7 +271,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _stopped()
     except Terminated as end:
         return _stopped(end.code)
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosed):
         discard_output()  # so that Python's flush at exit does not fail again
         return 141
     except ServedToTheEnd:
