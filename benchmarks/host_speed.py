@@ -5,10 +5,16 @@ after the other with the same threads. With --peer also transformers' server, wi
 which needs the packages of `transformers[serving]`; another folder for them can be named in PYTHONPATH. Tokens are
 those that each server counts in `usage`.
 
+With --turns N one user alone is measured: all servers run, one works at a time, and they take turns N times, so that
+what else the machine does meets each alike; printed are medians, and the median of the ratios of each turn. With
+--stream answers are streamed; a chunk counts as a token.
+
 Usage: python benchmarks/host_speed.py [--model DIR] [--users 1,8,32] [--tokens 64] [--rounds 2] [--peer]
+       python benchmarks/host_speed.py --peer --turns 15 [--stream] [--model DIR]
 """
 
 import argparse
+import json
 import os
 import shutil
 import socket
@@ -18,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +88,7 @@ def running(command: list[str], url: str) -> Any:
                         log.seek(0)
                         raise RuntimeError(log.read().decode()[-600:]) from None
                     time.sleep(0.2)
-            yield
+            yield process.pid
         finally:
             process.terminate()
             try:
@@ -117,6 +123,53 @@ def measure(url: str, model: str, n_users: int, n_tokens: int, n_turns: int) -> 
     return Measured(sum(counts), seconds, tuple(waits))
 
 
+def processor_seconds(pid: int) -> float:
+    """Return what a process has used of the processors, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def take_turns(commands: dict[str, tuple[list[str], str, int]], n_turns: int, n_tokens: int, streams: bool) -> None:
+    """Print a row for each server: what one user gets, while the others are idle."""
+    rates: dict[str, list[float]] = {name: [] for name in commands}
+    used: dict[str, list[float]] = {name: [] for name in commands}
+    with ExitStack() as stack, httpx.Client(timeout=600) as client:
+        pids = {
+            name: stack.enter_context(running(command, f"http://127.0.0.1:{port}"))
+            for name, (command, _, port) in commands.items()
+        }
+        for turn in range(-1, n_turns):  # the first one loads and warms up
+            for name, (_, offered, port) in commands.items():
+                body: dict[str, Any] = {"model": offered, "messages": prompt_of(0, turn), "max_tokens": n_tokens}
+                before, began = processor_seconds(pids[name]), time.perf_counter()
+                url = f"http://127.0.0.1:{port}/v1/chat/completions"
+                n = ask(client, url, body | {"temperature": 0, "stream": streams})
+                seconds = time.perf_counter() - began
+                if turn >= 0:
+                    rates[name].append(n / seconds)
+                    used[name].append(1000 * (processor_seconds(pids[name]) - before) / n)
+    first = next(iter(rates))
+    print(f"{'server':<42} {'tokens/s':>9} {'ours / its':>11} {'processor ms a token':>21}")
+    for name, values in rates.items():
+        ratios = [ours / its for ours, its in zip(rates[first], values, strict=True)]
+        print(f"{name:<42} {statistics.median(values):>9.1f} {statistics.median(ratios):>10.2f}x "
+              f"{statistics.median(used[name]):>21.2f}")  # fmt: skip
+
+
+def ask(client: httpx.Client, url: str, body: dict[str, Any]) -> int:
+    """Send a request, read its whole answer and return how many tokens it has."""
+    if not body["stream"]:
+        return int(client.post(url, json=body).raise_for_status().json()["usage"]["completion_tokens"])
+    n_chunks = 0
+    with client.stream("POST", url, json=body) as answer:
+        answer.raise_for_status()
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line.removeprefix("data: "))["choices"]
+                n_chunks += bool(choices and choices[0]["delta"].get("content"))
+    return n_chunks
+
+
 def free_port() -> int:
     """Return a port that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as found:
@@ -148,9 +201,14 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2, help="requests of each user")
     parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--turns", type=int, help="one user, the servers in turn")
+    parser.add_argument("--stream", action="store_true", help="with --turns")
     arguments = parser.parse_args()
     model = arguments.model or make_model(arguments.models)
     print(f"{model}, {arguments.tokens} tokens each, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    if arguments.turns:
+        take_turns(servers(model, arguments.peer), arguments.turns, arguments.tokens, arguments.stream)
+        return 0
     print(f"{'server':<42} {'users':>5} {'tokens/s':>9} {'median wait':>12}")
     for name, (command, offered, port) in servers(model, arguments.peer).items():
         url = f"http://127.0.0.1:{port}"

@@ -6,7 +6,7 @@ import numpy as np
 
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.arena_log import ArenaLog
-from assaymark.arena.battles import Arena, Voter
+from assaymark.arena.battles import Arena, Publishing, Voter
 from assaymark.arena.voters import VoteLimits
 from assaymark.randomness import generator_for
 from assaymark.statistics.bradley_terry import ELO_SCALE
@@ -26,6 +26,23 @@ def answers(n_prompts: int = 40) -> StoredAnswers:
 def arena_in(path: Path, seed: int = 0, **named: object) -> Arena:
     """Return an arena in a new store."""
     return Arena(Store.open(str(path)), answers(), named.pop("limits", NO_LIMITS), seed=seed, **named)  # type: ignore[arg-type]
+
+
+PROMPTS = {
+    "English": "Which road leads to the harbour, and how long does the walk take?",
+    "French": "Quelle route mène au port, et combien de temps dure la promenade ?",
+    "German": "Welche Straße führt zum Hafen, und wie lange dauert der Weg dorthin?",
+    None: "2 + 2?",
+}
+
+
+def spoken_arena(path: Path) -> Arena:
+    """Return an arena with forty prompts: in three languages, half of them English, and four in no clear one."""
+    languages = ["English", "English", "French", "German", "English", None, "French", "English", "German", "English"]
+    prompts = {f"p{n}": ArenaPrompt(f"p{n}", f"{PROMPTS[languages[n % 10]]} ({n})") for n in range(40)}
+    given = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
+    source = StoredAnswers("made up", prompts, given)
+    return Arena(Store.open(str(path)), source, NO_LIMITS, seed=3, publishing=Publishing(200, 1e9, 10))
 
 
 def honest_choice(model_a: str, model_b: str, generator: np.random.Generator, side: float = 0.0) -> str:

@@ -12,6 +12,7 @@ from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import VoteRow
 from assaymark.arena.battles import Publishing, Voter
 from assaymark.arena.export import export_votes, head_file, verify_export
+from assaymark.arena.languages import language_of
 from assaymark.arena.published import publish_ratings, quality_of, tier_ends
 from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.ratings import RatingSettings, rate
@@ -19,7 +20,7 @@ from assaymark.arena.vote_files import read_votes
 from assaymark.arena.voters import flagged_voters
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
-from tests.arena.stored_votes import STRENGTHS, arena_in, cast, honest_choice
+from tests.arena.stored_votes import PROMPTS, STRENGTHS, arena_in, cast, honest_choice, spoken_arena
 
 
 def votes_of(voter: str, n: int, choose: str, seed: int = 0) -> list[VoteRow]:
@@ -82,6 +83,64 @@ def test_an_error_of_a_board_is_raised_and_not_remembered(tmp_path: Path, monkey
         with pytest.raises(TimeoutError, match="the disk"):
             ratings.board()
     assert ratings.board().n_votes == 100
+
+
+def test_a_board_of_one_language_is_that_of_its_votes(tmp_path: Path) -> None:
+    """Its votes, ratings and warning; the board of all counts each language; unclear prompts are in none."""
+    arena = spoken_arena(tmp_path / "s.sqlite")
+    cast(arena, 400)
+    ratings = Ratings(arena.store)
+    whole, french = ratings.board(), ratings.board(language="French")
+    votes = list(ArenaLog(arena.store).votes())
+    texts = ArenaLog(arena.store).answer_texts()
+    by_prompt = {name: [vote for vote in votes if str(PROMPTS[name])[:9] in texts[vote.prompt_commitment]]
+                 for name in PROMPTS}  # fmt: skip
+    assert whole.languages == french.languages == {name: len(of) for name, of in by_prompt.items() if name is not None}
+    assert sum(whole.languages.values()) + len(by_prompt[None]) == whole.n_votes == 400
+    alone = publish_ratings(by_prompt["French"], ArenaLog(arena.store).models())
+    assert french.n_votes == len(by_prompt["French"]) > 40
+    assert [(row.model, row.n_votes) for row in french.models] == [(row.model, row.n_votes) for row in alone.models]
+    assert french.warnings[0].startswith(f"{french.n_votes} votes are on prompts in French: with fewer than 500 most")
+    assert not any("prompts in" in line for line in whole.warnings)
+    assert ratings.board(language="Klingon").why_none == "no published vote is on a prompt in Klingon"
+
+
+def test_an_export_has_languages_and_the_chain_of_before(tmp_path: Path) -> None:
+    """The records and hashes are the log's; what `rate --language` selects is what the page of the language has."""
+    arena = spoken_arena(tmp_path / "s.sqlite")
+    cast(arena, 200)
+    votes = list(ArenaLog(arena.store).votes())
+    path = tmp_path / "v.jsonl"
+    head = export_votes(arena.store, path)
+    assert verify_export(path) == (200, None)
+    assert [json.loads(line)["hash"] for line in path.read_text().splitlines()] == [vote.hash for vote in votes]
+    assert head.hash == votes[-1].hash
+    page = Ratings(arena.store).board(language="German")
+    selected = read_votes(path, language="German")
+    assert len(selected.battles) == page.n_votes == page.languages["German"]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        (PROMPTS["English"], "English"),
+        (PROMPTS["French"], "French"),
+        (PROMPTS["German"], "German"),
+        ("港までの道はどれですか。歩いてどのくらいかかりますか。", "Japanese"),
+        ("哪条路通往港口，走路需要多长时间？", "Chinese"),
+        ("항구로 가는 길은 어느 길이며 걸어서 얼마나 걸리나요?", "Korean"),
+        ("Какая дорога ведёт к гавани, и сколько времени занимает прогулка?", "Russian"),
+        ("أي طريق يؤدي إلى الميناء وكم من الوقت يستغرق المشي؟", "Arabic"),
+        ("2 + 2?", None),
+        ("港", None),
+        ("", None),
+        ("```python\nfor each in range(10): print('the quick brown fox')\n```", None),
+        ("hello", None),
+    ],
+)
+def test_a_language_is_named_where_it_is_clear(text: str, language: str | None) -> None:
+    """Prompts of several scripts; short texts and code have no language."""
+    assert language_of(text) == language
 
 
 def test_the_export_has_the_ratings_of_the_page(tmp_path: Path) -> None:

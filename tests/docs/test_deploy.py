@@ -35,14 +35,16 @@ def test_compose_names_what_is_there() -> None:
 
 
 def test_docker_compose_reads_the_file(tmp_path: Path) -> None:
-    """`docker compose config` resolves the file with the example's variables."""
-    asked = ["docker", "compose", "version"]
-    if shutil.which("docker") is None or subprocess.run(asked, capture_output=True, check=False).returncode:
+    """`docker compose config`, or `docker-compose config`, resolves the file with the variables of the example."""
+    programs = [words for words in (["docker", "compose"], ["docker-compose"]) if shutil.which(words[0]) is not None]
+    asked = [subprocess.run([*words, "version"], capture_output=True, check=False).returncode for words in programs]
+    if 0 not in asked:
         pytest.skip("docker compose is not installed; with it this test runs `docker compose config`")
+    program = programs[asked.index(0)]
     values = (DEPLOY / "env.example").read_text().replace("ASSAYMARK_SECRET=", "ASSAYMARK_SECRET=" + "0" * 64)
     (tmp_path / ".env").write_text(values)
     files = ["--file", str(DEPLOY / "compose.yaml"), "--env-file", str(tmp_path / ".env")]
-    command = ["docker", "compose", *files, "config"]
+    command = [*program, *files, "config"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 

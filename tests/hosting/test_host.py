@@ -271,6 +271,7 @@ def test_a_full_queue_answers_503_with_retry_after() -> None:
     """Requests beyond slots and a client's part of the queue are refused; those that wait learn their position."""
     with hosting(local_model(n_slots=1), HostSettings(most_waiting=4)) as url:
         body = {"prompt": "One day", "max_tokens": 1000, "temperature": 0, "ignore_eos": True, "stream": True}
+        body["logprobs"] = 5  # a second's wait for the first comment must not outlast the first answer
         with httpx.Client(timeout=60) as http, http.stream("POST", url + "/completions", json=body) as first:
             lines = first.iter_lines()  # kept: closing it would close the connection
             next(lines)
@@ -278,12 +279,12 @@ def test_a_full_queue_answers_503_with_retry_after() -> None:
                 assert second.headers["x-queue-position"] == "1"
                 with http.stream("POST", url + "/completions", json=body) as third:
                     assert third.headers["x-queue-position"] == "2"
-                    comments = third.iter_lines()
-                    assert next(comments) in (": position 1 in the queue", ": position 2 in the queue")
                     refused = http.post(url + "/completions", json={**body, "stream": False})
                     assert refused.status_code == 503
                     assert refused.headers["retry-after"] == "2"
                     assert refused.json()["error"]["code"] == "queue_full"
+                    comments = third.iter_lines()
+                    assert next(comments) in (": position 1 in the queue", ": position 2 in the queue")
         wait_until_idle(url)  # all three clients left: their work is dropped
         assert post(url, "/completions", prompt="One", max_tokens=2, temperature=0).status_code == 200
 

@@ -32,6 +32,7 @@ def table(n: int = 40, *, stderr: float | None = 0.01) -> BoardTable:
             "date": NO_DATES.get(place, f"2024-{place % 12 + 1:02}-15"),
             "params": round(float(random.uniform(0.5, 70)), 1),
             "speed": float(10 * (1 + place % 9)),  # several models are as fast
+            "price": 0.25 * (1 + place % 7),
         }
         average = Average(IntervalValue(mean, mean - 0.01, mean + 0.01, 0.005), len(cells))
         rows.append(BoardRow(f"r{place}", f"m/{place}", "measured", cells, average, facts))
@@ -64,14 +65,14 @@ def test_each_step_is_the_first_to_score_as_much() -> None:
     assert "m/4" not in {one.model for one in found}
 
 
-@pytest.mark.parametrize("key", ["params", "speed"])
+@pytest.mark.parametrize("key", ["params", "speed", "price"])
 @pytest.mark.parametrize("n", [1, 7, 40, 90])
 def test_the_front_holds_what_no_other_model_dominates(key: str, n: int) -> None:
-    """By comparing each pair: another model is as small, or as fast, and its average is as high."""
+    """By comparing each pair: another model is as small, as fast or as cheap, and its average is as high."""
     made = table(n)
     measured = score_against(made, selected_rows(made, View(), ()), MEASURES[key])
     models = list(measured.models())
-    sign = 1 if key == "params" else -1
+    sign = -1 if key == "speed" else 1
     assert [sign * model.measure for model in models] == sorted(sign * model.measure for model in models)
     assert len(measured) == len(models) == (n - 1 if n > 4 else n)  # the incomplete one is left out
     for model in models:
@@ -85,13 +86,15 @@ def test_the_front_holds_what_no_other_model_dominates(key: str, n: int) -> None
 
 
 def test_a_row_without_a_usable_measure_is_on_no_chart() -> None:
-    """Unknown, zero, negative and infinite measures are left out."""
+    """Unknown, zero, negative and infinite measures are left out, and counted; an incomplete row counts nowhere."""
     made = table(10)
     facts: tuple[Fact, ...] = (None, 0.0, -1.0, float("inf"))
     rows = [replace(row, facts={**row.facts, "speed": fact}) for row, fact in zip(made.rows[5:9], facts, strict=True)]
     other = BoardTable(COLUMNS, (*made.rows[:5], *rows, *made.rows[9:]), rank_apart=False)
     measured = score_against(other, selected_rows(other, View(), ()), MEASURES["speed"])
     assert {model.model for model in measured.models()} == {"m/0", "m/1", "m/2", "m/3", "m/9"}
+    assert measured.n_left_out == 4
+    assert score_against(made, selected_rows(made, View(), ()), MEASURES["speed"]).n_left_out == 0
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])

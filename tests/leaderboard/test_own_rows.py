@@ -9,11 +9,13 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.prices import billed_price
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.rows import BoardRow
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
+from assaymark.models.cost.prices import Price
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from tests.served import running
@@ -158,6 +160,48 @@ def test_set_ups_are_rows_of_their_own(folder: Path) -> None:
     assert all(isinstance(row.facts["memory"], float) and row.facts["memory"] > 0.01 for row in rows)
     # the second and third run take what the first one stored
     assert [row.facts.get("speed") for row in rows].count(None) < 3
+
+
+def test_the_price_is_the_bills_unless_the_board_states_one(folder: Path) -> None:
+    """Three quarters of the price of tokens read and one of those generated; without a bill it is not known."""
+    run(folder, "--price", "2,10")
+    run(folder, "--price", "0.5,1.5", seed=2)
+    run(folder, seed=3)
+    table, _ = table_of(folder)
+    by_seed = {row.model[-1]: row for row in models(table)}
+    prices = {seed: row.facts.get("price") for seed, row in by_seed.items()}
+    assert prices == {"1": 0.75 * 2 + 0.25 * 10, "2": 0.75, "3": None}
+    assert by_seed["1"].facts["price_source"] == "2 read, 10 generated, billed"
+    assert "price_source" not in by_seed["3"].facts
+    stated = "{read: 1, generated: 3, source: https://example.com/prices, date: 2026-10-01}"
+    (folder / "priced.yaml").write_text(
+        "tasks: [law.csv, books.csv]\nprices:\n"
+        + "".join(f"  {json.dumps(by_seed[seed].model)}: {stated}\n" for seed in "23")
+    )
+    table, _ = table_of(folder, "priced.yaml")
+    facts = {row.model: (row.facts.get("price"), row.facts.get("price_source")) for row in models(table)}
+    text = "1 read, 3 generated, stated, 2026-10-01, https://example.com/prices"
+    assert facts == {
+        by_seed["1"].model: (4.0, "2 read, 10 generated, billed"),
+        by_seed["2"].model: (1.5, text),
+        by_seed["3"].model: (1.5, text),
+    }
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        None, [], {"price": 3}, {"price": {"read": 1}}, {"price": {"read": "1", "generated": 2}},
+        {"price": {"read": True, "generated": 2}}, {"price": {"read": float("nan"), "generated": 2}},
+        {"price": {"read": -1, "generated": 2}}, {"price": {"read": 1, "generated": 1e300}},
+    ],
+)  # fmt: skip
+def test_a_bill_that_is_none_states_no_price(cost: Any) -> None:
+    """What a run of another machine says its bill is."""
+    assert billed_price(cost) is None
+    assert billed_price({"price": {"read": 1, "generated": 2, "date": 3, "source": "x" * 999}}) == Price(
+        1.0, 2.0, None, "x" * 200
+    )
 
 
 LM_EVAL: dict[str, Any] = {

@@ -97,6 +97,22 @@ def test_a_file_of_votes_is_rated(tmp_path: Path) -> None:
     assert {one.rating for one in found} == {arena.key, judge.key}
 
 
+def test_the_votes_of_one_language_are_a_column(tmp_path: Path) -> None:
+    """Beside the column of all votes; a language with few votes says so."""
+    votes = "model_a,model_b,winner,language\n" + "".join(
+        f"org/M{1 + n % 3},org/M{1 + (n + 1) % 3},{('model_a', 'model_b', 'tie')[n % 7 % 3]},"
+        f"{('French', 'English')[n % 2]}\n"
+        for n in range(60)
+    )
+    listed = "[{file: votes.csv, column: Arena}, {file: votes.csv, language: French}]"
+    table = table_of(tmp_path, listed, votes=votes)
+    whole, french = rating_columns(table)
+    assert (whole.title, french.title) == ("Arena", "Rating, French")
+    assert whole.note.startswith("Bradley-Terry on 60 votes, intervals by")
+    assert french.note.startswith("Bradley-Terry on 30 votes in French; fewer than 500 say little, intervals by")
+    assert {row.cells[french.key].n for row in table.rows if french.key in row.cells} == {20}
+
+
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     """The table and its version follow the file of ratings."""
     first = table_of(tmp_path, "{file: arena.csv, column: Arena}", arena=RATINGS)
@@ -124,6 +140,12 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
         ),
         ("{file: arena.csv, column: A}", "model,rating\norg/M1,high\n", "line 2: rating is 'high'; expected a number"),
         ("{file: arena.csv, column: A}", "", "is not a file of votes"),
+        ("{file: arena.csv, language: French}", RATINGS, "has ratings and no votes, so none in French"),
+        (
+            "{file: arena.csv, language: Frensh}",
+            "model_a,model_b,winner,language\na,b,model_a,French\n",
+            "arena.csv: unknown language in this file 'Frensh'; nearest: French",
+        ),
     ],
 )
 def test_each_fault_of_ratings_is_one_line(tmp_path: Path, ratings: str, text: str, said: str) -> None:

@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from assaymark.arena.arena_log import RECORD_FIELDS, ArenaLog, first_break
 from assaymark.arena.arena_rows import LogHead, VoteRow
+from assaymark.arena.languages import languages_of
 from assaymark.arena.votes import published_row, record_of
 from assaymark.drafts import whole_file
-from assaymark.errors import DataError, StoreError
+from assaymark.errors import DataError, MissingExtra, StoreError
 from assaymark.store import Store
 
 __all__ = ["SIMILARITY", "cluster_prompts", "export_votes", "head_file", "near_duplicates", "verify_export"]
@@ -150,7 +151,8 @@ def head_file(path: Path) -> Path:
 def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: bool = False) -> LogHead:
     """Write all votes as JSON lines, and number and hash of the last one beside it; return the latter.
 
-    Open battles are not in the log, so nothing of them is written.
+    Open battles are not in the log, so nothing of them is written. Each row has the language of its prompt where
+    langdetect is installed: derived beside the record, so that the chain covers what it always did.
 
     Args:
         store: with the log.
@@ -162,11 +164,16 @@ def export_votes(store: Store, path: Path, *, texts: bool = False, live_texts: b
     """
     head = ArenaLog(store).head()
     held = ArenaLog(store).answer_texts(private=live_texts) if texts or live_texts else None
-    groups = near_duplicates(ArenaLog(store).votes(until=head.sequence), ArenaLog(store).answer_texts())
+    every = ArenaLog(store).answer_texts()
+    groups = near_duplicates(ArenaLog(store).votes(until=head.sequence), every)
+    try:
+        languages = languages_of(ArenaLog(store).votes(until=head.sequence), every)
+    except MissingExtra:
+        languages = None
     try:
         with whole_file(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for vote in ArenaLog(store).votes(until=head.sequence):
-                file.write(json.dumps(published_row(vote, held, groups), ensure_ascii=False) + "\n")
+                file.write(json.dumps(published_row(vote, held, groups, languages), ensure_ascii=False) + "\n")
         with whole_file(head_file(path)) as draft:
             draft.write_text(json.dumps(asdict(head)) + "\n", encoding="utf-8")
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from assaymark.arena.arena_rows import Batch, ModelRow, VoteRow
 from assaymark.arena.history import RatedMoment, rating_history
-from assaymark.arena.rating_tables import basis, warnings
+from assaymark.arena.rating_tables import FEW_VOTES, basis, warnings
 from assaymark.arena.ratings import ArenaRatings, Rating, RatingSettings, rate
 from assaymark.arena.vote_files import votes_in
 from assaymark.arena.voters import Flag, flagged_voters
@@ -115,6 +115,8 @@ class Published:
     settings: RatingSettings
     category: str | None
     categories: Mapping[str, int]  # category -> votes, of all votes of the batch
+    language: str | None
+    languages: Mapping[str, int]  # language of the prompt -> votes, of all votes of the batch where it is known
     models: tuple[RatedModel, ...]
     found: ArenaRatings | None
     why_none: str | None  # why there are no ratings
@@ -142,6 +144,8 @@ def publish_ratings(
     *,
     style: bool = False,
     category: str | None = None,
+    language: str | None = None,
+    languages: Mapping[str, str] | None = None,
     texts: Mapping[str, str] | None = None,
     least: int = PRELIMINARY,
     clusters: Mapping[str, str] | None = None,
@@ -153,6 +157,8 @@ def publish_ratings(
         models: all registered ones; those without votes are listed too.
         style: control for the style of the answers, which needs `texts`.
         category: use only votes on prompts of this category.
+        language: use only votes on prompts in this language.
+        languages: of the prompts, by commitment; those without one are in no language's board.
         texts: by commitment.
         least: votes below which a model is marked as preliminary.
         clusters: by prompt id: the first one of its near-duplicates; those without one stand for themselves.
@@ -160,23 +166,36 @@ def publish_ratings(
     counted = [vote for vote in votes if vote.is_counted]
     flagged = flagged_voters(counted)
     honest = [vote for vote in counted if vote.voter not in flagged]
-    used = [vote for vote in honest if category in {None, vote.category}]
+    known = languages or {}
+    used = [
+        vote
+        for vote in honest
+        if category in {None, vote.category} and language in {None, known.get(vote.prompt_commitment)}
+    ]
     same = clusters or {}
     grouped = [replace(vote, prompt_id=same.get(vote.prompt_id, vote.prompt_id)) for vote in used]
     settings = RatingSettings(side=True, style=style, prompt_cap=PROMPT_CAP)
     fitted = _fitted(grouped, settings, texts)
     rows = _rows(grouped, models, fitted.ratings, least)
     by_voter, by_group = Counter(vote.voter for vote in used), Counter(vote.prompt_id for vote in grouped)
+    why_none = fitted.why_none
+    if language is not None and honest and not used:
+        why_none = f"no published vote is on a prompt in {language}"
+    few = f"{len(used):,} votes are on prompts in {language}: with fewer than {FEW_VOTES} most ranks stay open"
+    few_lines = (few,) if language is not None and 0 < len(used) < FEW_VOTES else ()
     return Published(
-        batch=None, settings=settings, category=category,
+        batch=None, settings=settings, category=category, language=language,
+        languages=dict(
+            Counter(known[key] for vote in honest if (key := vote.prompt_commitment) in known).most_common()
+        ),
         categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
-        models=rows, found=fitted.ratings, why_none=fitted.why_none, n_votes=len(used),
+        models=rows, found=fitted.ratings, why_none=why_none, n_votes=len(used),
         n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
         n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
         n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),
         largest_voter=max(by_voter.values(), default=0), flagged=tuple(flagged.values()),
         n_flagged_votes=len(counted) - len(honest), matrix=_matrix(used, [row.model for row in rows]),
-        quality=quality_of(used), basis=fitted.basis, warnings=fitted.warnings,
+        quality=quality_of(used), basis=fitted.basis, warnings=(*few_lines, *fitted.warnings),
         history=fitted.history,
     )  # fmt: skip
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from assaymark.arena.arena_log import ArenaLog
 from assaymark.arena.arena_rows import Batch, VoteRow
 from assaymark.arena.export import near_duplicates
+from assaymark.arena.languages import languages_of
 from assaymark.arena.published import PRELIMINARY, Published, publish_ratings
+from assaymark.errors import MissingExtra
 from assaymark.store import Store
 
 __all__ = ["PATIENCE", "Ratings"]
@@ -23,6 +25,7 @@ class _BoardKind:
 
     style: bool
     category: str | None
+    language: str | None
     acceptable: bool
 
 
@@ -38,13 +41,21 @@ class Ratings:
     _futures: dict[tuple[int, _BoardKind], Future[Published]] = field(default_factory=dict)
     _latest: dict[_BoardKind, Published] = field(default_factory=dict)
     _groups: tuple[int, Mapping[str, str]] | None = None  # batch and near-duplicates of its prompts
+    _languages: tuple[int, Mapping[str, str]] | None = None  # batch and languages of its prompts
 
-    def board(self, *, style: bool = False, category: str | None = None, acceptable: bool = False) -> Published:
-        """Return the board of the last batch, optionally of one category, or of battles of two acceptable answers.
+    def board(
+        self,
+        *,
+        style: bool = False,
+        category: str | None = None,
+        language: str | None = None,
+        acceptable: bool = False,
+    ) -> Published:
+        """Return the board of the last batch, optionally of one category, language, or two acceptable answers.
 
         If it is not computed after `patience` seconds, the board of an earlier batch is returned if there is one.
         """
-        kind = _BoardKind(style, category, acceptable)
+        kind = _BoardKind(style, category, language, acceptable)
         future = self._future(ArenaLog(self.store).last_batch(), kind)
         earlier = self._latest.get(kind)
         try:
@@ -90,9 +101,15 @@ class Ratings:
             )
         if self._groups is None or self._groups[0] != (batch.sequence if batch else 0):
             self._groups = (batch.sequence if batch else 0, near_duplicates(votes, every))
+        if self._languages is None or self._languages[0] != self._groups[0]:
+            try:
+                self._languages = (self._groups[0], languages_of(votes, every))
+            except MissingExtra:  # the page works without it, and offers no languages
+                self._languages = (self._groups[0], {})
         chosen = [vote for vote in votes if not kind.acceptable or {vote.mark_a, vote.mark_b} == {"acceptable"}]
         made = publish_ratings(
             chosen, ArenaLog(self.store).models(), style=kind.style, category=kind.category,
+            language=kind.language, languages=self._languages[1],
             texts=every if kind.style else None, least=self.preliminary, clusters=self._groups[1],
         )  # fmt: skip
         return replace(made, n_skipped=ArenaLog(self.store).n_skipped())

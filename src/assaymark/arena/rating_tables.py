@@ -188,6 +188,7 @@ HEADERS = ("model", "rating", "95% interval", "ranks", "best", "votes", "win rat
 BESIDE_STRIP = 55  # columns for numbers
 STRIP_WIDTHS = (10, 40)
 FEW_CLUSTERS = 20
+FEW_VOTES = 500  # of a part or language: with fewer most ranks stay open
 TIE_MODELS = {"davidson": "Davidson's", "rao-kupper": "Rao and Kupper's"}
 
 
@@ -269,6 +270,9 @@ def warnings(ratings: ArenaRatings, votes: Votes) -> list[str]:
             f"excluded from the parts: {counted(ratings.n_without_part, 'vote')} without a known "
             f"{ratings.settings.over}"
         )
+    if small := [part.name for part in ratings.parts if part.n_votes < FEW_VOTES]:
+        names = f"{', '.join(small[:5])}{' and others' if len(small) > 5 else ''}"
+        lines.append(f"fewer than {FEW_VOTES} votes, so that most ranks stay open: {names}")
     lines += _changes(ratings)
     unknown = [rating.model for rating in ratings.ratings if rating.low is None and not _is_anchor(rating, ratings)]
     if unknown:

@@ -23,13 +23,17 @@ WINNERS = {"a": "model_a", "b": "model_b", "tie": "tie", "both_bad": "tie (bothb
 
 
 def published_row(
-    vote: VoteRow, texts: Mapping[str, str] | None = None, groups: Mapping[str, str] | None = None
+    vote: VoteRow,
+    texts: Mapping[str, str] | None = None,
+    groups: Mapping[str, str] | None = None,
+    languages: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a vote as a row with model_a, model_b, winner, judge and what the chain covers.
 
     Args:
         vote: of the log.
         groups: the first of its near-duplicates by prompt id; with them, prompt_group is in the row.
+        languages: of prompts by commitment; with them, language is in the row, None where it is not known.
         texts: by commitment; with them, prompt, response_a and response_b are in the row where they are not erased.
     """
     row = {
@@ -38,6 +42,8 @@ def published_row(
     } | asdict(vote)  # fmt: skip
     if groups is not None:
         row["prompt_group"] = groups.get(vote.prompt_id, vote.prompt_id)
+    if languages is not None:
+        row["language"] = languages.get(vote.prompt_commitment)
     if texts is not None:
         row["prompt"] = texts.get(vote.prompt_commitment)
         row["response_a"] = texts.get(vote.answer_a_commitment)

@@ -45,6 +45,14 @@ class MaskRule:
     def __init__(self, function: Any) -> None:
         self.function = function
 
+    def allows_all_before(self, query: int) -> bool:
+        """Return whether a query at this depth may see every position up to its own."""
+        from transformers.masking_utils import causal_mask_function
+
+        if self.function is causal_mask_function:
+            return True
+        return bool(self.allows(np.array([query]), np.arange(query + 1)).all())
+
     def allows(self, queries: IntArray, keys: IntArray) -> npt.NDArray[np.bool_]:
         """Return whether queries at these depths may see keys at those (broadcast), in a single sequence."""
         zero = torch.zeros((), dtype=torch.long)

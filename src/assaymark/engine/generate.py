@@ -43,13 +43,12 @@ def next_logits(head: Head, table: SlotTable, tokens: Sequence[int]) -> torch.Te
     device = head.projection.weight.device
     step = DecodeStep(table, device)
     with head.attending_through(step):
-        output = head.run_body(
+        logits = head.logits_of_all(
             input_ids=torch.as_tensor(np.asarray(tokens, dtype=np.int64), device=device)[None],
             position_ids=torch.as_tensor(table.depths, device=device)[None],
             attention_mask=torch.ones(1, table.n, dtype=torch.long, device=device),
             use_cache=False,
         )
-        logits = head.logits(output, output.last_hidden_state[0])
     step.commit()
     return logits
 

@@ -7,6 +7,7 @@ float32, because logits rounded to bfloat16 are not float32 scores.
 """
 
 import copy
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,16 +82,26 @@ class Head:
 
     @contextmanager
     def _standing_in(self, output: Any) -> Iterator[None]:
-        """Replace the body by `output`, and a half-precision projection by one in float32, inside the block."""
+        """Replace the body by `output`, and a half-precision projection, inside the block."""
         modules = self.model._modules  # noqa: SLF001 - setattr would register parameters again at every call
         modules[self.body_name] = _GivenBody(self.body, output)
+        try:
+            with self._projecting():
+                yield
+        finally:
+            modules[self.body_name] = self.body
+
+    @contextmanager
+    def _projecting(self) -> Iterator[None]:
+        """Replace a half-precision projection by one in float32 inside the block."""
+        if not self._is_upcast:
+            yield
+            return
         own = self.projection.__dict__.get("forward")
-        if self._is_upcast:
-            self.projection.__dict__["forward"] = self._project_in_float
+        self.projection.__dict__["forward"] = self._project_in_float
         try:
             yield
         finally:
-            modules[self.body_name] = self.body
             if own is None:
                 self.projection.__dict__.pop("forward", None)
             else:
@@ -115,6 +126,23 @@ class Head:
         with self._standing_in(stand_in):
             dummy = torch.zeros(1, hidden.shape[0], dtype=torch.long, device=hidden.device)
             logits: torch.Tensor = self.model(input_ids=dummy, use_cache=False).logits[0]
+        return logits if self.numerics == "model-dtype" else logits.float()
+
+    @cached_property
+    def _named_inputs(self) -> frozenset[str]:
+        """The inputs that the causal LM names, and so passes on to its body."""
+        return frozenset(inspect.signature(self.model.forward).parameters)
+
+    def logits_of_all(self, **inputs: Any) -> torch.Tensor:
+        """Return the logits after every token of a pass, in one call of the causal LM where it takes these inputs.
+
+        Shapes: inputs [1, n]; result [n, vocab], float32 unless numerics is "model-dtype".
+        """
+        if not self._named_inputs.issuperset(inputs):
+            output = self.run_body(**inputs)
+            return self.logits(output, output.last_hidden_state[0])
+        with self._projecting():
+            logits: torch.Tensor = self.model(**inputs).logits[0]
         return logits if self.numerics == "model-dtype" else logits.float()
 
     def score(

@@ -16,6 +16,7 @@ from assaymark.engine.attention import needed_rows
 from assaymark.engine.memory import has_tiles
 from assaymark.engine.steps import only_pass
 
+SMALL_PRODUCT = 1 << 20  # multiplications in float32 up to which torch's own product is faster: oneDNN's begins later
 UPCAST_ROWS = 2048  # rows of half-precision weights at once: a piece that stays in cache
 DTYPES = (torch.float32, torch.bfloat16)
 _ACTIVATIONS = {"SiLU": "swish", "SiLUActivation": "swish"}
@@ -111,10 +112,11 @@ class FasterProjections:
     def __len__(self) -> int:
         return len(self._exchanged)
 
-    def _exchange(self, module: torch.nn.Module, forward: Callable[..., torch.Tensor]) -> None:
-        """Set `forward` on the instance, where it hides the class's own, if both agree on random input."""
-        if "forward" in module.__dict__ or not _agree(module, forward):
+    def _exchange(self, module: torch.nn.Module, fused: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Set a forward on the instance, where it hides the class's own, if `fused` agrees on random input."""
+        if "forward" in module.__dict__ or not _agree(module, fused):
             return
+        forward = _where_it_pays(module, fused)
         module.__dict__["forward"] = forward
         self._exchanged.append((module, forward))
 
@@ -153,7 +155,7 @@ def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(hidden: torch.Tensor) -> torch.Tensor:
         return _product(hidden, *_weights(module), "none")
 
-    return _for_needed_rows(module, forward, module.out_features)
+    return forward
 
 
 def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
@@ -169,7 +171,7 @@ def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None
         gated = _product(hidden, *_weights(gate), activation)
         return _product(times(hidden, gated, *_weights(up), "mul"), *_weights(down), "none")
 
-    return _for_needed_rows(module, forward, int(getattr(down, "out_features")))  # noqa: B009 - `down` may be None to mypy
+    return forward
 
 
 def _weights(linear: object) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -178,42 +180,46 @@ def _weights(linear: object) -> tuple[torch.Tensor, torch.Tensor | None]:
     return held["weight"], held["bias"]
 
 
-def _for_needed_rows(
-    module: Any, forward: Callable[[torch.Tensor], torch.Tensor], width: int
-) -> Callable[..., torch.Tensor]:
-    """Return a version of `forward` that leaves rows at zero if they are not needed.
+def _where_it_pays(module: Any, fused: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a forward that uses `fused` where it is faster, and leaves rows at zero if they are not needed.
 
     After a window's last attention call rows are independent, so the last layer's feed-forward, the most expensive part
-    of a layer, is computed only for the needed rows. The fused products have no gradients, so wherever gradients are
-    recorded the module's own forward runs.
+    of a layer, is computed only for the needed rows. The module's own forward runs where gradients are recorded, which
+    the fused products do not have, and for few rows of a small layer, as when a single sequence is decoded.
     """
+    own: Callable[[Any, torch.Tensor], torch.Tensor] = type(module).forward
+    first, last = _ends(module)
+    n_outputs, width = (first.out_features if first.weight.dtype == torch.float32 else None), last.out_features
 
-    def chosen(hidden: torch.Tensor) -> torch.Tensor:
-        if torch.is_grad_enabled():
-            own: torch.Tensor = type(module).forward(module, hidden)
-            return own
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled() or (n_outputs is not None and hidden.numel() * n_outputs <= SMALL_PRODUCT):
+            return own(module, hidden)
         if hidden.dim() != 3 or hidden.shape[0] != 1:
-            return forward(hidden)
+            return fused(hidden)
         rows = needed_rows(hidden.shape[1])
         if rows is None:
-            return forward(hidden)
+            return fused(hidden)
         result = hidden.new_zeros(1, hidden.shape[1], width)
         if rows.numel():
-            result[:, rows] = forward(hidden[:, rows])
+            result[:, rows] = fused(hidden[:, rows])
         return result
 
-    return chosen
+    return forward
+
+
+def _ends(module: Any) -> tuple[Any, Any]:
+    """Return the layer that a linear layer or a gated block begins with, and the one that it ends with."""
+    return (module, module) if type(module) is torch.nn.Linear else (module.gate_proj, module.down_proj)
 
 
 @torch.inference_mode()
-def _agree(module: Any, forward: Callable[..., torch.Tensor]) -> bool:
-    """Return whether `forward` equals the module's own result up to rounding, on a few rows of random input."""
-    linear = module if type(module) is torch.nn.Linear else module.gate_proj
-    weight = linear.weight
+def _agree(module: Any, fused: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    """Return whether `fused` equals the module's own result up to rounding, on a few rows of random input."""
+    weight = _ends(module)[0].weight
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(1, 3, weight.shape[1], generator=generator).to(weight.dtype)
     try:
-        own, other = module(hidden), forward(hidden)
+        own, other = module(hidden), fused(hidden)
     except (RuntimeError, TypeError):
         return False
     if own.shape != other.shape or own.dtype != other.dtype:

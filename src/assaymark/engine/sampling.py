@@ -5,6 +5,7 @@ samples from. Sampling walks the vocabulary in order and takes the token at whic
 given number: one number per token, nothing drawn from a shared stream.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +35,6 @@ def choose(
     Shapes: logits [n, vocab]; samplings and numbers [n]; a number is in [0, 1) and used only for sampling.
     """
     best, tokens = logits.max(dim=-1)
-    finite = torch.isfinite(best)
     by_kind: dict[Sampling, list[int]] = {}
     for row, sampling in enumerate(samplings):
         if sampling is not None:
@@ -43,7 +43,7 @@ def choose(
         chosen = torch.tensor(rows, device=logits.device)
         drawn = torch.tensor([numbers[row] for row in rows], dtype=torch.float64, device=logits.device)
         tokens[chosen] = draw(logits[chosen], sampling, drawn)
-    return tokens.tolist(), finite.tolist()
+    return tokens.tolist(), [math.isfinite(value) for value in best.tolist()]
 
 
 def choose_one(row: npt.NDArray[np.float32], sampling: Sampling, number: float) -> int:

@@ -17,6 +17,7 @@ How many sequences are decoded at once, from the device's memory and the model's
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,24 +73,42 @@ def attend_part(
     Shapes: query [B, G, Q, D]; key [B, G, K, D]; value [B, G, K, E]; bias [B, 1, Q, K], 0 or minus infinity, at least
         one 0 in each row; results [B, G, Q, E] in the values' dtype, float32 [B, G, Q].
     """
-    scale = options.get("scaling")
-    scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
     cap = options.get("softcap")
     on_cpu = query.device.type == "cpu"
     is_wide = query.shape[2] >= FLASH_ROWS
     if cap is None and on_cpu and is_wide and key.shape[-1] == value.shape[-1] and has_flash_kernel():
         output, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # noqa: SLF001
-            query, key, value, 0.0, False, attn_mask=bias, scale=scale
+            query, key, value, 0.0, False, attn_mask=bias, scale=_scale(query, options)
         )
         return output, log_sum
-    scores = torch.matmul(query, key.transpose(2, 3)).float().mul_(scale)  # [B, G, Q, K]
+    scores = _scores(query, key, bias, options)
+    weights = torch.softmax(scores, dim=-1)
+    log_sum = scores.amax(dim=-1) - weights.amax(dim=-1).log_()  # the largest weight is never far from 1 / K
+    return torch.matmul(weights.to(value.dtype), value), log_sum
+
+
+def attend_all(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, Any]
+) -> torch.Tensor:
+    """Return attention over these keys where there are no others, so that nothing is merged. Shapes: `attend_part`."""
+    weights = torch.softmax(_scores(query, key, bias, options), dim=-1)
+    return torch.matmul(weights.to(value.dtype), value)
+
+
+def _scores(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, options: dict[str, Any]) -> torch.Tensor:
+    """Return the scores before softmax, in float32. Shapes: as `attend_part`; result [B, G, Q, K]."""
+    cap = options.get("softcap")
+    scores = torch.matmul(query, key.transpose(2, 3)).float().mul_(_scale(query, options))
     if cap is not None:
         scores = scores.div_(cap).tanh_().mul_(cap)
     if bias is not None:
         scores += bias
-    weights = torch.softmax(scores, dim=-1)
-    log_sum = scores.amax(dim=-1) - weights.amax(dim=-1).log_()  # the largest weight is never far from 1 / K
-    return torch.matmul(weights.to(value.dtype), value), log_sum
+    return scores
+
+
+def _scale(query: torch.Tensor, options: dict[str, Any]) -> float:
+    scale = options.get("scaling")
+    return float(query.shape[-1] ** -0.5 if scale is None else scale)
 
 
 def merge_into(
@@ -241,11 +260,15 @@ class DecodeStep:
         self.device = device
         self.n_calls = 0
         self.n_rows = int(table.lengths[: table.n].max()) + 1
-        self._slots = torch.arange(table.n, device=device)
-        self._positions = torch.as_tensor(table.lengths[: table.n].copy(), device=device)
         self._groups = _trunk_groups(table)
         self._views: dict[tuple[int, int], tuple[torch.Tensor | None, list[_TrunkView]]] = {}
         self._rules: list[MaskRule] = []  # keeps ids of rules from being reused within the step
+
+    @cached_property
+    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where each slot's new row is written: slots and rows. Shapes: int64 [n]."""
+        n = self.table.n
+        return torch.arange(n, device=self.device), torch.as_tensor(self.table.lengths[:n].copy(), device=self.device)
 
     def attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
@@ -263,11 +286,19 @@ class DecodeStep:
         _, n_heads, n, width = query.shape
         n_groups = key.shape[1]
         repeat = n_heads // n_groups
-        keys[self._slots, :, :, self._positions] = key[0].transpose(0, 1).to(keys.dtype)
-        values[self._slots, :, self._positions] = value[0].transpose(0, 1).to(values.dtype)
-        folded = query[0].view(n_groups, repeat, n, width).permute(2, 0, 1, 3).to(keys.dtype).contiguous()
+        if n == 1:  # views, which cost a third of what indices do
+            keys[0, :, :, self.n_rows - 1], values[0, :, self.n_rows - 1] = key[0, :, 0], value[0, :, 0]
+            folded = query.view(1, n_groups, repeat, width).to(keys.dtype)
+        else:
+            slots, rows = self._places
+            keys[slots, :, :, rows] = key[0].transpose(0, 1).to(keys.dtype)
+            values[slots, :, rows] = value[0].transpose(0, 1).to(values.dtype)
+            folded = query[0].view(n_groups, repeat, n, width).permute(2, 0, 1, 3).to(keys.dtype).contiguous()
         bias, views = self._views_for(rule, repeat)
         own_keys, own_values = keys[:n, :, :, : self.n_rows].transpose(2, 3), values[:n, :, : self.n_rows]
+        if not views and options.get("s_aux") is None and repeat < FLASH_ROWS:
+            alone = attend_all(folded, own_keys, own_values, bias, options)
+            return alone.to(dtype).reshape(1, n, n_heads, -1)
         output, log_sum = attend_part(folded, own_keys, own_values, bias, options)
         for view in views:
             output, log_sum = _attend_trunk(folded, output, log_sum, view, view.trunk.layers[layer], options)
@@ -284,8 +315,7 @@ class DecodeStep:
         bias_and_views = self._views.get((id(rule), repeat))
         if bias_and_views is None:
             self._rules.append(rule)
-            depths = self.table.depths
-            sees_all = bool(rule.allows(depths.max(keepdims=True), np.arange(int(depths.max()) + 1)).all())
+            sees_all = rule.allows_all_before(int(self.table.depths.max()))
             views = [self._view(group, rule, repeat, sees_all) for group in self._groups]
             bias = self._own_bias(rule, repeat, sees_all)
             bias_and_views = self._views[(id(rule), repeat)] = (bias, [view for view in views if view is not None])
@@ -294,6 +324,8 @@ class DecodeStep:
     def _own_bias(self, rule: MaskRule, repeat: int, sees_all: bool) -> torch.Tensor | None:
         """Return the mask over own rows. Shapes: [S, 1, repeat, rows]."""
         table = self.table
+        if sees_all and table.n == 1:
+            return None
         rows = np.arange(self.n_rows)
         visible = rows[None, :] <= table.lengths[: table.n, None]
         if not sees_all:

@@ -301,6 +301,8 @@ class Scheduler:
             for handle in cancelled:
                 batch.cancel(handle.number)
                 self._active.pop(handle.number, None)
+            if not len(self._queue):
+                return reads
             n_left = READ_TOKENS if batch.is_idle else READ_TOKENS_BETWEEN_STEPS
             n_free = batch.n_free
             running: Counter[User] = Counter()

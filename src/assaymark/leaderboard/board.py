@@ -18,6 +18,7 @@ from typing import Literal
 
 from assaymark.leaderboard.columns import FACTS
 from assaymark.leaderboard.rows import ScoreColumn
+from assaymark.models.cost.prices import Price
 from assaymark.tasks.suites import Suite
 
 __all__ = [
@@ -117,6 +118,7 @@ class RatingSource:
     rating: str = "rating"
     low: str = "low"  # may be missing in the file, as may high
     high: str = "high"
+    language: str = ""  # of a file of votes: only those in this language
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class Board:
     requests: tuple[Path, ...] = ()  # folders of the Open LLM Leaderboard's request files, of the models in `results`
     ratings: tuple[RatingSource, ...] = ()  # of arenas, judges and studies, beside the scores
     models: Mapping[str, Mapping[str, str | float | bool]] = field(default_factory=dict)  # name -> facts of it
+    prices: Mapping[str, Price] = field(default_factory=dict)  # by model; count before a bill
     cite: str = ""  # BibTeX of the board itself
     private: frozenset[str] = frozenset()  # names of tasks and groups whose rows are not shown
     source: Path | None = None  # its file; None where it was made of a suite

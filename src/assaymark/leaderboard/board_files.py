@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +22,7 @@ from assaymark.leaderboard.board import (
 )
 from assaymark.leaderboard.columns import FACTS_BY_KEY, canonical
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.models.cost.prices import HIGHEST, Price
 from assaymark.registry import nearest
 from assaymark.tasks.catalog import LIBRARY
 from assaymark.tasks.suites import Suite, suite_from
@@ -30,11 +32,12 @@ __all__ = ["board_of_suite", "library_suites", "read_board"]
 
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
-    "columns", "models", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines", "claims",
-    "runs", "results", "requests", "ratings", "cite", "private",
+    "columns", "models", "prices", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines",
+    "claims", "runs", "results", "requests", "ratings", "cite", "private",
 )  # fmt: skip
 _TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance", "private")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
+_PRICE_KEYS = ("read", "generated", "source", "date")
 _RATING_HEADINGS = ("model", "rating", "low", "high")
 _LOGO_TYPES = (".svg", ".png", ".jpg", ".jpeg", ".webp")
 LARGEST_FILE = 1 << 20
@@ -136,6 +139,7 @@ class _BoardReader:
             requests=tuple(self.folder(word, "requests") for word in self.words(self.spec, "requests")),
             ratings=self.ratings(),
             models=self.models(),
+            prices=self.prices(),
             cite=self.text(self.spec, "cite"),
             private=self.private(suite),
             source=self.path,
@@ -340,11 +344,37 @@ class _BoardReader:
         models: dict[str, dict[str, Any]] = {}
         for name, facts in self.mapping(self.spec, "models").items():
             stated = self.mapping({"models." + str(name): facts}, f"models.{name}")
+            if "price" in stated or "price_source" in stated:
+                raise self.fault(f"models.{name}.price", "is stated without its date and source; expected `prices:` "
+                                 "with read, generated, date and source for this model")  # fmt: skip
             self.refuse_strange(stated, tuple(FACTS_BY_KEY), f"models.{name}")
             models[str(name)] = {
                 str(key): self.fact(f"models.{name}.{key}", key, value) for key, value in stated.items()
             }
         return models
+
+    def prices(self) -> dict[str, Price]:
+        """Return the stated prices by model; each has its source and date, since prices change."""
+        prices: dict[str, Price] = {}
+        for name, entry in self.mapping(self.spec, "prices").items():
+            key = f"prices.{name}"
+            spec = self.mapping({key: entry}, key)
+            self.refuse_strange(spec, _PRICE_KEYS, key)
+            parts: list[float] = []
+            for part in ("read", "generated"):
+                value = spec.get(part)
+                if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= HIGHEST:
+                    raise self.fault(f"{key}.{part}", f"is {value!r:.60}; expected US dollars per million tokens")
+                parts.append(float(value))
+            source = self.text(spec, "source")
+            if not source:
+                raise self.fault(f"{key}.source", "is missing; expected where the price is stated")
+            try:
+                day = date.fromisoformat(str(spec.get("date")))
+            except ValueError:
+                raise self.fault(f"{key}.date", f"is {spec.get('date')!r:.60}; expected a date as 2026-01-31") from None
+            prices[str(name)] = Price(parts[0], parts[1], day.isoformat(), source)
+        return prices
 
     def fact(self, where: str, key: str, value: Any) -> str | float | bool:
         column = FACTS_BY_KEY[key]
@@ -384,10 +414,12 @@ class _BoardReader:
         for at, entry in enumerate(listed, start=1):
             key = f"ratings[{at}]"
             spec = self.mapping({key: entry}, key)
-            self.refuse_strange(spec, ("file", "column", *_RATING_HEADINGS), key)
+            self.refuse_strange(spec, ("file", "column", "language", *_RATING_HEADINGS), key)
             headings = {name: self.text(spec, name) or name for name in _RATING_HEADINGS}
-            title = self.text(spec, "column") or "Rating"
-            sources.append(RatingSource(self.file(spec.get("file"), f"{key}.file"), title, **headings))
+            language = self.text(spec, "language")
+            title = self.text(spec, "column") or (f"Rating, {language}" if language else "Rating")
+            file = self.file(spec.get("file"), f"{key}.file")
+            sources.append(RatingSource(file, title, **headings, language=language))
         titles = [source.title for source in sources]
         if len(set(titles)) < len(titles):
             raise self.fault("ratings", f"has the columns {', '.join(titles)}; expected different ones")

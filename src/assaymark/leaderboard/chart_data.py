@@ -1,4 +1,4 @@
-"""What the charts of a board show: bars of a column, best score over time, score against size or speed, a heat map.
+"""What the charts of a board show: bars of a column, best score over time, score by size, speed or price, a heat map.
 
 The strengths of a model are here too.
 
@@ -45,16 +45,43 @@ class Measure:
     """What an average is set against: a fact of models that is a positive number."""
 
     key: str  # of `columns.FACTS`
+    name: str  # in a heading
     title: str  # of the axis
-    unit: str  # behind a number, with its space
+    unit: str  # behind a number of the axis, with its space
+    words: str  # behind a number in a sentence, with its space
     higher_is_better: bool
     known: str  # what a row must state, in a sentence
     front: str  # who is compared on the front, in a sentence
+    note: str = ""  # what a reader of the chart must know
 
 
 MEASURES: Mapping[str, Measure] = {
-    "params": Measure("params", "Parameters", " B", False, "a known number of parameters", "with as few parameters"),
-    "speed": Measure("speed", "Tokens per second", "", True, "a measured speed", "as fast"),
+    "params": Measure(
+        "params", "size", "Parameters", " B", " B", False, "a known number of parameters", "with as few parameters"
+    ),
+    "speed": Measure(
+        "speed",
+        "speed",
+        "Tokens per second",
+        "",
+        " tokens per second",
+        True,
+        "a measured speed",
+        "as fast",
+        "Faster models are to the right. Speeds can be compared only where they were measured on one machine.",
+    ),
+    "price": Measure(
+        "price",
+        "price",
+        "Dollars per million tokens",
+        "",
+        " dollars per million tokens",
+        False,
+        "a known price above zero",
+        "at this price or a lower one",
+        "A price is of three tokens read and one generated; models also differ in how many tokens they "
+        "need for an answer.",
+    ),
 }
 
 
@@ -72,16 +99,20 @@ class MeasuredModel:
     """A model with its number of a measure."""
 
     model: str
-    measure: float  # billions of parameters, or tokens per second
+    measure: float  # billions of parameters, tokens per second, or US dollars per million tokens
     number: IntervalValue
     is_on_front: bool  # no model at least as good by the measure scores as much
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModels:
-    """Models by a measure, the best first: the smallest or the fastest. Shapes: each array [models]."""
+    """Models by a measure, the best first: the smallest, fastest or cheapest. Shapes: each array [models].
+
+    n_left_out: rows with a complete average whose measure is not known, or is not above zero.
+    """
 
     rows: SelectedRows
+    n_left_out: int
     places: npt.NDArray[np.int64]  # among the rows
     measures: Floats
     values: Floats
@@ -157,10 +188,11 @@ def score_against(table: BoardTable, rows: SelectedRows, measure: Measure) -> Me
     """Return the complete rows that have a measure, the best by it first, with the Pareto front marked."""
     measures = table.index.numbers(measure.key)[rows.places]
     known = np.flatnonzero(np.isfinite(measures) & (measures > 0) & rows.is_ranked)
+    n_left_out = int(np.count_nonzero(rows.is_ranked)) - len(known)
     order = -measures if measure.higher_is_better else measures
     known = known[np.lexsort((-rows.values[known], order[known]))]
     values = rows.values[known]
-    return MeasuredModels(rows, known, measures[known], values, _above_all_before(values))
+    return MeasuredModels(rows, n_left_out, known, measures[known], values, _above_all_before(values))
 
 
 def column_bars(rows: SelectedRows, column: ScoreColumn) -> list[ColumnBar]:

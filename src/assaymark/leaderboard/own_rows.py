@@ -16,6 +16,7 @@ from typing import Any, Final
 from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
+from assaymark.leaderboard.prices import billed_price, price_facts
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Origin, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
@@ -108,6 +109,14 @@ def _work(work: Any) -> dict[str, float]:
     return facts
 
 
+def _price(run: StoredRun, board: Board) -> dict[str, float | str]:
+    """Return the price that the board's file states, else the one that the run was billed at."""
+    stated = board.prices.get(run.model) or board.prices.get(run.plan.model.name)
+    if stated is not None or run.is_upload:
+        return price_facts(stated, is_billed=False)
+    return price_facts(billed_price(run.row.summary.get("cost")), is_billed=True)
+
+
 def _prompt_spread(run: StoredRun) -> float | None:
     """Return the mean spread over wordings of the run's tasks that were audited, in points; None if none was."""
     spreads = [spread for task, spread in run.spreads.items() if task in run.row.tasks]
@@ -136,6 +145,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
         **(run.mark.facts if run.mark is not None else {}),
         "prompt_spread": _prompt_spread(run),
         **_work(run.row.summary.get("work")),
+        **_price(run, board),
         **board.models.get(run.model, {}),
         **board.models.get(model.name, {}),
     }

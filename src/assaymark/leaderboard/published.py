@@ -22,6 +22,7 @@ from assaymark.leaderboard.board import Board, TableFormat, TableSource, column_
 from assaymark.leaderboard.board_files import library_suites
 from assaymark.leaderboard.board_init import number_headings
 from assaymark.leaderboard.numbers_in_files import number_in
+from assaymark.leaderboard.prices import price_facts
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Issue, RowScore, ScoreColumn
 from assaymark.leaderboard.table import BoardTable, row_id
 from assaymark.statistics.distributions import two_sided_z
@@ -146,6 +147,8 @@ def read_published(board: Board, source: TableSource) -> BoardTable:
         row, what = _row(source.file, line, record, form, columns)
         again = seen[row.id] = seen.get(row.id, 0) + 1
         row = row if again == 1 else replace(row, id=f"{row.id}-{again}")
+        if "price" not in row.facts:
+            row = replace(row, facts={**row.facts, **price_facts(board.prices.get(row.model), is_billed=False)})
         rows.append(row)
         issues += [Issue(row.id, row.model, text) for text in what]
     digest = sha256(source.file.read_bytes()).hexdigest()

@@ -7,6 +7,7 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
 from assaymark.leaderboard.shown import ShownRow, all_rows, show_table
 from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.table import averaged
 from assaymark.leaderboard.view import parse_view
 from assaymark.results.console import Text
 from assaymark.results.views.cells import plain_table
@@ -38,7 +39,8 @@ def found_rows(
 
 
 def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:
-    """Return rows as a table for the terminal."""
+    """Return rows as a table for the terminal; an average of some columns says of how many."""
+    n_averaged = len(averaged(columns))
     table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
@@ -46,7 +48,10 @@ def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         rank = "" if row.rank is None else f"{row.rank} ({row.best}–{row.worst})"
-        cells = [_shown(row.average.number if row.average else None, is_share=True)]
+        average = _shown(row.average.number if row.average else None, is_share=True)
+        if row.average is not None and row.average.n_columns < n_averaged:
+            average += f" ({row.average.n_columns} of {n_averaged})"
+        cells = [average]
         for column in columns:
             cell = row.cells.get(column.key)
             cells.append(_shown(cell.number if cell else None, is_share=column.is_share, interval=False))

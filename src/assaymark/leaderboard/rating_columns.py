@@ -7,6 +7,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assaymark.arena.rating_tables import FEW_VOTES
 from assaymark.arena.ratings import RatingSettings, rate
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError
@@ -69,7 +70,7 @@ def rating_columns(table: BoardTable) -> tuple[ScoreColumn, ...]:
 def rating_files(sources: Sequence[RatingSource]) -> list[list[str | int]]:
     """Return what changes when a file of ratings does."""
     return [
-        [str(source.file), source.title, source.file.stat().st_mtime_ns, source.file.stat().st_size]
+        [str(source.file), source.title, source.language, source.file.stat().st_mtime_ns, source.file.stat().st_size]
         for source in sources
     ]
 
@@ -79,10 +80,14 @@ def _read(source: RatingSource) -> _Rated:
         raise DataError(f"{source.file}: expected at most {LARGEST_FILE >> 20} MiB of ratings or votes")
     headings = _headings(source)
     if source.rating in headings and source.model in headings:
+        if source.language:
+            raise DataError(f"{source.file}: has ratings and no votes, so none in {source.language} can be selected")
         return _ratings(source)
     try:
-        ratings = rate(read_votes(source.file), RatingSettings())
+        ratings = rate(read_votes(source.file, language=source.language or None), RatingSettings())
     except AssaymarkError as error:
+        if source.language:
+            raise DataError(f"{source.file}: {error}") from error
         raise DataError(
             f"{source.file}: has no columns {source.model} and {source.rating}, and is not a file of votes: {error}"
         ) from error
@@ -91,7 +96,9 @@ def _read(source: RatingSource) -> _Rated:
         for rating in ratings.ratings
     }
     votes = {rating.model.lower(): rating.n_votes for rating in ratings.ratings}
-    return _Rated(numbers, votes, f"Bradley-Terry on {ratings.n_votes:,} votes, intervals by {ratings.by}")
+    of = f" in {source.language}" if source.language else ""
+    few = f"; fewer than {FEW_VOTES} say little" if of and ratings.n_votes < FEW_VOTES else ""
+    return _Rated(numbers, votes, f"Bradley-Terry on {ratings.n_votes:,} votes{of}{few}, intervals by {ratings.by}")
 
 
 def _headings(source: RatingSource) -> Sequence[str]:

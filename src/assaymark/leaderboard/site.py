@@ -405,6 +405,12 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
         return None
     suite = suite_from({"name": "all-tasks", "title": "All tasks in the store", "members": members, "reproduced": True})
     introduction = "Every task of the store's runs that no board of a suite shows."
+    if len(members) > 1:
+        introduction += (
+            " An average is of the tasks that a model was evaluated on: rows with the same tasks stand together, those "
+            "with most tasks first, and only rows with every task have a rank. Averages of different tasks say nothing "
+            "about which model is better."
+        )
     return replace(board_of_suite(suite), introduction=introduction)
 
 

@@ -218,7 +218,7 @@ def shown_fact(value: Any, key: str) -> str:
         return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key == "params":
+    if key in {"params", "price"}:
         return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     if key == "sha":
         return str(value).rpartition(":")[2][:10]

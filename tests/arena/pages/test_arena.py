@@ -25,7 +25,7 @@ from assaymark.randomness import generator_for
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from tests.arena.pages.arena_voters import ApiVoter, cast_votes
-from tests.arena.stored_votes import NO_LIMITS, answers
+from tests.arena.stored_votes import NO_LIMITS, answers, cast, spoken_arena
 from tests.served import running
 
 ALPACA = Path(__file__).resolve().parents[4] / "shared/data/tatsu-lab/alpaca_eval/_model_outputs"
@@ -326,6 +326,24 @@ def vote_a_while(
                 assert voter.vote(battle, choice).status_code == 200
             with lock:
                 acknowledged[battle] = choice
+
+
+def test_the_ratings_can_be_limited_to_a_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links for each language with its votes, beside other settings; the JSON counts the same; a wrong one is said."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    spoken = spoken_arena(tmp_path / "s.sqlite")
+    cast(spoken, 200)
+    with spoken.store, running(create_app([arena_feature(spoken, Ratings(spoken.store))])) as address:
+        page = httpx.get(f"{address}/arena/ratings?style=1", timeout=60).text
+        french = httpx.get(f"{address}/arena/ratings?language=French", timeout=60).text
+        twin = httpx.get(f"{address}/arena/ratings.json?language=French", timeout=60).json()
+        wrong = httpx.get(f"{address}/arena/ratings?language=%3Cb%3E", timeout=60).text
+    n_french = twin["languages"]["French"]
+    assert (twin["language"], twin["n_votes"]) == ("French", n_french)
+    assert f'href="/arena/ratings?style=1&amp;language=French">French <i>{n_french}</i>' in page
+    assert f'aria-current="true">French <i>{n_french}</i>' in french
+    assert f"{n_french} votes are on prompts in French: with fewer than 500 most ranks stay open" in french
+    assert "no published vote is on a prompt in &lt;b&gt;" in wrong
 
 
 @pytest.mark.slow

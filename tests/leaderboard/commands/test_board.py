@@ -46,6 +46,17 @@ def test_init_check_and_query_work_together(board: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("rank,rank_best,rank_worst,model,average")
 
 
+def test_an_average_of_some_columns_says_of_how_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows with the same columns stand together, those with most first, whatever their averages."""
+    (tmp_path / "t.csv").write_text("model,A,B\no/a,,99\no/whole,50,51\no/b,20,\no/c,,98\n")
+    (tmp_path / "t.yaml").write_text("title: T\ntable: {file: t.csv, columns: {A: A, B: B}}\n")
+    assert main(["board", "query", str(tmp_path / "t.yaml")]) == 0
+    words = [line.split() for line in capsys.readouterr().out.splitlines() if "o/" in line]
+    assert [" ".join(line[:-2]) for line in words] == [
+        "1 (1–1) o/whole 50.5", "o/b 20.0 (1 of 2)", "o/a 99.0 (1 of 2)", "o/c 98.0 (1 of 2)",
+    ]  # fmt: skip
+
+
 def test_the_about_page_of_a_fresh_board_has_no_sample_text(board: Path) -> None:
     """Nothing that `init` writes as a comment or a draft is shown before its owner writes it."""
     twin = about_page(Site([read_board(board)]), "board").to_json()

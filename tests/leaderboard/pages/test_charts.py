@@ -27,7 +27,7 @@ def test_bars_of_a_column_and_the_measure_are_parameters(client: httpx.Client) -
     for query, said in (
         ("column=average_", "column: &#39;average_&#39; is not known; nearest: average"),
         ("column=%3Cscript%3E", "column: &#39;&lt;script&gt;&#39; is not known; there are: average, a, b"),
-        ("against=price", "against: &#39;price&#39; is not known; there are: params, speed"),
+        ("against=colour", "against: &#39;colour&#39; is not known; there are: params, speed, price"),
         ("sort=nope", "sort: &#39;nope&#39; is not known"),
     ):
         wrong = client.get(f"/board/wide/charts?{query}")
@@ -36,6 +36,32 @@ def test_bars_of_a_column_and_the_measure_are_parameters(client: httpx.Client) -
         assert "The first 30 rows" in wrong.text  # the default is drawn
     speeds = client.get("/board/exam/charts.json?against=speed").json()
     assert speeds["against"] == {"key": "speed", "title": "Tokens per second", "higher_is_better": True}
+
+
+def test_averages_are_set_against_prices_and_unknown_ones_are_said(tmp_path: Path) -> None:
+    """Four models, three of them with prices in the file of the board: a front of two, and a line for the rest."""
+    (tmp_path / "table.csv").write_text("model,A,params\no/a,80,1\no/b,60,2\no/c,70,3\no/d,90,4\n")
+    prices = {"o/a": (2, 10), "o/b": (3, 9), "o/c": (0.1, 0.3)}
+    lines = [f"  {model}: {{read: {read}, generated: {generated}, source: <b>page</b>, date: 2026-10-01}}\n"
+             for model, (read, generated) in prices.items()]  # fmt: skip
+    (tmp_path / "board.yaml").write_text(
+        "title: P\ncolumns: [price, price_source]\ntable: {file: table.csv, columns: {A: A}}\nprices:\n"
+        + "".join(lines)
+    )
+    site = Site([read_board(tmp_path / "board.yaml")])
+    with running(create_app([board_feature(site)])) as url, httpx.Client(base_url=url) as client:
+        page = client.get("/board/board/charts?against=price").text
+        twin = client.get("/board/board/charts.json?against=price").json()
+        table = client.get("/board/board").text
+        rows = client.get("/board/board.json?q=price:<2").json()["rows"]
+    measured = [(model["model"], model["measure"], model["is_on_front"]) for model in twin["score_against"]]
+    assert measured == [("o/c", 0.15, True), ("o/a", 4.0, True), ("o/b", 4.5, False)]
+    assert twin["n_left_out"] == 1
+    assert "<h2>Average against price</h2>" in page
+    assert "Left out: 1 row with a complete average but without a known price above zero." in page
+    assert "o/a: 80.0, 4 dollars per million tokens" in page
+    assert "2 read, 10 generated, stated, 2026-10-01, &lt;b&gt;page&lt;/b&gt;" in table
+    assert [row["model"] for row in rows] == ["o/c"]
 
 
 class LossSite(Site):

@@ -27,11 +27,20 @@ class RatingsPage:
     history_svg: Markup | None  # ratings over time
     drawn_models: tuple[str, ...]  # those with a line in it, in the order of their colours
 
-    def query(self, *, style: bool | None = None, category: str | None = None, good: bool | None = None) -> str:
-        """Return the query of this page with other settings; `category` "" means all."""
+    def query(
+        self,
+        *,
+        style: bool | None = None,
+        category: str | None = None,
+        language: str | None = None,
+        good: bool | None = None,
+    ) -> str:
+        """Return the query of this page with other settings; `category` or `language` "" means all."""
         chosen = self.board.category if category is None else category
+        spoken = self.board.language if language is None else language
         pairs = [("style", "1")] if (self.style if style is None else style) else []
         pairs += [("category", chosen)] if chosen else []
+        pairs += [("language", spoken)] if spoken else []
         pairs += [("good", "1")] if (self.good if good is None else good) else []
         return f"?{urlencode(pairs)}" if pairs else ""
 

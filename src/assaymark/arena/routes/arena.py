@@ -59,9 +59,11 @@ def add_ratings(app: FastAPI, ratings: Ratings) -> None:
 
     @app.get("/arena/ratings")
     @app.get("/arena/ratings.json")
-    def board(request: Request, style: str = "", category: str = "", good: str = "") -> Response:
+    def board(request: Request, style: str = "", category: str = "", language: str = "", good: str = "") -> Response:
         with_style, only_good = style == "1", good == "1"
-        published = ratings.board(style=with_style, category=category[:100] or None, acceptable=only_good)
+        published = ratings.board(
+            style=with_style, category=category[:100] or None, language=language[:40] or None, acceptable=only_good
+        )
         page = ratings_page(published, style=with_style, good=only_good)
         return respond(request, "arena_ratings.html", page, as_json=request.url.path.endswith(JSON))
 

@@ -1,4 +1,4 @@
-"""The charts of a board: bars of a column, best score over time, score against size or speed, heat map.
+"""The charts of a board: bars of a column, best score over time, score against size, speed or price, heat map.
 
 How well a board's benchmarks agree with the ratings beside them.
 """
@@ -99,7 +99,7 @@ class ChartsPage:
     measure: Measure
     measures: tuple[Measure, ...]  # that may be chosen
     measured: MeasuredModels
-    front: tuple[MeasuredModel, ...]  # the models on the Pareto front, the smallest or the fastest first
+    front: tuple[MeasuredModel, ...]  # the models on the Pareto front, the smallest, fastest or cheapest first
     heat: HeatMap
     problems: tuple[str, ...]  # parameters that could not be read
     bars_svg: Markup | None
@@ -127,6 +127,7 @@ class ChartsPage:
             "against": {"key": self.measure.key, "title": self.measure.title,
                         "higher_is_better": self.measure.higher_is_better},
             "score_against": plain(list(self.measured.models())),
+            "n_left_out": self.measured.n_left_out,
             "heat_map": {
                 "columns": [column.key for column in self.heat.columns],
                 "rows": [{"model": model, "cells": plain(cells)} for model, cells in self.heat.rows],
@@ -220,9 +221,8 @@ def _front_svg(measured: MeasuredModels, measure: Measure) -> Markup:
     label = f"Average against {measure.title.lower()}, with the Pareto front"
     is_linked = np.ones(len(measured), dtype=np.bool_) if len(measured) <= MOST_LINKS else measured.is_on_front
     models = zip(np.flatnonzero(is_linked).tolist(), measured.models(is_linked), strict=True)
-    unit = measure.unit or f" {measure.title.lower()}"
     links = {
-        at: (f"{model_label(model.model)}: {shown_score(model.number)}, {model.measure:.3g}{unit}",
+        at: (f"{model_label(model.model)}: {shown_score(model.number)}, {model.measure:.3g}{measure.words}",
              model_path(model.model))
         for at, model in models
     }  # fmt: skip

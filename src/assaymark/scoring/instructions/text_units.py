@@ -89,6 +89,22 @@ def count_capital_tokens(text: str) -> int:
     return sum(token.isupper() for token in spaced.split())
 
 
+def language_probabilities(text: str) -> dict[str, float]:
+    """Return the probability of each likely language by langdetect's code; empty where the text has no features.
+
+    Raises: MissingExtra without the package langdetect.
+    """
+    try:
+        from langdetect import DetectorFactory, LangDetectException, detect_langs
+    except ImportError as error:
+        raise MissingExtra("telling the language of a text", "metrics") from error
+    DetectorFactory.seed = 0  # by default every call is random
+    try:
+        return {str(language.lang): float(language.prob) for language in detect_langs(text)}
+    except LangDetectException:
+        return {}
+
+
 def detect_language(text: str) -> str | None:
     """Return the ISO 639-1 code by langdetect, deterministically; None where the text has no features.
 

@@ -245,7 +245,7 @@
     if (key === "type" && !data.baseline[row]) cell.append(kind(row));
     else if (found === null || found === "") cell.append("–");
     else if (fact.kind === "flag") cell.append(found ? "yes" : "no");
-    else if (fact.kind === "number") cell.append(key === "params" ? String(Number(found.toPrecision(3))) : found.toLocaleString("en", { maximumFractionDigits: 2 }));
+    else if (fact.kind === "number") cell.append(key === "params" || key === "price" ? String(Number(found.toPrecision(3))) : found.toLocaleString("en", { maximumFractionDigits: 2 }));
     else cell.append(found);
     return cell;
   }

@@ -1,0 +1,51 @@
+"""Prices of models as facts of a board's rows: what the evaluation was billed at, or what the board's file states.
+
+A price has two parts, of tokens that are read and of tokens that are generated. To set scores against one number, three
+parts read are taken with one generated, whatever the benchmark: shares of a run would make one model's price differ
+from board to board. The parts, their date and source stand beside it.
+Source: the ratio is that of Artificial Analysis' blended prices (artificialanalysis.ai/methodology).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assaymark.models.cost.prices import HIGHEST, Price
+
+__all__ = ["billed_price", "blended", "price_facts"]
+
+READ_SHARE = 0.75
+LONGEST_TEXT = 200
+
+
+def blended(price: Price) -> float:
+    """Return the price of a million tokens, three quarters of them read."""
+    return READ_SHARE * price.read + (1 - READ_SHARE) * price.generated
+
+
+def billed_price(cost: Any) -> Price | None:
+    """Return the price of a stored bill, None where there is none.
+
+    A run may come from another machine, so what its bill says is checked like any file's.
+    """
+    stated = cost.get("price") if isinstance(cost, Mapping) else None
+    if not isinstance(stated, Mapping):
+        return None
+    parts = [stated.get("read"), stated.get("generated")]
+    numbers = [float(part) for part in parts if isinstance(part, int | float) and not isinstance(part, bool)]
+    if len(numbers) != len(parts) or not all(0 <= number <= HIGHEST for number in numbers):
+        return None
+    date, source = (
+        text[:LONGEST_TEXT] if isinstance(text := stated.get(name), str) and text else None
+        for name in ("date", "source")
+    )
+    return Price(numbers[0], numbers[1], date, source)
+
+
+def price_facts(price: Price | None, *, is_billed: bool) -> dict[str, float | str]:
+    """Return the facts of a row with this price; none for an unknown one."""
+    if price is None:
+        return {}
+    how = "billed" if is_billed else "stated"
+    parts = f"{price.read:g} read, {price.generated:g} generated, {how}"
+    stated = ", ".join([parts, *filter(None, (price.date, price.source))])
+    return {"price": float(f"{blended(price):.6g}"), "price_source": stated}
