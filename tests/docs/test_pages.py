@@ -29,6 +29,7 @@ NOT_RUN = {
     "architecture.md": 1,
     "arena.md": 6,
     "extending.md": 13,  # tests/plugins runs them
+    "fine_tuning.md": 2,
     "from_lm_eval.md": 1,
     "model_formats.md": 2,
     "model_hosting.md": 3,

@@ -47,6 +47,7 @@ LATER = {
     "scorers": [],
     "note": "",
     "beside_people": [],
+    "contaminated": [],
 }
 LATER_ALWAYS = {"one_sided"}
 OF_THE_MACHINE = {"transformers_version"}  # of what is installed where the test runs

@@ -409,7 +409,8 @@ def _scores(asked: _Asked, scorer: JudgedScorer, results: Results, position: int
 
 
 def _failed(request_id: str, name: str, error: str) -> Score:
-    return Score(request_id, name, None, status=ScoreStatus.FAILED, detail={"error": error[:LONGEST_DETAIL]})
+    detail = {"error": error[:LONGEST_DETAIL], "in_scoring": True}
+    return Score(request_id, name, None, status=ScoreStatus.FAILED, detail=detail)
 
 
 def _score(request_id: str, name: str, of_repeats: Sequence[Sequence[Result]]) -> Score:

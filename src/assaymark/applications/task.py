@@ -210,7 +210,8 @@ class ApplicationTask:
             _check_names([name for name in names if name != own], {*taken, *self._is_share} - {own})
         except Exception as error:  # noqa: BLE001 - whatever a scorer raises or returns is a failed score
             text = self._calls.why(own, error)
-            return [Score(request_id, own, None, status=ScoreStatus.FAILED, detail={"error": text[:_LONGEST]})]
+            detail = {"error": text[:_LONGEST], "in_scoring": True}
+            return [Score(request_id, own, None, status=ScoreStatus.FAILED, detail=detail)]
         return [_score(request_id, name, results, is_share=self._is_share.get(name)) for name in names]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from assaymark.audit.items import AuditItem, items_of
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.option_orders import OrderSettings, order_test
-from assaymark.audit.overlap import WORDS, Corpus, overlap_with
+from assaymark.audit.overlap import Corpus, overlap_with
 from assaymark.audit.perturbed import TwinTest, compare_twins, number_twins, option_twins, twin_test
 from assaymark.audit.stored import Keep, compute_only
 from assaymark.errors import DataError, UsageError
@@ -30,6 +30,7 @@ from assaymark.records import JsonValue, ModelIdentity, TaskPlan
 from assaymark.statistics.groups import compare_means
 from assaymark.statistics.multiplicity import holm
 from assaymark.tasks.bound import BoundTask
+from assaymark.tasks.word_ngrams import NGRAM_WORDS
 
 __all__ = [
     "TESTS",
@@ -107,7 +108,7 @@ class ContaminationSettings:
     tests: tuple[str, ...] = ()  # empty: all that can be run
     order: OrderSettings = field(default_factory=OrderSettings)
     corpus: Corpus | None = None
-    n_words: int = WORDS  # of an n-gram
+    n_words: int = NGRAM_WORDS  # of an n-gram
     seed: int = 0
 
 

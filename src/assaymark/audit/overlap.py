@@ -1,12 +1,10 @@
 """Overlap of a benchmark's text with a corpus, by word n-grams; a count without inference.
 
-A sample counts as found if any of its n-grams occurs anywhere in the corpus. Words are runs of letters and digits in
-lower case, so that punctuation and line breaks do not hide a copy.
+A sample counts as found if any of its n-grams occurs anywhere in the corpus.
 """
 
 import gzip
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +12,10 @@ from pathlib import Path
 from assaymark.audit.items import AuditItem
 from assaymark.errors import DataError, UsageError
 from assaymark.prompts.questions import strings_in
+from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
 
 __all__ = ["Corpus", "Overlap", "overlap_with"]
 
-WORDS = 13  # GPT-3's length
-_WORD = re.compile(r"[^\W_]+")
 _TEXT_ENDINGS = (".txt", ".md", ".text", ".html", ".csv", ".tsv", ".tex", ".py", ".yaml", ".yml")
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 
@@ -65,7 +62,7 @@ class Corpus:
             yield from _texts_of(file)
 
 
-def overlap_with(items: Sequence[AuditItem], corpus: Corpus, n_words: int = WORDS) -> Overlap:
+def overlap_with(items: Sequence[AuditItem], corpus: Corpus, n_words: int = NGRAM_WORDS) -> Overlap:
     """Return which samples have an n-gram in the corpus.
 
     Source: Brown et al. 2020 (GPT-3), appendix C: 13-grams; "mostly" after Touvron et al. 2023 (80% of a text).
@@ -73,7 +70,7 @@ def overlap_with(items: Sequence[AuditItem], corpus: Corpus, n_words: int = WORD
     wanted: dict[int, set[int]] = {}  # hash of an n-gram -> samples that have it
     sizes: dict[int, int] = {}
     for item in items:
-        grams = set(_grams(_words(item.text), n_words))
+        grams = set(ngrams(plain_words(item.text), n_words))
         if grams:
             sizes[item.index] = len(grams)
         for gram in grams:
@@ -82,9 +79,9 @@ def overlap_with(items: Sequence[AuditItem], corpus: Corpus, n_words: int = WORD
     n_corpus = 0
     left = dict(wanted)
     for text in corpus.texts():
-        words = _words(text)
+        words = plain_words(text)
         n_corpus += len(words)
-        for gram in _grams(words, n_words):
+        for gram in ngrams(words, n_words):
             for index in left.pop(gram, ()):
                 hits[index] = hits.get(index, 0) + 1
     return Overlap(
@@ -95,15 +92,6 @@ def overlap_with(items: Sequence[AuditItem], corpus: Corpus, n_words: int = WORD
         mostly=tuple(sorted(index for index, count in hits.items() if count >= 0.8 * sizes[index])),
         n_corpus_words=n_corpus,
     )
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
-def _grams(words: Sequence[str], n: int) -> Iterator[int]:
-    for start in range(len(words) - n + 1):
-        yield hash(tuple(words[start : start + n]))  # within this process only: never stored
 
 
 def _kind(file: Path) -> str | None:

@@ -180,7 +180,7 @@ OF_LM_EVAL = {"validate": "assaymark task check TASK|FILE"}  # lm-eval's command
 COMMANDS: Registry[click.Command] = Registry("commands", "command")
 
 
-class PipeClosed(Exception):  # noqa: N818 - not an error: whoever reads the output has seen enough
+class PipeClosed(Exception):
     """Standard output was closed by its reader, such as `head`; click would end the program itself at an EPIPE."""
 
 

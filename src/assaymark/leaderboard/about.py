@@ -7,12 +7,14 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from os.path import relpath
 from pathlib import Path
 from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.board import ANY_METRIC, Board, slug
+from assaymark.limits.yaml_documents import load_yaml
 from assaymark.scoring.metrics import find_metric
 from assaymark.settings import VERSION
 from assaymark.tasks.catalog import LIBRARY
@@ -65,6 +67,29 @@ def task_card(task: str) -> Mapping[str, Any]:
         return find_card_named(task, (), LIBRARY) or {}
     except DataError:
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class CitedHuman:
+    """What people score, as a task's card cites it; value: a share."""
+
+    value: float
+    source: str
+
+
+def cited_human(task: str) -> CitedHuman | None:
+    """Return what people score in a task by its own card; that of a whole benchmark says nothing of its subjects."""
+    card = task_card(task) if task in _tasks_with_cards() else {}
+    human = card.get("human")
+    return CitedHuman(float(human["value"]), str(human["source"])) if isinstance(human, Mapping) else None
+
+
+@cache
+def _tasks_with_cards() -> frozenset[str]:
+    """Return the tasks that a card is of, not those that share the card of a benchmark by a pattern or a prefix."""
+    files = list(LIBRARY.rglob("*.card.yaml"))
+    served = [name for file in files for name in load_yaml(file.read_bytes()).get("serves") or ()]
+    return frozenset({file.name.removesuffix(".card.yaml") for file in files} | {n for n in served if "*" not in n})
 
 
 def tasks_about(board: Board) -> tuple[TaskAbout, ...]:

@@ -139,6 +139,7 @@ class Board:
     shown_columns: tuple[str, ...] = SHOWN  # columns that are no scores
     rank_together: bool = False  # across prompt sets
     baselines: tuple[CitedScores, ...] = ()  # rows that are no models; their averages are computed
+    has_card_baselines: bool = False  # a row of people, as the cards of its tasks cite them
     claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model
     only: tuple[str, ...] = ()  # runs in which every one of these words occurs
     exclude: tuple[str, ...] = ()  # beginnings of ids of runs that are left out

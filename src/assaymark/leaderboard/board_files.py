@@ -132,6 +132,7 @@ class _BoardReader:
             shown_columns=self.shown(),
             rank_together=self.boolean("rank_together"),
             baselines=self.cited("baselines", "name"),
+            has_card_baselines=self.has_cards(),
             claims=self.cited("claims", "model"),
             only=self.words(runs, "only"),
             exclude=self.words(runs, "exclude"),
@@ -391,8 +392,11 @@ class _BoardReader:
     def cited(self, listed: str, name: str) -> tuple[CitedScores, ...]:
         """Return a list of cited numbers; `name` is the key of the baseline's or the model's name."""
         value = self.spec.get(listed) or ()
+        if listed == "baselines" and self.has_cards():
+            value = () if value == CARDS else [entry for entry in value if entry != CARDS]
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.fault(listed, f"is {value!r:.80}; expected a list")
+            expected = "a list, or the word cards" if listed == "baselines" else "a list"
+            raise self.fault(listed, f"is {value!r:.80}; expected {expected}")
         cited_scores = []
         for at, entry in enumerate(value, start=1):
             key = f"{listed}[{at}]"
@@ -404,6 +408,11 @@ class _BoardReader:
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
             cited_scores.append(CitedScores(str(entry[name]), dict(scores), str(entry["source"])))
         return tuple(cited_scores)
+
+    def has_cards(self) -> bool:
+        """Return whether people's scores in the cards of tasks are rows: `baselines: cards`, or `cards` in its list."""
+        value = self.spec.get("baselines")
+        return value == CARDS or (isinstance(value, Sequence) and CARDS in value and not isinstance(value, str))
 
     def ratings(self) -> tuple[RatingSource, ...]:
         value = self.spec.get("ratings") or ()
@@ -436,6 +445,9 @@ class _BoardReader:
         for key, title in named:
             if title not in titles:
                 raise self.fault(key, f"names the column '{title:.60}'; columns: {', '.join(titles)}")
+
+
+CARDS = "cards"  # in a list of baselines: those that task cards cite
 
 
 def _is_file_name(text: str) -> bool:

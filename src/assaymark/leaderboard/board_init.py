@@ -35,7 +35,7 @@ _OF_RUNS = """
 #   org/name: {type: chat, licence: apache-2.0}
 # baselines:                                      # random and majority class are computed from the data
 #   - name: Human
-#     source: "who measured it, and where it was published"
+#     source: "who measured it, and where it was published"   # `baselines: cards`: people, as the task cards cite them
 #     scores: {COLUMN: 90.0}
 # claims:                                         # what others state, shown under the measured score
 #   - {model: org/name, source: "where it is stated", scores: {COLUMN: 90.0}}

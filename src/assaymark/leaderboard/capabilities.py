@@ -1,7 +1,8 @@
 """Which benchmarks measure what: capabilities as data (`capabilities.yaml`) and the domains that task cards state.
 
 A task's card names the domain it measures; the YAML file maps domains to the capabilities that a reader asks for, and
-names further tasks that have no card. Columns of published tables have a title only and are mapped to a task.
+names further tasks that have no card, and the categories of an arena whose votes count. Columns of published tables
+have a title only and are mapped to a task.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ class Capability:
     domains: tuple[str, ...] = ()  # of task cards
     tasks: tuple[str, ...] = ()  # names and patterns of tasks without a card
     suggested: str = ""  # task to evaluate where there is no evidence
+    evaluate: tuple[str, ...] = ()  # tasks to evaluate in its place
+    votes: tuple[str, ...] = ()  # categories of an arena's prompts in which votes count as evidence
     advice: str = ""  # which benchmark to use when
 
 
@@ -51,6 +54,8 @@ def capabilities() -> Mapping[str, Capability]:
             tuple(entry["domains"]),
             tuple(entry["tasks"]),
             entry["suggested"],
+            tuple(entry.get("evaluate", ())),
+            tuple(entry.get("votes", ())),
             entry["advice"],
         )
         for key, entry in _content()["capabilities"].items()

@@ -7,6 +7,7 @@ stored runs has a column for each benchmark, and one for each number of shots wh
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assaymark.arena.rating_boards import Ratings
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.board_files import board_of_suite
 from assaymark.leaderboard.brought import read_brought
@@ -17,7 +18,7 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate
 from assaymark.tasks.suites import suite_from
 
-__all__ = ["OWN_RUNS", "EvidenceTable", "benchmarks", "own_board", "sources_of"]
+__all__ = ["OWN_RUNS", "EvidenceTable", "benchmarks", "own_board", "sources_of", "votes_of"]
 
 OWN_RUNS = "(own runs)"  # no board's file can have this name
 _COPIED = ("licence", "type", "params", "merged", "flagged")  # facts of a model that hold in any table
@@ -48,6 +49,11 @@ def sources_of(site: Site) -> list[EvidenceTable]:
     if board is None:
         return published
     return [EvidenceTable(OWN_RUNS, "Runs in the store", site.table(board)), *published]
+
+
+def votes_of(site: Site) -> Ratings | None:
+    """Return the ratings from the published votes of a site's store; None without a store."""
+    return None if site.runs is None else site.runs.votes()
 
 
 def own_board(runs: Sequence[StoredRun], boards: Sequence[Board], published: Sequence[BoardTable]) -> Board | None:

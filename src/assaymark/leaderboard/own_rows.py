@@ -20,8 +20,9 @@ from assaymark.leaderboard.prices import billed_price, price_facts
 from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Origin, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
+from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
-from assaymark.records import Estimate, EstimateDetails, JsonValue, RunPlan
+from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
 from assaymark.results.numbers import truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average
 from assaymark.statistics.estimate import IntervalEstimate
@@ -117,6 +118,12 @@ def _price(run: StoredRun, board: Board) -> dict[str, float | str]:
     return price_facts(billed_price(run.row.summary.get("cost")), is_billed=True)
 
 
+def _precision(model: ModelIdentity) -> str:
+    """Return a model's dtype, or as what it was quantised while it was loaded."""
+    own = dict(model.options).get("quantization_config")
+    return quantised_as({"quantization_config": own}) or model.dtype
+
+
 def _prompt_spread(run: StoredRun) -> float | None:
     """Return the mean spread over wordings of the run's tasks that were audited, in points; None if none was."""
     spreads = [spread for task, spread in run.spreads.items() if task in run.row.tasks]
@@ -132,7 +139,7 @@ def facts_of_run(run: StoredRun, board: Board) -> dict[str, Any]:
     facts = {
         "type": "unknown",
         "weight": "adapter" if "+" in model.name else None,
-        "precision": model.dtype if is_known else None,
+        "precision": _precision(model) if is_known else None,
         "params": None if model.n_parameters is None else model.n_parameters / 1e9,
         "sha": sha,
         "chat_template": bool(plan.apply_chat_template) or preset is not None,

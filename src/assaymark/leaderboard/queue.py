@@ -29,7 +29,7 @@ __all__ = [
 UPLOADED = "uploaded"  # the command of runs of uploaded results; without a submission they are not shown
 
 MOST_FLAGS = 100_000  # that are read; the latest
-FACTS = ("licence", "architecture", "merged", "moe", "params")
+FACTS = ("licence", "architecture", "merged", "moe", "params", "precision")
 
 
 @dataclass(frozen=True, slots=True)

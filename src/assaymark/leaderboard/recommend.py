@@ -5,51 +5,30 @@ follows from the benchmarks' standard errors, taken as independent. Two models t
 with more certainty than that: a paired test (`assaymark compare`) can tell more of them apart. Only models that have
 every benchmark used are ranked, and each model once: with the set-up that has the most samples, then the latest, so
 that no model gains from having been evaluated often.
-
-A recommendation as JSON, for programs and the page's twin, and as tables for the terminal.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.averages import CONFIDENCE, mean_number
 from assaymark.leaderboard.capabilities import capabilities, capabilities_of_task, find_capability, measured_task, names
 from assaymark.leaderboard.evidence import EvidenceTable
+from assaymark.leaderboard.preferences import PreferenceRanking, preferences_for
 from assaymark.leaderboard.query import Term, parse_query, search_keys
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
-from assaymark.records import JsonValue
 from assaymark.registry import meant, nearest
-from assaymark.results.console import Text
-from assaymark.results.numbers import NOTHING, counted
-from assaymark.results.views.cells import plain_table
 from assaymark.statistics.distributions import normal_cdf, two_sided_z
 
-__all__ = [
-    "Demand",
-    "Missing",
-    "ModelRanking",
-    "Ranked",
-    "Recommendation",
-    "Requested",
-    "SizeClass",
-    "Used",
-    "conditions_of",
-    "missing_line",
-    "probability_better",
-    "recommend",
-    "recommendation_json",
-    "recommendation_tables",
-    "remarks",
-    "shown_probability",
-]
+__all__ = ["Demand", "KnownModel", "Missing", "ModelRanking", "Ranked", "Recommendation", "Requested", "SizeClass",
+           "Unmeasured", "Used", "probability_better", "recommend"]  # fmt: skip
 
 
 MOST_REQUESTED = 8  # capabilities in one request
@@ -75,7 +54,8 @@ class Demand:
 
     key: str
     title: str
-    suggested: str = ""  # task to evaluate where there is no evidence
+    suggested: str = ""  # tasks to evaluate where there is no evidence, as after --tasks
+    advice: str = ""  # which benchmark to use when
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +116,42 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model of a table. Units: params in billions; None and empty: not stated."""
+
+    model: str
+    params: float | None
+    licence: str
+
+    def __str__(self) -> str:
+        """Return the model with its size and licence."""
+        size = "size not stated" if self.params is None else f"{self.params:.3g} B"
+        return f"{self.model} ({size}, {self.licence or 'licence not stated'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """Models that fulfil the conditions and that nothing rates for one demand, by name."""
+
+    demand: Demand
+    models: tuple[KnownModel, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The answer: one ranking per table."""
+    """The answer: one ranking per table, and what people preferred."""
 
     requested: Requested
     demands: tuple[Demand, ...]
     rankings: tuple[ModelRanking, ...]
     no_evidence: tuple[Missing, ...] = field(default=())
+    preferences: tuple[PreferenceRanking, ...] = field(default=())
+    unmeasured: tuple[Unmeasured, ...] = field(default=())
+    models: Mapping[str, KnownModel] = field(default_factory=dict)  # of all tables, by name
 
 
-def recommend(sources: Sequence[EvidenceTable], requested: Requested) -> Recommendation:
-    """Return which models the evidence of some tables recommends.
+def recommend(sources: Sequence[EvidenceTable], requested: Requested, votes: Ratings | None = None) -> Recommendation:
+    """Return which models the evidence of some tables, and of an arena's published votes, recommends.
 
     Raises: UnknownName for what is neither a capability nor a benchmark of a table, with the nearest names; UsageError
     for no capability at all, for too many, or for a condition that cannot be read.
@@ -159,13 +164,58 @@ def recommend(sources: Sequence[EvidenceTable], requested: Requested) -> Recomme
     demands = tuple(dict.fromkeys(_demand(name, sources) for name in requested.capabilities))
     rankings = tuple(_ranking(source, demands, requested) for source in sources)
     rankings = tuple(ranking for ranking in rankings if ranking.used)
-    measured = {used.demand for ranking in rankings for used in ranking.used}
+    preferences = tuple(_preferences(demands, votes))
+    measured = {used.demand for ranking in rankings for used in ranking.used} | {each.demand for each in preferences}
     return Recommendation(
         requested,
         demands,
         rankings,
         tuple(Missing(demand, _command(demand)) for demand in demands if demand.key not in measured),
+        preferences,
+        tuple(_unmeasured(sources, demands, requested, preferences)),
+        {name: known for source in reversed(sources) for name, known in _known_models(source.table.rows).items()},
     )
+
+
+def _preferences(demands: Sequence[Demand], votes: Ratings | None) -> Iterator[PreferenceRanking]:
+    if votes is not None:
+        for demand in demands:
+            if demand.key in capabilities():
+                yield from preferences_for(capabilities()[demand.key], votes)
+
+
+def _unmeasured(
+    sources: Sequence[EvidenceTable], demands: Sequence[Demand], requested: Requested,
+    preferences: Sequence[PreferenceRanking],
+) -> Iterator[Unmeasured]:  # fmt: skip
+    """Yield the models that fulfil the conditions and have, in no table, a value that measures a demand."""
+    fulfilling = [_fulfilling(source, requested, {}) for source in sources]
+    for demand in demands:
+        rated = {each.model for ranking in preferences if ranking.demand == demand.key for each in ranking.models}
+        known: dict[str, KnownModel] = {}
+        for source, rows in zip(sources, fulfilling, strict=True):
+            columns = {column.key for column in _columns_for(demand, source)}
+            rated |= {row.model for row in source.table.rows if columns & row.cells.keys()}
+            known = {**_known_models(rows), **known}
+        lacking = tuple(known[name] for name in sorted(known.keys() - rated))
+        if lacking:
+            yield Unmeasured(demand, lacking)
+
+
+def _known_models(rows: Sequence[BoardRow]) -> dict[str, KnownModel]:
+    """Return the models of rows with the size and licence that any of their rows states."""
+    known: dict[str, KnownModel] = {}
+    for row in rows:
+        if not (row.is_baseline or row.is_upload):
+            params, licence = row.facts.get("params"), row.facts.get("licence")
+            earlier = known.get(row.model)
+            size = float(params) if isinstance(params, int | float) else None
+            known[row.model] = KnownModel(
+                row.model,
+                size if earlier is None or earlier.params is None else earlier.params,
+                str(licence or "") if earlier is None or not earlier.licence else earlier.licence,
+            )
+    return known
 
 
 def probability_better(first: IntervalValue, second: IntervalValue) -> float | None:
@@ -187,7 +237,9 @@ def probability_better(first: IntervalValue, second: IntervalValue) -> float | N
 def _demand(name: str, sources: Sequence[EvidenceTable]) -> Demand:
     known = find_capability(name)
     if known is not None:
-        return Demand(known.key, known.title, known.suggested)
+        return Demand(
+            known.key, known.title, known.suggested or ",".join(known.evaluate), " ".join(known.advice.split())
+        )
     benchmarks = {label.lower(): column for source in sources for column in source.table.columns
                   for label in (column.key, column.title, *column.tasks[:1])}  # fmt: skip
     word = name.strip().lower()
@@ -406,160 +458,3 @@ def _size_title(at: int) -> str:
     if at == 0:
         return f"up to {SIZES[0]:g} B"
     return f"over {SIZES[-1]:g} B" if at == len(SIZES) else f"{SIZES[at - 1]:g} to {SIZES[at]:g} B"
-
-
-FACTS = ("params", "licence", "type", "precision", "prompts", "sha", "date")
-
-
-def recommendation_json(recommendation: Recommendation) -> JsonValue:
-    """Return a recommendation as plain data; shares in [0, 1], undefined is None."""
-    requested = recommendation.requested
-    return {
-        "for": [demand.key for demand in recommendation.demands],
-        "max_params": requested.max_params,
-        "license": requested.licence or None,
-        "where": requested.where or None,
-        "rankings": [_ranking_json(ranking) for ranking in recommendation.rankings],
-        "no_evidence": [
-            {"for": missing.demand.key, "title": missing.demand.title, "command": missing.command or None}
-            for missing in recommendation.no_evidence
-        ],
-    }
-
-
-def _ranking_json(ranking: ModelRanking) -> JsonValue:
-    return {
-        "source": ranking.source,
-        "title": ranking.title,
-        "benchmarks": [
-            {"for": used.demand, "column": used.column, "title": used.title, "measures": used.measures or None,
-             "share": used.share}
-            for used in ranking.used
-        ],
-        "no_evidence": [demand.key for demand in ranking.no_evidence],
-        "n_ranked": ranking.n_ranked,
-        "excluded": dict(ranking.excluded),
-        "notes": list(ranking.notes),
-        "models": [_model(ranked) for ranked in ranking.models],
-        "best_by_size": [
-            {"size": size.title, "n_models": size.n_models, **_model(size.best)} for size in ranking.by_size
-        ],
-    }  # fmt: skip
-
-
-def _model(ranked: Ranked) -> dict[str, JsonValue]:
-    row = ranked.row
-    return {
-        "rank": ranked.rank,
-        "model": row.model,
-        **_number(ranked.value),
-        "p_better_than_next": ranked.better_than_next,
-        "p_first_is_better": ranked.first_is_better,
-        "reason": ranked.reason,
-        "origin": row.origin,
-        "scores": {key: {**_number(cell.number), "n": cell.n} for key, cell in ranked.cells.items()},
-        "facts": {key: row.facts[key] for key in FACTS if row.facts.get(key) is not None},
-        "n_set_ups": ranked.n_set_ups,
-        "runs": list(row.run_ids),
-        "url": row.url or None,
-    }
-
-
-def _number(number: IntervalValue) -> dict[str, JsonValue]:
-    return {"value": number.value, "low": number.low, "high": number.high, "stderr": number.stderr}
-
-
-# ------------------------------------------------------------------------------------------ terminal
-
-
-def recommendation_tables(recommendation: Recommendation) -> Iterator[Any]:
-    """Yield the rankings as tables and lines for the terminal; what has no evidence is for `missing_line`."""
-    for ranking in recommendation.rankings:
-        yield Text(f"{ranking.title}: {conditions_of(recommendation.requested, ranking)}", style="bold")
-        if ranking.models:
-            yield _models_table(ranking.models)
-            if len(ranking.by_size) > 1:
-                yield Text("Best of each size", style="bold")
-                yield _sizes_table(ranking)
-        else:
-            yield Text("no model fulfils the conditions\n")
-        for used in ranking.used:
-            measures = f": {used.measures}" if used.measures else ""
-            yield Text(f"{used.title} counts for {used.demand} ({100 * used.share:.0f}%){measures}", style="dim")
-        for line in remarks(ranking):
-            yield Text(line, style="dim")
-        yield ""
-
-
-def conditions_of(requested: Requested, ranking: ModelRanking) -> str:
-    """Return in words how many models of a table fulfil which conditions."""
-    words = [counted(ranking.n_ranked, "model")]
-    if requested.max_params is not None:
-        words.append(f"at most {requested.max_params:g} B parameters")
-    if requested.licence:
-        words.append(f"licence {requested.licence}")
-    if requested.where:
-        words.append(requested.where)
-    return ", ".join(words)
-
-
-def remarks(ranking: ModelRanking) -> Iterator[str]:
-    """Yield what a reader should know of a table's ranking."""
-    for demand in ranking.no_evidence:
-        yield f"no evidence for {demand.title.lower()} in this table"
-    for why, n in ranking.excluded.items():
-        yield f"not ranked: {counted(n, 'model')} ({why})"
-    yield from ranking.notes
-
-
-def missing_line(missing: Missing) -> str:
-    """Return in one line that there is no evidence, and the command that would give it."""
-    hint = f"; to get it: {missing.command}" if missing.command else ""
-    return f"no evidence for {missing.demand.title.lower()}: no benchmark in these tables measures it{hint}"
-
-
-def _models_table(models: tuple[Ranked, ...]) -> Any:
-    table = plain_table()
-    table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold")
-    for title in ("params", "value", "P(> next)", "P(first >)"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for ranked in models:
-        cells = [_params(ranked), _value_text(ranked.value), shown_probability(ranked.better_than_next),
-                 shown_probability(ranked.first_is_better)]  # fmt: skip
-        model = Text(ranked.row.model).append(f"\n{ranked.reason}", style="dim")
-        table.add_row(str(ranked.rank), model, *map(Text, cells))
-    return table
-
-
-def _sizes_table(ranking: ModelRanking) -> Any:
-    table = plain_table()
-    table.add_column("parameters", no_wrap=True)
-    table.add_column("models", justify="right")
-    table.add_column("best", overflow="fold")
-    table.add_column("value", justify="right", no_wrap=True)
-    for size_class in ranking.by_size:
-        table.add_row(
-            size_class.title,
-            f"{size_class.n_models:,}",
-            Text(size_class.best.row.model),
-            _value_text(size_class.best.value),
-        )
-    return table
-
-
-def _params(model: Ranked) -> str:
-    params = model.row.facts.get("params")
-    return NOTHING if params is None else f"{params:.3g} B"
-
-
-def _value_text(number: IntervalValue) -> str:
-    error = "" if number.low is None or number.high is None else f" ± {50 * (number.high - number.low):.1f}"
-    return f"{100 * number.value:.1f}{error}"
-
-
-def shown_probability(p: float | None) -> str:
-    """Return a probability with two decimals, never as 0 or 1, which it is not."""
-    if p is None:
-        return NOTHING
-    return "< 0.01" if p < 0.005 else "> 0.99" if p > 0.995 else f"{p:.2f}"

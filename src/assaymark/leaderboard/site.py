@@ -16,10 +16,12 @@ from threading import Lock
 from typing import Any, Final
 
 from assaymark.errors import UnknownName
+from assaymark.leaderboard.about import cited_human
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import Board, CitedScores, slug
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.brought import read_brought
+from assaymark.leaderboard.capabilities import measured_task
 from assaymark.leaderboard.own_rows import (
     estimates_of_member,
     holds_member,
@@ -46,6 +48,7 @@ from assaymark.tasks.suites import Member, Suite, suite_from
 __all__ = ["Site", "baseline_rows", "boards_of_store", "with_claims"]
 
 
+PEOPLE: Final = "People (cited)"
 CONSTANT: Final = "best_constant"  # in an estimate's details: what always picking one choice scores
 
 
@@ -58,6 +61,8 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
                               "choices, averaged over the samples"))  # fmt: skip
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
                               "always the most frequent correct choice, counted on the samples"))  # fmt: skip
+    if board.has_card_baselines:
+        rows.append(_people(board, columns))
     rows += [_cited(scores.name, scores.scores, scores.source, columns) for scores in board.baselines]
     by_id: dict[str, BoardRow] = {}
     for row in rows:
@@ -127,6 +132,27 @@ def _constant(member: Member, estimates: Sequence[Estimate]) -> float | None:  #
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _people(board: Board, columns: Sequence[ScoreColumn]) -> BoardRow | None:
+    """Return the row of people's scores as the cards of a board's tasks cite them; None where no card cites any."""
+    if board.suite is not None:
+        cited = {
+            member.task: human for member in board.suite.members if (human := cited_human(member.task)) is not None
+        }
+        titles = {member.task: member.column for member in board.suite.members}
+        citation = "; ".join(f"{titles[task]}: {human.source}" for task, human in cited.items())
+
+        def of(member: Member, estimates: Sequence[Estimate]) -> float | None:  # noqa: ARG001 - as `_chance`
+            human = cited.get(member.task)
+            return None if human is None else human.value
+
+        return _computed(board.suite, columns, (), PEOPLE, of, citation)
+    known = {column.title: human for column in columns if (human := cited_human(measured_task(column))) is not None}
+    if not known:
+        return None
+    scores = {title: 100.0 * human.value for title, human in known.items()}
+    return _cited(PEOPLE, scores, "; ".join(f"{title}: {human.source}" for title, human in known.items()), columns)
 
 
 def _cited(name: str, scores: Mapping[str, float], source: str, columns: Sequence[ScoreColumn]) -> BoardRow:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from threading import Lock
 
+from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.about import task_card
 from assaymark.leaderboard.comparisons import Comparisons
@@ -191,6 +192,7 @@ class StoredRuns:
         self._lock = Lock()
         self._known: dict[str, _Known] = {}
         self._marks = Marks()
+        self._votes: Ratings | None = None
         self._counts: dict[tuple[str, str, str], _Counts] = {}
         self._comparisons = Comparisons()
         self._spreads = PromptSpreads()
@@ -214,6 +216,14 @@ class StoredRuns:
     def url(self) -> str:
         """Where the store is, without a password."""
         return self._opened.url
+
+    def votes(self) -> Ratings:
+        """Return the ratings from the arena's published votes in the store, each computed once."""
+        store = self._store
+        with self._lock:
+            if self._votes is None or self._votes.store is not store:
+                self._votes = Ratings(store)
+            return self._votes
 
     def runs(self) -> list[StoredRun]:
         """Return every run, the latest first. Only runs that changed since the last call are read whole."""

@@ -393,6 +393,7 @@ class EstimateDetails(TypedDict, total=False):
     n_first_token: int  # choices scored by the first token
     n_outside: int  # of those, choices outside the most probable tokens
     first_error: str
+    n_failed_in_scoring: int  # of n_failed: answered, and the scorer failed
     task_in_file: str  # the name in the stored run, where a board has another
     # lm-evaluation-harness's own numbers
     lm_eval_value: Any  # a number, or what a metric of its own returns

@@ -16,6 +16,7 @@ PLACES = {
         "explain": Place(f"{_COMMANDS}explain:explain", "Explain what a task measures, its prompt and its scores."),
         "show": Place(f"{_COMMANDS}show:show", "Show a stored run, or its samples."),
         "compare": Place(f"{_COMMANDS}compare:compare", "Compare stored runs, with intervals and tests."),
+        "tune-report": Place(f"{_COMMANDS}tune_report:tune_report", "Say what training changed, set-up apart."),
         "race": Place(f"{_COMMANDS}race:race", "Find the better of two models with as few questions as that needs."),
         "rescore": Place(f"{_COMMANDS}rescore:rescore", "Score stored outputs again with another filter or metric."),
         "report": Place(f"{_COMMANDS}report:report", "Write a report of stored runs as HTML, Markdown or PDF."),

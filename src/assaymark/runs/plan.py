@@ -9,17 +9,18 @@ A task named alone fails at once. For a suite, one message names every such memb
 not be fixed one run at a time; with `partial` the others are evaluated and the suite has no composite.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assaymark.errors import AssaymarkError, DataError, PlanError, UsageError
+from assaymark.errors import AssaymarkError, DataError, MissingExtra, PlanError, UsageError
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS
 from assaymark.records import Message, Render, RunPlan
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import few, missing_members
+from assaymark.tasks.functions import broken_declarations
 from assaymark.tasks.generation import MAX_TOKENS
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.sample_scores import circular_group
@@ -41,6 +42,8 @@ def bind_tasks(
 ) -> tuple[Selection, tuple[BoundTask, ...]]:
     """Return the selection, without the missing members of a partial suite, and its bound tasks.
 
+    Tasks outside suites that need an extra which is not installed are left out, with a note, if others are left.
+
     Args:
         selection: tasks, groups and suites.
         unanswerable: task -> why the model cannot answer it; tasks of suites only.
@@ -55,15 +58,26 @@ def bind_tasks(
     of_suites = {leaf for chosen in selection.suites for leaves in chosen.leaves for leaf in leaves}
     bound: list[BoundTask] = []
     refused = dict(unanswerable)
+    lacking: dict[str, MissingExtra] = {}
     for task in selection.tasks:
         if task.name in refused:
             continue
         try:
             bound.append(_bound(task, selection, wanted))
+        except MissingExtra as error:
+            if task.name in of_suites:
+                refused[task.name] = _first_line(error)
+            else:
+                lacking[task.name] = error
         except (DataError, UsageError) as error:
             if task.name not in of_suites:
                 raise
             refused[task.name] = _first_line(error)
+    if lacking:
+        if not bound:
+            raise next(iter(lacking.values()))
+        notes = [f"left out: {name}: {_first_line(error)}" for name, error in lacking.items()]
+        selection = replace(_without(selection, {*lacking}), notes=(*selection.notes, *notes))
     if wanted.bind.circular:
         selection = _circular(selection, bound)
     if not refused:
@@ -147,6 +161,7 @@ def _noted(selection: Selection, bound: Sequence[BoundTask]) -> Selection:
         f"omitted from {suite.suite.name}: {name}: {why}" for suite in selection.suites for name, why in suite.missing
     ]
     notes += [f"{task.plan.name}: {task.skipped}" for task in bound if task.skipped.n]
+    notes += broken_declarations([folder for task in bound for folder in task.task.trusted])
     return replace(selection, notes=(*selection.notes, *notes))
 
 
@@ -155,7 +170,7 @@ def _with_missing(chosen: ChosenSuite, refused: Mapping[str, str]) -> ChosenSuit
     return replace(chosen, missing=(*chosen.missing, *lacking))
 
 
-def _without(selection: Selection, refused: Mapping[str, str]) -> Selection:
+def _without(selection: Selection, refused: Collection[str]) -> Selection:
     """Return the selection without the refused tasks and without the groups that contain any of them."""
     children = {group.name: group.children for group in selection.groups}
 

@@ -76,7 +76,9 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
         if not folder.is_dir():
             raise UsageError(f"include_path '{folder}' is not a directory; expected a folder with task files (*.yaml)")
     own = OwnData(data_folder(options.get("data_dir")), bool(options.get("skip_bad_rows")), options.get("answers"))
-    selection = Catalog.open(include).select(names, partial=bool(options.get("partial")), own=own)
+    selection = Catalog.open(include).select(
+        names, partial=bool(options.get("partial")), own=own, leave_out=True, announce=options.get("notify")
+    )
     if prompt_style := options.get("prompt_style"):
         selection = styled_selection(selection, find_prompt_style(prompt_style))
     profiles = sorted({chosen.suite.profile for chosen in selection.suites})

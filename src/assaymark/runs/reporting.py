@@ -1,24 +1,76 @@
 """Reports of stored runs as documents."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from assaymark.errors import DataError, UsageError
+from assaymark.limits.yaml_documents import load_yaml
 from assaymark.runs.run import Run
 from assaymark.runs.stored import existing_store, run_in
 
-__all__ = ["report_stored", "write_report"]
+if TYPE_CHECKING:
+    from assaymark.results.documents.contents import ClaimedValue
+
+__all__ = ["read_claims", "report_stored", "write_report"]
+
+
+MOST_CLAIM_BYTES = 1 << 20
+MOST_CLAIMS = 200
+
+
+def read_claims(path: Path) -> "list[ClaimedValue]":
+    """Return what others claim of models: a YAML list of `{model, source, scores: {task: per cent}}`, as boards have.
+
+    The file is not trusted. Raises: UsageError where it is missing or too large; DataError naming the entry.
+    """
+    from assaymark.results.documents.contents import ClaimedValue
+
+    expected = "expected a list of {model: NAME, source: WHERE IT IS STATED, scores: {TASK: per cent}}"
+    try:
+        if path.stat().st_size > MOST_CLAIM_BYTES:
+            raise UsageError(f"{path} has more than {MOST_CLAIM_BYTES:,} bytes; {expected}")
+        content = load_yaml(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; {expected}") from error
+    entries = content.get("claims") if isinstance(content, Mapping) else content
+    if not isinstance(entries, list):
+        raise DataError(f"{path} is {type(entries).__name__}; {expected}")
+    claims: list[ClaimedValue] = []
+    for at, entry in enumerate(entries, start=1):
+        named = entry if isinstance(entry, Mapping) else {}
+        model, source, scores = (named.get(key) for key in ("model", "source", "scores"))
+        if not all(isinstance(text, str) and text.strip() for text in (model, source)):
+            raise DataError(f"{path}: claim {at} lacks its model or source; {expected}")
+        if not isinstance(scores, Mapping) or not scores:
+            raise DataError(f"{path}: claim {at} has no scores; {expected}")
+        for task, score in scores.items():
+            if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 100:
+                raise DataError(f"{path}: claim {at}: {task!s:.60} is {score!r:.40}; expected per cent, 0 to 100")
+            claims.append(ClaimedValue(str(model)[:100], str(task), score / 100, str(source)[:300]))
+    if len(claims) > MOST_CLAIMS:
+        raise DataError(f"{path} has {len(claims):,} values; at most {MOST_CLAIMS} can be shown")
+    return claims
 
 
 def report_stored(
-    store: str | None, names: Sequence[str], path: str | Path | None = None, *, with_sealed: bool = False
-) -> Path:
-    """Write a report of stored runs by their names; see `write_report`. The default path is `<first run>.html`."""
+    store: str | None, names: Sequence[str], path: str | Path | None = None, *, with_sealed: bool = False,
+    claims: Path | None = None,
+) -> Path:  # fmt: skip
+    """Write a report of stored runs by their names; see `write_report`. The default path is `<first run>.html`.
+
+    claims: a file of what others claim, see `read_claims`.
+    """
     opened = existing_store(store)
     runs = [run_in(opened, name) for name in names]
-    return write_report(runs, path if path is not None else f"{runs[0].short_id}.html", with_sealed=with_sealed)
+    claimed = read_claims(claims) if claims is not None else ()
+    target = path if path is not None else f"{runs[0].short_id}.html"
+    return write_report(runs, target, with_sealed=with_sealed, claims=claimed)
 
 
-def write_report(runs: Sequence[Run], path: str | Path, *, with_sealed: bool = False) -> Path:
+def write_report(
+    runs: Sequence[Run], path: str | Path, *, with_sealed: bool = False, claims: "Sequence[ClaimedValue]" = ()
+) -> Path:
     """Write a report of runs in one store, as .html, .md or .pdf; later runs are compared with the first.
 
     Its examples have no rows of sealed tasks, unless `with_sealed`.
@@ -32,4 +84,4 @@ def write_report(runs: Sequence[Run], path: str | Path, *, with_sealed: bool = F
     for run in runs:
         run.refuse_without_results()
     store = runs[0].store if with_sealed else runs[0].as_others_see_it().store
-    return write_document(path, report_contents(store, [run.id for run in runs]))
+    return write_document(path, report_contents(store, [run.id for run in runs], claims))

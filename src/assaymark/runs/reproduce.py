@@ -8,7 +8,7 @@ environment, prompts, tokens, outputs, scores. Outputs that differ by no more th
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -19,12 +19,13 @@ from assaymark.options.plans import options_of
 from assaymark.records import JsonValue, Output, RunPlan
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.prepare import prepare_run
+from assaymark.runs.prepare import choose_tasks, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.targets import refuse_target
 from assaymark.store import SampleRecord
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import dataset_name
+from assaymark.tasks.task import Selection
 
 NOISE_NATS = 1e-4
 SENSITIVITY = 4.0  # largest change of a score per nat: a Brier score's slope is below 2 for each of two choices
@@ -114,6 +115,23 @@ def stored_call(
     answering = plan.model.kind if model is None else model
     rerun_options["num_fewshot"] = _shots(answering, plan, names, rerun_options)
     return answering, names, rerun_options
+
+
+def stored_tasks(run: Run, tasks: Sequence[str], options: EvaluateOptions) -> tuple[Selection, EvaluateOptions]:
+    """Return the tasks of a stored run as they are in their files now, and the options that they are read with.
+
+    Args:
+        run: the stored run; its model is not loaded.
+        tasks: the files of the run's tasks, if they have moved.
+        options: those that are no part of a plan: data_dir, include_path.
+
+    Raises: UsageError for a task whose file is missing; as `choose_tasks`.
+    """
+    names = list(tasks) or _names(run, options.get("include_path") or ())
+    named = {name: value for name, value in options.items() if value is not None}
+    stored = {**options_of(run.row.plan), **_typed_data_dir(run.row.command), **named}
+    selection, settled = choose_tasks(names, cast("EvaluateOptions", stored))
+    return replace(selection, tasks=tuple(task for task in selection.tasks if task.name in run.row.tasks)), settled
 
 
 def _typed_data_dir(command: str | None) -> dict[str, str]:

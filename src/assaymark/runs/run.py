@@ -130,7 +130,18 @@ class Run:
         return {
             estimate.task: str(estimate.details.get("first_error") or "")
             for estimate in main
-            if estimate.n_failed and not estimate.n
+            if estimate.n_failed and not estimate.n and not estimate.details.get("n_failed_in_scoring")
+        }
+
+    @property
+    def unscored(self) -> dict[str, str]:
+        """Scores of which no answer has one though there are answers, as `TASK METRIC`, each with the first reason."""
+        return {
+            f"{estimate.task} {estimate.metric}": str(estimate.details.get("first_error") or "it returned no score")
+            for estimate in self.estimates
+            if estimate.details.get("kind") == "task"
+            and not estimate.n
+            and (estimate.details.get("n_failed_in_scoring") or estimate.details.get("n_unscored"))
         }
 
     @property
@@ -211,7 +222,7 @@ class Run:
         row = self.row  # read once: for an unfinished run its outputs are counted each time
         unanswered = not row.n_outputs and row.status != "finished"
         lines = [self.why_nothing_is_shown()] if unanswered else rescored_lines(row.extra)
-        lines += [str(each["line"]) for each in row.extra.get("beside_people", ())]
+        lines += [str(each["line"]) for name in ("beside_people", "contaminated") for each in row.extra.get(name, ())]
         if row.n_outputs and row.status != "finished" and not self.estimates:
             lines.append(
                 f"{row.n_outputs:,} outputs are stored; the same command continues the run and shows the scores"
@@ -276,6 +287,7 @@ class Run:
             "estimates": [{**asdict(estimate), "n": reported_count(estimate)} for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
             "beside_people": list(row.extra.get("beside_people", ())),
+            "contaminated": list(row.extra.get("contaminated", ())),
             "answers": answers_to_json(self.answers),
             **({} if self.cost is None else {"cost": dict(self.cost)}),
         }

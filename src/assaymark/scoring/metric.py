@@ -133,8 +133,8 @@ class RareFacts(TypedDict, total=False):
 
 
 def metric(
-    *,
-    formula: str,
+    *misplaced: object,
+    formula: str = "",
     name: str | None = None,
     of: Answered | tuple[Answered, ...] = GENERATE,
     higher_is_better: bool = True,
@@ -155,6 +155,7 @@ def metric(
     tuple that the aggregation takes, or a `scoring.values.ScoreValue`.
 
     Args:
+        misplaced: nothing; a function is here where the decorator is written without parentheses.
         formula: of one answer's score, in words; shown by `explain` and on pages.
         name: in task files; default: the function's.
         of: the output type of the tasks that can have it. Packages and users' files have "generate_until" and
@@ -170,8 +171,11 @@ def metric(
         picks_choice: whether it scores if the best choice, by some measure, is gold.
         rare: facts that only metrics of this package have.
 
-    Raises: TypeError for needs of a metric that is not of choices, and for an unknown kind of answer.
+    Raises: TypeError without a formula, as where the parentheses are missing; for needs of a metric that is not of
+        choices, and for an unknown kind of answer.
     """
+    if misplaced or not formula:
+        raise TypeError("a metric says what it is: write @assaymark.metric(formula='what the score of one answer is')")
     kinds: tuple[Answered, ...] = (of,) if isinstance(of, str) else of
     if strange := sorted(set(kinds) - set(get_args(Answered))):
         raise TypeError(f"of={strange[0]!r} is no kind of answer; expected one of {', '.join(get_args(Answered))}")

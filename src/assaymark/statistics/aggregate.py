@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -314,13 +314,26 @@ def aggregate(name: str, items: Items) -> float | None:
     return aggregation.function(items) if len(items) else None
 
 
+@overload
+def aggregation(function: Callable[[Items], float], /) -> Aggregation: ...
+@overload
 def aggregation(
     *, is_share: bool = False, is_log_scale: bool = False
-) -> Callable[[Callable[[Items], float]], Aggregation]:
+) -> Callable[[Callable[[Items], float]], Aggregation]: ...
+def aggregation(
+    function: Callable[[Items], float] | None = None, /, *, is_share: bool = False, is_log_scale: bool = False
+) -> Aggregation | Callable[[Callable[[Items], float]], Aggregation]:
     """Declare a function of the items of all samples as an aggregation, with an interval by resampling the samples.
 
     Args:
+        function: the function, where the decorator is written without parentheses.
         is_share: whether values are in [0, 1] and shown as per cent.
         is_log_scale: whether only the ratio of two results means anything.
     """
-    return lambda function: Aggregation(function, is_share=is_share, is_log_scale=is_log_scale, interval="bootstrap")
+
+    def declare(declared: Callable[[Items], float]) -> Aggregation:
+        if not callable(declared):
+            raise TypeError(f"@assaymark.aggregation declares a function; it got {declared!r:.60}")
+        return Aggregation(declared, is_share=is_share, is_log_scale=is_log_scale, interval="bootstrap")
+
+    return declare if function is None else declare(function)

@@ -7,12 +7,13 @@ the suite.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 
 from assaymark.errors import DataError, MissingExtra, PlanError, UnknownName, UsageError, install_line
 from assaymark.registry import Registry, nearest
@@ -47,6 +48,8 @@ OWN_CODE = (
     *(Path(__file__).resolve().with_name(f"{name}_metrics.py") for name in ("code", "reading")),
 )
 SHOWN_NAMES = 8  # longer names that an error about a short one lists
+MANY_TASKS = 200  # names of a pattern from which on reading their files is announced
+ANNOUNCED_EVERY_S = 5.0
 SHOWN_MISSING = 40  # missing members of a suite that an error lists
 _MISSING = f"only lm_eval has it; install it {install_line('lm-eval')}"
 
@@ -198,12 +201,17 @@ class Catalog:
             len(suite.members),
         )
 
-    def select(self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None) -> Selection:
+    def select(
+        self, names: Sequence[str], *, partial: bool = False, own: OwnData | None = None, leave_out: bool = False,
+        announce: Callable[[str], None] | None = None,
+    ) -> Selection:  # fmt: skip
         """Return the tasks, groups and suites named by `names`.
 
         A name may be a task, group or tag, a suite, a glob, an old alias, a YAML, CSV or JSONL file, a folder of YAML
         files or of rows, or the Hub id of a data set (`org/name:config:split`), which is then read. `partial` omits
-        missing members of a suite, which are an error otherwise; `own` is how files of rows are read.
+        missing members of a suite, which are an error otherwise; `own` is how files of rows are read; `leave_out`
+        leaves out, with a note, names that need an extra which is not installed, as long as others are left; `announce`
+        is called with a line before the files of a pattern's many tasks are read, and every few seconds meanwhile.
 
         Raises: UnknownName with the nearest names; MissingExtra for a task only lm_eval has; DataError for bad files;
         PlanError for a suite with missing members; UsageError if one name would be two different tasks.
@@ -211,8 +219,18 @@ class Catalog:
         expander = Expander(self._find, self._tags, own)
         expander.row_files = row_file_names(_row_files(names))
         meant: list[str] = []
+        expander.announce = announce
+        lacking: list[MissingExtra] = []
         for name in names:
-            meant += self._resolve(name.strip(), expander)
+            try:
+                meant += self._resolve(name.strip(), expander)
+            except MissingExtra as error:
+                if not leave_out:
+                    raise
+                lacking.append(error)
+                expander.notes.append(f"left out: {name}: {error}")
+        if lacking and not expander.tasks:
+            raise lacking[0]
         for chosen in expander.suites:
             if chosen.missing and not partial:
                 raise PlanError(missing_members(chosen.suite.name, chosen.missing))
@@ -327,7 +345,14 @@ class Catalog:
                 raise MissingExtra(f"what '{pattern}' matches", "lm-eval")
             bare = pattern.strip("*?[]")
             raise UnknownName("task pattern", pattern, nearest(bare, self._names), "see `assaymark ls tasks`")
-        for name in matches:
+        announce = expander.announce if len(matches) >= MANY_TASKS else None
+        if announce is not None:
+            announce(f"'{pattern}' selects {len(matches):,} names; the files of their tasks are read")
+        last = monotonic()
+        for n_read, name in enumerate(matches):
+            if announce is not None and monotonic() - last >= ANNOUNCED_EVERY_S:
+                last = monotonic()
+                announce(f"{n_read:,} of {len(matches):,} names read")
             expander.add(name)
         return matches
 

@@ -5,6 +5,9 @@ random generators: it finds them seeded as lm-evaluation-harness seeds them at t
 are restored afterwards.
 """
 
+import __future__
+
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -20,6 +23,9 @@ from assaymark.errors import AssaymarkError, DataError, MissingExtra, UsageError
 from assaymark.tasks.lm_eval_names import installed_version
 from assaymark.tasks.spec_hash import code_hash, file_of, local_imports
 from assaymark.tasks.task import FunctionRef, Task
+from assaymark.tasks.user_code import declarations_in
+
+_BROKEN = "__assaymark_broken__"  # in a module's names: name -> why that declaration cannot be used
 
 
 def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..., Any]:
@@ -49,6 +55,8 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
         )
     module = _module(function, real)
     _rewind(module)
+    if (fault := module.__dict__.get(_BROKEN, {}).get(function.name)) is not None:
+        raise DataError(fault)
     try:
         loaded: Callable[..., Any] = getattr(module, function.name)
     except AttributeError:
@@ -110,6 +118,45 @@ def _rewind(module: Any) -> None:
         module.__dict__[name].setstate(state)
 
 
+def broken_declarations(folders: Sequence[Path]) -> list[str]:
+    """Return what is wrong with declarations of imported files below the folders; others of these files can be used."""
+    faults: list[str] = []
+    for module in list(sys.modules.values()):
+        own = getattr(module, "__dict__", {})
+        if _BROKEN in own and any(Path(own["__assaymark_stamp__"][0]).is_relative_to(each) for each in folders):
+            faults += own[_BROKEN].values()
+    return faults
+
+
+def _execute(file: Path, names: dict[str, Any]) -> None:
+    """Execute a file. A declaration that raises leaves the others usable: its fault is kept under its name.
+
+    Raises: what any other statement raises.
+    """
+    source = file.read_bytes()
+    declared = {each.line for each in declarations_in(file)}
+    tree = ast.parse(source, str(file))
+    future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    features = [getattr(__future__, alias.name, None) for node in future for alias in node.names]
+    flags = sum({feature.compiler_flag for feature in features if feature is not None})
+    parts: list[list[ast.stmt]] = [[]]
+    for node in tree.body:
+        lines = {decorator.lineno for decorator in getattr(node, "decorator_list", ())}
+        parts += [[node], []] if lines & declared else []
+        if not lines & declared:
+            parts[-1].append(node)
+    for part in parts:
+        code = compile(ast.Module(part, []), str(file), "exec", flags, dont_inherit=True)
+        try:
+            exec(code, names)  # noqa: S102 - the user's own file; no stale .pyc is read
+        except Exception as error:
+            name = getattr(part[0], "name", None) if len(part) == 1 else None
+            if name is None or not getattr(part[0], "decorator_list", ()):
+                raise
+            fault = f"{place_in(file, error)} declares {name}, which fails: {type(error).__name__}: {error}"
+            names.setdefault(_BROKEN, {})[name] = fault
+
+
 def _module_of_file(file: Path) -> Any:
     """Import a .py file under a unique name, once; again where its hash, and so that of its tasks, has changed."""
     name = _module_name(file)
@@ -125,7 +172,7 @@ def _module_of_file(file: Path) -> Any:
     sys.modules[name] = module
     try:
         with _beside(file):
-            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102 - no stale .pyc is read
+            _execute(file, module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise

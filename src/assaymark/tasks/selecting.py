@@ -47,6 +47,7 @@ class Expander:
         self._tasks: dict[str, Task] = {}
         self._groups: dict[str, Group] = {}
         self.notes: list[str] = []
+        self.announce: Callable[[str], None] | None = None  # called while the files of many tasks are read
         self.suites: list[ChosenSuite] = []
         self._shots: dict[str, int] = {}
 

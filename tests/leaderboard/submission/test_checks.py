@@ -12,7 +12,7 @@ import pytest
 import assaymark
 from assaymark.leaderboard.board_files import board_of_suite, library_suites
 from assaymark.leaderboard.submission.checks import CheckOutcome, Policy, check_submission
-from assaymark.leaderboard.submission.choices import is_model_name, read_choices
+from assaymark.leaderboard.submission.choices import PRECISIONS, is_model_name, read_choices
 from assaymark.leaderboard.submission.sources import FolderModels, ModelMissing
 
 MODELS = Path(assaymark.__file__).parent / "library" / "demo_models"
@@ -237,3 +237,69 @@ def test_files_beside_the_weights_are_counted(check: Callable[..., CheckOutcome]
         file.truncate((1 << 30) + 1)  # takes no space on the disk
     (problem,) = check(model="demo/small").problems
     assert "1.1 GB of files beside its weights" in problem.what
+
+
+def quantise(models: Path, **own: object) -> None:
+    """State a quantisation in the small model's config.json."""
+    change(models / "demo" / "small" / "config.json", quantization_config=own)
+
+
+@pytest.mark.parametrize(
+    ("own", "precision", "expected"),
+    [
+        ({}, "GPTQ", "is GPTQ, which the model's config.json does not state"),
+        (
+            {"quant_method": "gptq", "bits": 4},
+            "float16",
+            "is float16, and the weights are quantised (GPTQ); choose GPTQ",
+        ),
+        ({"quant_method": "awq", "bits": 4}, "GPTQ", "is GPTQ, and the weights are quantised (AWQ); choose AWQ"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "8bit", "quantised (4bit); choose 4bit"),
+        ({"quant_method": "fp8"}, "float16", "is quantised by fp8, which is not evaluated here"),
+        ({"quant_method": ["x"]}, "float16", "is quantised by ['x'], which is not evaluated here"),
+    ],
+)
+def test_a_precision_that_the_weights_do_not_have_is_refused(
+    models: Path, check: Callable[..., CheckOutcome], own: dict[str, object], precision: str, expected: str
+) -> None:
+    """The checkpoint's own quantisation and the chosen precision have to agree, before anything is queued."""
+    if own:
+        quantise(models, **own)
+    outcome = check(Policy(precisions=PRECISIONS), model="demo/small", precision=precision)
+    assert outcome.new is None
+    assert any(expected in str(problem) for problem in outcome.problems), [str(each) for each in outcome.problems]
+
+
+@pytest.mark.parametrize("precision", ["8bit", "4bit", "GPTQ", "AWQ"])
+def test_quantised_submissions_are_taken_where_they_can_be_loaded(
+    models: Path, check: Callable[..., CheckOutcome], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the packages a submission is queued with its precision; without them it is refused by their names."""
+    if precision in {"GPTQ", "AWQ"}:
+        quantise(models, quant_method=precision.lower(), bits=4)
+    monkeypatch.setattr("assaymark.models.checkpoint.quantisation.find_spec", lambda name: name)
+    outcome = check(model="demo/small", precision=precision)
+    assert outcome.problems == ()
+    assert outcome.new is not None
+    assert (outcome.new.precision, outcome.new.facts["precision"]) == (precision, precision)
+    monkeypatch.setattr("assaymark.models.checkpoint.quantisation.find_spec", lambda _: None)
+    (problem,) = check(model="demo/small", precision=precision).problems
+    assert (problem.field, "lacks" in problem.what) == ("precision", True)
+    assert ("bitsandbytes" in problem.what) == (precision in {"8bit", "4bit"})
+    (problem,) = check(Policy(precisions=("float32",)), model="demo/small", precision=precision).problems
+    assert "do not load" in problem.what
+    assert "choose one of float32" in problem.remedy
+
+
+def test_the_worker_loads_what_was_chosen() -> None:
+    """Arguments of transformers' quantisers: only weights that are not quantised yet are quantised while loading."""
+    from assaymark.models.checkpoint.arguments import local_arguments
+    from assaymark.models.checkpoint.quantisation import loading_arguments
+
+    assert loading_arguments("bfloat16") == {"dtype": "bfloat16"}
+    assert loading_arguments("GPTQ", is_quantised=True) == loading_arguments("8bit", is_quantised=True)
+    for precision, name in (("8bit", "load_in_8bit"), ("4bit", "load_in_4bit")):
+        arguments = local_arguments({"pretrained": str(MODELS / "small"), **loading_arguments(precision)})
+        own = dict(arguments.options)["quantization_config"]
+        assert own["quant_method"] == "bitsandbytes"
+        assert own[name] is True

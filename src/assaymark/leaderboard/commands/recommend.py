@@ -26,27 +26,40 @@ FORMATS = ("csv", "open-llm-v1", "open-llm-v2")
 def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> None:
     """Rank models by the benchmarks that measure what is requested, with the reason for each.
 
-    The evidence is that of the store's runs and of the published tables that are named. Each table is ranked by
-    itself, since values of different tables were measured differently.
+    The evidence is that of the store's runs, of the published tables that are named, and of the store's arena: votes on
+    prompts of a category that belongs to what is requested. Each table is ranked by itself, since values of different
+    tables were measured differently. Where there is no evidence, the answer is what to evaluate; models that nothing
+    rates are named.
     """
-    from assaymark.leaderboard.evidence import sources_of
-    from assaymark.leaderboard.recommend import Requested, missing_line, recommendation_json, recommendation_tables
+    from assaymark.leaderboard.evidence import sources_of, votes_of
+    from assaymark.leaderboard.recommend import Requested
     from assaymark.leaderboard.recommend import recommend as find
+    from assaymark.leaderboard.recommendation_views import (
+        advice_line,
+        missing_line,
+        recommendation_json,
+        recommendation_tables,
+        unmeasured_line,
+    )
 
     if options["form"] and not options["tables"]:
         raise UsageError("--format describes a table; name it with --table FILE.csv")
     names = tuple(name.strip() for name in wanted.split(",") if name.strip())
-    sources = sources_of(_site(options["boards"], options["tables"], options["form"], store))
-    if not sources:
-        raise UsageError("there is nothing to look in: the store has no results; name a table with --table FILE.csv")
+    site = _site(options["boards"], options["tables"], options["form"], store)
+    sources = sources_of(site)
     requested = Requested(names, options["max_params"], options["licence"].strip(), options["where"], options["top"])
-    recommendation = find(sources, requested)
+    recommendation = find(sources, requested, votes_of(site))
     if as_json:
         print_json(recommendation_json(recommendation))
         return
     print_rich(*recommendation_tables(recommendation))
     for missing in recommendation.no_evidence:
         echo(missing_line(missing))
+        echo(advice_line(missing))
+    for unmeasured in recommendation.unmeasured:
+        echo(unmeasured_line(unmeasured))
+    if not sources:
+        echo("there was nothing to look in: the store has no results; name a table with --table FILE.csv", err=True)
     if recommendation.rankings:
         echo(
             "Values: mean over the capabilities, 95% intervals. P: probability from the standard errors that the model "

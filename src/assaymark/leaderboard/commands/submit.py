@@ -18,7 +18,13 @@ REFUSED = 1
 @click.option("--server", metavar="URL", help="Address of the leaderboard's server, such as https://board.example.org.")
 @click.option("--board", default="", metavar="NAME", help="Leaderboard, where the server has several.")
 @click.option("--revision", default="", metavar="REV", help="Branch, tag or commit (default: the latest).")
-@click.option("--precision", default="float32", show_default=True, metavar="TYPE", help="float32, bfloat16 or float16.")
+@click.option(
+    "--precision",
+    default="float32",
+    show_default=True,
+    metavar="TYPE",
+    help="float32, bfloat16, float16, 8bit, 4bit, GPTQ or AWQ.",
+)
 @click.option("--preset", default="none", show_default=True, metavar="NAME", help="Prompt preset, or chat-template.")
 @click.option("--weights", default="original", show_default=True, metavar="TYPE", help="original or adapter.")
 @click.option("--base", default="", metavar="MODEL", help="Base model of an adapter.")

@@ -4,19 +4,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assaymark.arena.rating_boards import Ratings
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities
 from assaymark.leaderboard.evidence import EvidenceTable
-from assaymark.leaderboard.recommend import (
-    ModelRanking,
-    Recommendation,
-    Requested,
+from assaymark.leaderboard.preferences import Preference
+from assaymark.leaderboard.recommend import KnownModel, ModelRanking, Recommendation, Requested, recommend
+from assaymark.leaderboard.recommendation_views import (
+    advice_line,
     conditions_of,
     missing_line,
-    recommend,
     recommendation_json,
     remarks,
     shown_probability,
+    shown_ranks,
+    unmeasured_line,
 )
 from assaymark.records import JsonValue
 
@@ -50,6 +52,26 @@ class RecommendPage:
         """What no table has evidence for."""
         return [] if self.found is None else [missing_line(missing) for missing in self.found.no_evidence]
 
+    @property
+    def advice(self) -> list[str]:
+        """What to evaluate where there is no evidence."""
+        lines = [] if self.found is None else [advice_line(missing) for missing in self.found.no_evidence]
+        return [line for line in lines if line]
+
+    @property
+    def unmeasured(self) -> list[str]:
+        """Models that nothing rates for what is requested."""
+        return [] if self.found is None else [unmeasured_line(each) for each in self.found.unmeasured]
+
+    def size_and_licence(self, model: str) -> KnownModel | None:
+        """Return what the tables state of a model."""
+        return None if self.found is None else self.found.models.get(model)
+
+    @staticmethod
+    def ranks(preference: Preference) -> str:
+        """Return the ranks that a rating's interval allows."""
+        return shown_ranks(preference)
+
     @staticmethod
     def remarks(ranking: ModelRanking) -> list[str]:
         """Return what a reader should know of a table's ranking."""
@@ -61,14 +83,16 @@ class RecommendPage:
         return shown_probability(p)
 
 
-def recommend_page(sources: Sequence[EvidenceTable], parameters: Sequence[tuple[str, str]]) -> RecommendPage:
+def recommend_page(
+    sources: Sequence[EvidenceTable], parameters: Sequence[tuple[str, str]], votes: Ratings | None = None
+) -> RecommendPage:
     """Return the answer to the request in an address: `for`, `max_params`, `license`, `where` and `top`."""
     names = [part.strip() for key, value in parameters if key == "for" for part in value.split(",") if part.strip()]
     problem, recommendation, requested = "", None, Requested(tuple(dict.fromkeys(names)))
     try:
         requested = _requested(names, dict(parameters))
         if names:
-            recommendation = recommend(sources, requested)
+            recommendation = recommend(sources, requested, votes)
     except (UnknownName, UsageError) as error:
         problem = str(error)
     chosen = set(names) if recommendation is None else {demand.key for demand in recommendation.demands}

@@ -8,8 +8,9 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
+from assaymark.arena.arena_log import ArenaLog
 from assaymark.leaderboard.columns import model_type
-from assaymark.leaderboard.evidence import sources_of
+from assaymark.leaderboard.evidence import sources_of, votes_of
 from assaymark.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from assaymark.leaderboard.pages.board import about_page, board_page, boards_page, view_of
 from assaymark.leaderboard.pages.charts import charts_page, correlations_page
@@ -200,8 +201,10 @@ def _add_guide(app: FastAPI, site: Site) -> None:
     @app.get("/recommend.json")
     def recommend(request: Request) -> Response:
         sources = sources_of(site)
-        version = " ".join(source.table.version for source in sources)
-        page = partial(recommend_page, sources, _pairs(request))
+        votes = votes_of(site)
+        batch = None if votes is None else ArenaLog(votes.store).last_batch()
+        version = " ".join([*(source.table.version for source in sources), str(batch and batch.sequence)])
+        page = partial(recommend_page, sources, _pairs(request), votes)
         return cache.respond(
             request, version, lambda: respond(request, "recommend.html", page(), as_json=wants_json(request))
         )

@@ -17,6 +17,7 @@ from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE, Chosen, Subm
 from assaymark.leaderboard.submission.queue_rows import NewSubmission
 from assaymark.leaderboard.submission.sources import MOST_BYTES, FoundModel, ModelMissing, ModelSource
 from assaymark.models.checkpoint.config_check import is_known_type
+from assaymark.models.checkpoint.quantisation import QUANTISED, lacking_packages, quantised_as
 from assaymark.records import Estimate
 
 __all__ = ["CheckOutcome", "Policy", "check_submission", "find_model", "takes_submissions", "verdict_of"]
@@ -67,7 +68,15 @@ LEAST_CARD = 200  # characters
 MOST_OTHER = 1 << 30  # bytes of a model's files beside its weights
 _MERGE_TAGS = frozenset({"merge", "moerge", "mergekit", "lazymergekit"})
 _MOE_WORDS = re.compile(r"\b(moe|mixtral|mixture[- ]of[- ]experts)\b", re.IGNORECASE)
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_BYTES = {
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "8bit": 2,
+    "4bit": 2,
+    "GPTQ": 0.5,
+    "AWQ": 0.5,
+}  # as files have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class Policy:
     needs_card: bool = True  # of models of the Hub: a card, and a licence in it
     per_submitter: tuple[int, float] = (5, 7 * 86400.0)  # submissions in how many seconds
     refused: Sequence[str] = ()  # names that may not be submitted
+    precisions: Sequence[str] | None = None  # that the workers load; None: as this machine's packages do
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +133,16 @@ def check_submission(
         all_problems.append(SubmissionProblem("model", "may not be submitted here", "ask the host of this leaderboard"))
     if not wrong & {"model", "revision"}:
         model = _found(sources, chosen.model, chosen.revision, "model", all_problems)
+    if "precision" not in wrong:
+        all_problems += _of_precision(chosen.precision, policy)
     if chosen.base and not wrong & {"base", "base_revision"}:
         base = _found(sources, chosen.base, chosen.base_revision, "base", all_problems)
     if model is not None:
         all_problems += _of_weights(model, is_adapter=chosen.weights == "adapter")
         all_problems += [] if chosen.weights == "adapter" else _of_config(model, "model")
         all_problems += _of_card(model, policy)
+        if "precision" not in wrong:
+            all_problems += _of_quantisation(base if chosen.weights == "adapter" else model, chosen.precision)
         all_problems += _of_template(model, base, chosen)
         all_problems += _of_size(model, base, chosen, policy)
     if base is not None:
@@ -187,6 +201,33 @@ def _of_config(model: FoundModel, name: str) -> list[SubmissionProblem]:
     return []
 
 
+def _of_precision(precision: str, policy: Policy) -> list[SubmissionProblem]:
+    """Return a problem where the host's workers cannot load a precision."""
+    if policy.precisions is not None:
+        if precision in policy.precisions:
+            return []
+        what = f"is {precision}, which the workers of this host do not load"
+        return [SubmissionProblem("precision", what, f"choose one of {', '.join(policy.precisions)}")]
+    if not (lacking := lacking_packages(precision)):
+        return []
+    what = f"is {precision}, and this host lacks {' and '.join(lacking)} to load it"
+    return [SubmissionProblem("precision", what, "choose float32, bfloat16 or float16, or ask the host")]
+
+
+def _of_quantisation(model: FoundModel | None, precision: str) -> list[SubmissionProblem]:
+    """Return a problem where a checkpoint's own quantisation is not the precision that was chosen."""
+    own = "" if model is None else quantised_as(model.config)
+    if own == precision or (not own and precision not in {"GPTQ", "AWQ"}):
+        return []
+    if not own:
+        remedy = "submit a checkpoint that was quantised so, or choose another precision"
+        return [SubmissionProblem("precision", f"is {precision}, which the model's config.json does not state", remedy)]
+    if own not in QUANTISED:
+        remedy = "submit weights that are not quantised, or in 8bit, 4bit, GPTQ or AWQ"
+        return [SubmissionProblem("model", f"is quantised by {own}, which is not evaluated here", remedy)]
+    return [SubmissionProblem("precision", f"is {precision}, and the weights are quantised ({own})", f"choose {own}")]
+
+
 def _of_card(model: FoundModel, policy: Policy) -> list[SubmissionProblem]:
     if model.source != "hub" or not policy.needs_card:
         return []
@@ -226,7 +267,8 @@ def _of_size(model: FoundModel, base: FoundModel | None, chosen: Chosen, policy:
             SubmissionProblem("model", fault, f"remove them; this host takes at most {MOST_OTHER / 1e9:,.1f} GB")
         )
     n_parameters = sum(
-        found_model.n_parameters or found_model.n_bytes // _BYTES.get(chosen.precision, 4) for found_model in counted
+        found_model.n_parameters or int(found_model.n_bytes / _BYTES.get(chosen.precision, 4))
+        for found_model in counted
     )
     if n_parameters > policy.most_parameters:
         fault = f"has {n_parameters / 1e9:,.1f} B parameters"
@@ -270,6 +312,8 @@ def _new(chosen: Chosen, model: FoundModel, base: FoundModel | None, submitter: 
         "merged": bool(_MERGE_TAGS & {tag.lower() for tag in model.tags}),
         "moe": bool(_MOE_WORDS.search(text)) or "num_local_experts" in model.config,
         "chat_template": model.has_template,
+        "precision": chosen.precision if chosen.precision in QUANTISED else None,
+        "is_quantised": bool(quantised_as((base or model).config)) or None,
     }
     return NewSubmission(
         submitter=submitter,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.columns import MODEL_TYPES
+from assaymark.models.checkpoint.quantisation import FULL_PRECISIONS, QUANTISED
 from assaymark.registry import nearest
 from assaymark.tasks.prompt_presets import preset_names
 
@@ -24,7 +25,7 @@ __all__ = [
     "read_choices",
 ]
 
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = (*FULL_PRECISIONS, *QUANTISED)
 WEIGHTS = ("original", "adapter", "delta")
 LONGEST_NAME = 160
 NO_PRESET = "none"

@@ -19,6 +19,12 @@ _OPTIONS = (
         help="Folder whose models may be submitted by name; give it to the workers too. Repeatable.",
     ),
     click.option("--no_hub", is_flag=True, help="Take no models of the Hub."),
+    click.option(
+        "--precision",
+        multiple=True,
+        metavar="TYPE",
+        help="What the workers load, such as 8bit (default: as the packages of this machine do). Repeatable.",
+    ),
     click.option("--user_header", default="", metavar="NAME", help="Header in which that proxy tells who signed in."),
     click.option(
         "--moderator", multiple=True, metavar="NAME", help="One of those signed in, who moderates. Repeatable."
@@ -32,7 +38,9 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
     Raises: UsageError for options that need others, a folder that is not there, or boards without tasks.
     """
     if not options["submissions"]:
-        needing = [name for name in ("allow_folder", "no_hub", "user_header", "moderator") if options[name]]
+        needing = [
+            name for name in ("allow_folder", "no_hub", "precision", "user_header", "moderator") if options[name]
+        ]
         if needing:
             raise UsageError(f"--{needing[0]} is for submissions; add --submissions")
         return []
@@ -40,10 +48,13 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
         raise UsageError("--user_header is believed from a reverse proxy only; name its address with --proxy")
     from assaymark.leaderboard.routes.queue import queue_feature
     from assaymark.leaderboard.submission.checks import Policy
+    from assaymark.leaderboard.submission.choices import PRECISIONS
     from assaymark.leaderboard.submission.host import boards_of, folders_of
     from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
     from assaymark.store import Store
 
+    if unknown := [each for each in options["precision"] if each not in PRECISIONS]:
+        raise UsageError(f"--precision is '{unknown[0]:.40}'; expected one of {', '.join(PRECISIONS)}")
     folders = folders_of(options["allow_folder"])
     sources: list[ModelSource] = [FolderModels(folders)] if folders else []
     if not options["no_hub"]:
@@ -56,7 +67,7 @@ def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
         Store.open(store),
         boards_of(options["boards"]),
         sources,
-        Policy(),
+        Policy(precisions=options["precision"] or None),
         user_header=options["user_header"],
         proxies=options["proxy"],
         moderators=options["moderator"],

@@ -20,6 +20,7 @@ from assaymark.statistics.intervals import wilson
 __all__ = [
     "COLOURS",
     "NOT_SIGNIFICANT",
+    "ClaimPoint",
     "DifferencePoint",
     "IntervalPoint",
     "Spec",
@@ -62,6 +63,15 @@ class IntervalPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimPoint:
+    """One value that others state of a model: a hollow mark in the row of its task."""
+
+    task: str
+    model: str
+    value: float  # a share in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
 class DifferencePoint:
     """One difference with its interval, positive where the second run is better."""
 
@@ -80,17 +90,22 @@ def can_draw() -> bool:
     return find_spec("altair") is not None and find_spec("vl_convert") is not None
 
 
-def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
+def interval_charts(points: Sequence[IntervalPoint], claims: Sequence[ClaimPoint] = ()) -> list[Spec]:
     """Return charts of values with their intervals: a row per task in the given order, a mark per run, chance as a bar.
+
+    What others claim of models has hollow marks without intervals. Claims of tasks without a point are left out.
 
     Raises: MissingExtra without the extra `charts`.
     """
     alt = imported_altair()
-    points = _with_short_names(points)
+    given, points = points, _with_short_names(points)
     tasks = list(dict.fromkeys(point.task for point in points))
     runs = list(dict.fromkeys(point.run for point in points))
     step = ROW + ROW_OF_RUN * (len(runs) - 1)
-    end = _next_tenth(max((point.high for point in points), default=1.0))
+    short_names = dict(zip((point.task for point in given), (point.task for point in points), strict=True))
+    claims = [replace(claim, task=short_names[claim.task]) for claim in claims if claim.task in short_names]
+    models = list(dict.fromkeys(claim.model for claim in claims))
+    end = _next_tenth(max([*(point.high for point in points), *(claim.value for claim in claims)], default=1.0))
     x_scale = alt.Scale(domain=[0, end], nice=False)
     specs = []
     for part in _parts(tasks, step):
@@ -111,7 +126,17 @@ def interval_charts(points: Sequence[IntervalPoint]) -> list[Spec]:
             of_run.mark_rule(strokeWidth=2, strokeCap="round").encode(x=alt.X("low:Q", scale=x_scale), x2="high:Q"),
             of_run.mark_point(filled=True, size=55, opacity=1).encode(x=x, shape=shape),
         ]
-        specs.append(_finished(alt.layer(*layers), step * len(part)))
+        chart = alt.layer(*layers)
+        if of_part := [claim for claim in claims if claim.task in part]:
+            hollow = alt.Chart(
+                alt.Data(values=[{"task": claim.task, "model": claim.model, "value": claim.value} for claim in of_part])
+            ).mark_point(filled=False, size=75, strokeWidth=1.5, color=INK)
+            scale = alt.Scale(domain=models, range=[SHAPES[at % len(SHAPES)] for at in range(len(models))])
+            hollow = hollow.encode(
+                x=x, y=_task_axis(alt, part, tasks), shape=alt.Shape("model:N", scale=scale, legend=_top(alt))
+            )
+            chart = alt.layer(chart, hollow).resolve_scale(shape="independent")
+        specs.append(_finished(chart, step * len(part)))
     return specs
 
 

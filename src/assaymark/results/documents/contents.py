@@ -36,6 +36,7 @@ from assaymark.tasks.describe import find_card_named
 __all__ = [
     "FEWEST_CALIBRATED",
     "CalibrationCurve",
+    "ClaimedValue",
     "ReportContents",
     "above_chance",
     "failure_examples",
@@ -167,6 +168,16 @@ class CalibrationCurve:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedValue:
+    """What others state of a model that was not measured here."""
+
+    model: str
+    task: str
+    value: float  # a share in [0, 1]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReportContents:
     """One or more runs, and their comparison."""
 
@@ -177,12 +188,13 @@ class ReportContents:
     curves: tuple[CalibrationCurve, ...] = ()
     examples: tuple[tuple[str, tuple[Example, ...]], ...] = ()  # (heading, examples)
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # benchmark cards by task or group
+    claims: tuple[ClaimedValue, ...] = ()
 
 
-def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
+def report_contents(store: Store, run_ids: Sequence[str], claims: Sequence[ClaimedValue] = ()) -> ReportContents:
     """Return the contents of a report of these runs; with two or more, the later ones are compared with the first.
 
-    Raises: UsageError for a run named twice.
+    Raises: UsageError for a run named twice, and for a claim of a task that no run has a share for.
     """
     if len(set(run_ids)) < len(run_ids):
         raise UsageError("the same run was named twice; name each run once")
@@ -190,6 +202,13 @@ def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
     labels = distinct_labels(evidence)
     views = [replace(run_view(store, run_id), label=label) for run_id, label in zip(run_ids, labels, strict=True)]
     rows = tuple(store.run(run_id) for run_id in run_ids)
+    known = [row.any_cell.task for row in table_rows(views, primary_only=True)
+             if row.metric and row.any_cell is not None and is_proportion(row.any_cell)]  # fmt: skip
+    if unknown := [claim for claim in claims if claim.task not in known]:
+        raise UsageError(
+            f"{unknown[0].model} is claimed to have a value of '{unknown[0].task:.60}', for which these runs have no "
+            f"share; they have {', '.join(known[:10])}"
+        )
     comparison, why = None, ""
     if len(run_ids) > 1:
         try:
@@ -205,6 +224,7 @@ def report_contents(store: Store, run_ids: Sequence[str]) -> ReportContents:
         curves=tuple(curve for curve in curves if curve is not None),
         examples=tuple(_examples(store, rows, views, comparison)),
         cards=_cards(rows, views),
+        claims=tuple(claims),
     )
 
 

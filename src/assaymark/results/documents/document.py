@@ -63,7 +63,7 @@ def write_document(path: str | Path, contents: ReportContents) -> Path:
 def document_blocks(contents: ReportContents) -> list[Block]:
     """Return the blocks of a report, in their order."""
     method = method_text(contents)
-    blocks = [*headline(contents), *results_section(contents.views)]
+    blocks = [*headline(contents), *results_section(contents.views, contents.claims)]
     if contents.comparison is not None:
         blocks += change_section(contents.comparison)
     blocks += [*weakest_section(contents), *calibration_section(contents.curves)]

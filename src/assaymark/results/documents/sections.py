@@ -19,6 +19,7 @@ from assaymark.results.documents.blocks import (
     Tiles,
 )
 from assaymark.results.documents.charts import (
+    ClaimPoint,
     DifferencePoint,
     IntervalPoint,
     calibration_chart,
@@ -26,7 +27,7 @@ from assaymark.results.documents.charts import (
     difference_charts,
     interval_charts,
 )
-from assaymark.results.documents.contents import CalibrationCurve, ReportContents, above_chance
+from assaymark.results.documents.contents import CalibrationCurve, ClaimedValue, ReportContents, above_chance
 from assaymark.results.evidence.composites import composite_lines
 from assaymark.results.evidence.records import RunView
 from assaymark.results.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
@@ -72,13 +73,14 @@ def headline(contents: ReportContents) -> list[Block]:
     return [*blocks, Tiles(tuple(tiles))] if tiles else blocks
 
 
-def results_section(views: Sequence[RunView]) -> list[Block]:
+def results_section(views: Sequence[RunView], claims: Sequence[ClaimedValue] = ()) -> list[Block]:
     """Return the table of all values, their chart, and the warnings about them."""
     rows = table_rows(views, primary_only=len(views) > 1)
     blocks: list[Block] = [Heading("Results"), _one_run(rows) if len(views) == 1 else _side_by_side(rows, views)]
     if lines := composite_lines(views):
         blocks.append(Bullets(tuple(lines)))
-    blocks += _values_figure(views)
+    blocks += _values_figure(views, claims)
+    blocks += _claims_table(claims)
     if len(views) == 1:
         blocks += _baselines(rows)
     if notes := [line.removeprefix("! ") for line in note_lines(rows, views)]:
@@ -231,7 +233,23 @@ def _name(row: TableLine) -> Cell:
     return Cell(f"{row.label} ({row.n_hidden} tasks)" if row.n_hidden else row.label)
 
 
-def _values_figure(views: Sequence[RunView]) -> list[Block]:
+def _claims_table(claims: Sequence[ClaimedValue]) -> list[Block]:
+    """Return the table of what others claim, each value with its source."""
+    if not claims:
+        return []
+    rows = [
+        TableRow((Cell(claim.model), Cell(claim.task), Cell(claim.source), Cell(f"{100 * claim.value:.1f}%")))
+        for claim in claims
+    ]
+    note = "Not measured here: prompts, shots and programs may be others than those of the runs above."
+    return [
+        Heading("Claimed by others", 3),
+        Table(("model", "task", "source", "value"), tuple(rows), n_text=3),
+        Paragraph(note, "facts"),
+    ]
+
+
+def _values_figure(views: Sequence[RunView], claims: Sequence[ClaimedValue]) -> list[Block]:
     rows = [row for row in table_rows(views, primary_only=True) if row.metric]
     points = [
         point
@@ -244,7 +262,11 @@ def _values_figure(views: Sequence[RunView]) -> list[Block]:
     caption = "Values with 95% intervals; the vertical bar marks chance."
     if excluded := [row.label for row in rows if row.any_cell is not None and not is_proportion(row.any_cell)]:
         caption += f" Not shown, since they are not proportions: {', '.join(excluded)}."
-    return [Figure("values", caption, tuple(interval_charts(points)))]
+    labels = {row.any_cell.task: "\u2003" * row.depth + row.label for row in rows if row.any_cell is not None}
+    hollow = [ClaimPoint(labels[claim.task], claim.model, claim.value) for claim in claims if claim.task in labels]
+    if hollow:
+        caption += " Hollow marks are values that others claim, without intervals; their sources are below."
+    return [Figure("values", caption, tuple(interval_charts(points, hollow)))]
 
 
 def _point(name: str, view: RunView, cell: Estimate | None) -> IntervalPoint | None:

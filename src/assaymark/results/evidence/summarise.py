@@ -235,6 +235,8 @@ def _estimate(
         details["is_neutral"] = True
     if unscored:
         details["n_unscored"] = unscored
+    if in_scoring := sum(bool(_detail(row, "in_scoring", False)) for row in rows if row.status is ScoreStatus.FAILED):
+        details["n_failed_in_scoring"] = in_scoring
     return Estimate(
         task=task.name,
         metric=metric.name,

@@ -198,7 +198,8 @@ def _notes(cell: Estimate) -> list[str]:
             notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
         else:  # without numbers and places, so that tasks that failed for one reason share one note
             reason = _PLACE.sub("", str(cause)) if cause else ""
-            notes.append("all requests failed, so there is no result" + (f": {reason}" if reason else ""))
+            what = "no answer could be scored" if details.get("n_failed_in_scoring") else "all requests failed"
+            notes.append(f"{what}, so there is no result" + (f": {reason}" if reason else ""))
     if unscored := details.get("n_unscored"):
         notes.append(f"{unscored:,} not scored, excluded")
     if cell.n_unparsed:

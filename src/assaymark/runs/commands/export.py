@@ -4,12 +4,14 @@
 """
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
+from assaymark.runs.run_options import declared_option
 
 
 @click.command("import")
@@ -39,29 +41,83 @@ def import_(path: Path, store: str | None, as_json: bool) -> None:
         echo(line)
 
 
-@click.command()
+EXAMPLES = examples(
+    "export last -o results.csv",
+    "export last --wrong -o wrong.csv",
+    "export last --wrong --by subject --chat --train_on train -o train.jsonl",
+)
+
+
+@click.command(epilog=EXAMPLES)
 @click.argument("run", default="last")
 @click.option(
     "-o", "--output", required=True, metavar="FILE|DIR", help="File or folder to write; its suffix selects the format."
 )
 @click.option("--wrong", is_flag=True, help="Write the samples answered wrongly or not at all, as .jsonl or .csv.")
 @click.option("--by", type=click.Choice(["subject"]), help="With --wrong: subjects with the lowest values first.")
+@click.option(
+    "--chat",
+    is_flag=True,
+    help="With --wrong: write a training file instead, other rows of the same subjects as chats.",
+)
+@click.option(
+    "--train_on",
+    metavar="SPLIT|FILE",
+    help="With --chat: a split of the tasks' data sets, or a file with their columns.",
+)
+@click.option(
+    "--contaminate", is_flag=True, help="With --chat: write evaluated rows too, and mark the run as contaminated."
+)
+@click.option("--task", "-t", multiple=True, metavar="NAME", help="With --chat: some of the run's tasks.")
+@click.option(
+    "--tasks", multiple=True, metavar="FILE", help="With --chat: the files of the run's tasks, if they moved."
+)
+@declared_option("include_path", help="With --chat: folder with the run's own task files.")
+@declared_option("data_dir", help="With --chat: folder with local copies of data sets.")
 @click.option("--with_sealed", is_flag=True, help="Write the rows of sealed tasks too, for whoever gets the file.")
+@json_option
 @store_option
-def export(run: str, output: str, wrong: bool, by: str | None, with_sealed: bool, store: str | None) -> None:
+def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_json: bool, store: str | None,
+           **options: Any) -> None:  # fmt: skip
     """Export a stored run to a file.
 
     .assaymark is the whole run, which `assaymark import` reads on another machine; .csv, .parquet, .md and .tex are
     its estimates; .yaml is `model-index` for a Hugging Face model card; .json is lm-eval's results file. With a folder,
     lm-eval's samples files are written too. Rows of sealed tasks are in none of them without --with_sealed.
+
+    --wrong --chat writes a file to fine-tune a model with (`messages`, as TRL and torchtune read it). The rows that the
+    run was evaluated on are not in it, nor rows that repeat one of them (13 words in a row, or the same question).
     """
     from assaymark.runs.exporting import export_run, export_wrong
 
+    with_sealed = bool(options["with_sealed"])
     if by is not None and not wrong:
         raise UsageError("--by sorts samples; use it with --wrong")
+    if chat and not wrong:
+        raise UsageError("--chat writes a training file for what was answered wrongly; use it with --wrong")
+    if not chat and (idle := [name for name, value in options.items() if value and name != "with_sealed"]):
+        raise UsageError(f"--{idle[0]} is an option of training files; use it with --wrong --chat")
+    if chat:
+        from assaymark.runs.training_file import TrainingOptions, write_training_file
+
+        options["task_files"], options["tasks"] = options["tasks"], options.pop("task")
+        written = write_training_file(store, run, output, TrainingOptions(by_subject=by is not None, **options))
+        if as_json:
+            print_json(written.to_json())
+            return
+        for line in written.lines():
+            echo(line)
+        return
     if wrong:
         path, n_rows = export_wrong(store, run, output, by_subject=by is not None, with_sealed=with_sealed)
+        if as_json:
+            print_json({"path": str(path), "n_samples": n_rows})
+            return
         echo(f"{path}: {n_rows:,} samples")
         return
-    for path in export_run(store, run, output, with_sealed=with_sealed):
+    paths = export_run(store, run, output, with_sealed=with_sealed)
+    if as_json:
+        print_json({"paths": [str(path) for path in paths]})
+        return
+    for path in paths:
         echo(str(path))

@@ -16,13 +16,21 @@ from assaymark.cli.output import echo, store_option
     metavar="FILE",
     help="File with suffix .html, .md or .pdf (default: RUN.html). A PDF needs a browser on this machine.",
 )
+@click.option(
+    "--claims",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    help="Values that others state of models, as hollow marks: a list of {model, source, scores: {task: per cent}}.",
+)
 @click.option("--with_sealed", is_flag=True, help="Show rows of sealed tasks among the examples too.")
 @store_option
-def report(runs: tuple[str, ...], output: Path | None, with_sealed: bool, store: str | None) -> None:
+def report(
+    runs: tuple[str, ...], output: Path | None, claims: Path | None, with_sealed: bool, store: str | None
+) -> None:
     """Write a report of stored runs: results, charts, differences, examples, methods and limitations.
 
     Without RUN it reports the last run. With several runs, each is compared with the first.
     """
     from assaymark.runs.reporting import report_stored
 
-    echo(f"wrote {report_stored(store, runs or ('last',), output, with_sealed=with_sealed)}")
+    echo(f"wrote {report_stored(store, runs or ('last',), output, with_sealed=with_sealed, claims=claims)}")

@@ -139,7 +139,7 @@ def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
     return _exit_code([done])
 
 
-TASK_FAILED = 6  # exit code of a run in which all requests of one task failed, and others were answered
+TASK_FAILED = 6  # exit code of a run in which one task has no answer, or one scorer no score, and others have some
 
 
 def _exit_code(runs: Sequence["Run"]) -> int:
@@ -155,7 +155,10 @@ def _exit_code(runs: Sequence["Run"]) -> int:
     for reason, tasks in reasons.items():
         named = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
         echo(f"error: every request of {named} failed, so there is no result: {reason or 'see `show`'}", err=True)
-    return TASK_FAILED if reasons else 0
+    unscored = {name: why for run in runs for name, why in run.unscored.items()}
+    for name, why in unscored.items():
+        echo(f"error: {name}: no answer could be scored, so there is no result: {why}", err=True)
+    return TASK_FAILED if reasons or unscored else 0
 
 
 def _run_until(

@@ -40,6 +40,7 @@ from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, 
 from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.models.checkpoint.quantisation import loading_arguments
 from assaymark.store import RunRow, Store
 from assaymark.store.liveness import Owner
 from assaymark.store.sealed_tasks import SealedTask
@@ -103,9 +104,10 @@ def evaluate_step(
     board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None
 ) -> dict[str, Any]:
     """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them."""
-    arguments: dict[str, Any] = {"pretrained": str(fetched.model), "dtype": row.new.precision}
+    arguments: dict[str, Any] = {"pretrained": str(fetched.model)}
     if row.new.weights == "adapter":
-        arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model), "dtype": row.new.precision}
+        arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model)}
+    arguments |= loading_arguments(row.new.precision, is_quantised=bool(row.new.facts.get("is_quantised")))
     return {
         "step": "evaluate",
         "model_args": {**arguments, "trust_remote_code": False, "local_files_only": True},

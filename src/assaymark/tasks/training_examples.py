@@ -1,0 +1,114 @@
+"""A task's rows as examples to train a chat model on, and whether such a row is a copy of an evaluated one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assaymark.errors import UsageError
+from assaymark.prompts.questions import strings_in
+from assaymark.records import LoglikelihoodQuery, Request, RollingQuery, Sample
+from assaymark.tasks.bound import BoundTask
+from assaymark.tasks.rescoring import choice_queries, gold_choices
+from assaymark.tasks.task import Task
+from assaymark.tasks.word_ngrams import NGRAM_WORDS, ngrams, plain_words
+
+__all__ = ["ChatExample", "EvaluatedRows", "chat_example", "refuse_untrainable"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatExample:
+    """A row as a conversation that ends with its right answer."""
+
+    messages: tuple[tuple[str, str], ...]  # (role, text)
+
+    def to_json(self) -> list[dict[str, str]]:
+        """Return the messages as TRL, torchtune and OpenAI's files have them."""
+        return [{"role": role, "content": text} for role, text in self.messages]
+
+
+def refuse_untrainable(task: Task) -> None:
+    """Raise UsageError for a task whose rows are no questions and answers of text alone."""
+    why = (
+        "has no answers, but texts whose likelihood is measured" if task.output_type == "loglikelihood_rolling"
+        else "shows images, which a training file of texts cannot hold" if task.prompt.image is not None
+        else "asks for calls of functions, which a training file of texts cannot hold" if task.prompt.tools is not None
+        else "is a Python class, whose rows cannot be asked one by one" if task.python_class is not None
+        else ""
+    )  # fmt: skip
+    if why:
+        raise UsageError(f"task {task.name} {why}; export the other tasks of the run with --tasks")
+
+
+def chat_example(bound: BoundTask, sample: Sample) -> ChatExample | None:
+    """Return a row as the task asks it, without shots, and its right answer; None where the row has none.
+
+    Raises: MalformedSample for a row that lacks what the prompt needs.
+    """
+    request = bound.alone(sample)
+    asked, answer = _asked_and_answered(bound, request, sample)
+    if not answer.strip():
+        return None
+    if not request.messages:
+        return ChatExample((("user", asked.strip()), ("assistant", answer.strip())))
+    messages = [(message.role, message.text) for message in request.messages]
+    if messages[-1][0] == "assistant":  # the beginning of the answer, which the task sets
+        return ChatExample((*messages[:-1], ("assistant", messages[-1][1] + answer)))
+    return ChatExample((*messages, ("assistant", answer.strip())))
+
+
+def _asked_and_answered(bound: BoundTask, request: Request, sample: Sample) -> tuple[str, str]:
+    choices = choice_queries(request)
+    if choices:
+        gold = gold_choices(bound, request, sample)
+        if not gold:
+            return request.prompt, ""
+        right = choices[min(gold)]
+        context = request.segments if right.segments is None else right.segments
+        return "".join(context), right.continuation
+    query = request.queries[0]
+    if isinstance(query, LoglikelihoodQuery):
+        return request.prompt, query.continuation
+    return request.prompt, "" if isinstance(query, RollingQuery) else request.target
+
+
+class EvaluatedRows:
+    """The rows of evaluated splits, indexed by their texts: asks whether another row repeats one of them.
+
+    A row repeats an evaluated one if the two share 13 words in a row, if they are asked in the same words, or if the
+    longest text of both that is asked is the same (the question, or the passage it is about). Rows that happen to share
+    a text, such as one passage with several questions, count too. A text in a script without spaces is one word, so
+    that there only equal texts are found; a paraphrase never is.
+
+    Source: Brown et al. 2020 (GPT-3), appendix C: 13-grams.
+    """
+
+    def __init__(self, n_words: int = NGRAM_WORDS) -> None:
+        self.n_words = n_words
+        self._grams: set[int] = set()
+        self._asked: set[tuple[str, ...]] = set()
+
+    def add(self, bound: BoundTask) -> None:
+        """Add the rows of a task's evaluated split. Raises: MalformedSample for one that cannot be asked."""
+        for sample in bound.samples():
+            self._grams.update(self._grams_of(sample.row))
+            self._asked.update(_asked_texts(bound, sample))
+
+    def repeats(self, bound: BoundTask, sample: Sample) -> bool:
+        """Return whether a row repeats one of those that were added. Raises: MalformedSample."""
+        if any(gram in self._grams for gram in self._grams_of(sample.row)):
+            return True
+        return any(words in self._asked for words in _asked_texts(bound, sample))
+
+    def _grams_of(self, row: Mapping[str, Any]) -> Iterator[int]:
+        return ngrams([word for text in strings_in(row) for word in plain_words(text)], self.n_words)
+
+
+def _asked_texts(bound: BoundTask, sample: Sample) -> Iterator[tuple[str, ...]]:
+    """Yield the words in which a row is asked, and those of its longest text that is asked so."""
+    asked = bound.alone(sample).prompt
+    yield tuple(plain_words(asked))
+    longest = max(
+        (text for text in strings_in(sample.row) if text.strip() and text.strip() in asked), key=len, default=""
+    )
+    if words := plain_words(longest):
+        yield tuple(words)
