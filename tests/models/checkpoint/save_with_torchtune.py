@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torchtune.models import convert_weights  # type: ignore[import-not-found]
-from torchtune.training import (  # type: ignore[import-not-found]
+from torchtune.models import convert_weights
+from torchtune.training import (
     FullModelHFCheckpointer,
     FullModelMetaCheckpointer,
     FullModelTorchTuneCheckpointer,
