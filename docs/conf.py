@@ -73,10 +73,18 @@ def guide_text(section: GuideSection) -> str:
         text += (
             f"| `{entry.task}` | {entry.measures} | {entry.n_samples:,} | {100 * entry.half_width:.1f} | {chance} |\n"
         )
+    values = [(entry.task, value) for entry in section.entries for value in entry.published]
+    if values:
+        text += "\n| published value | per cent | setting | source |\n|---|--:|---|---|\n"
+        text += "".join(f"| `{task}` {v.model} | {v.value:.1f} | {v.setting} | {v.source} |\n" for task, v in values)
     for entry in section.entries:
         text += (
             f"\n`{entry.task}`: {' '.join(entry.known_faults)} Source: {entry.citation}\n" if entry.known_faults else ""
         )
+        if entry.sample_prompt is not None:
+            prompt = entry.sample_prompt
+            text += f"\nWith a row made up for this page, `{prompt.task}` asks ({prompt.answer}):\n"
+            text += f"\n```text\n{prompt.text}\n```\n"
     return text
 
 

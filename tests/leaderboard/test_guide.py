@@ -1,6 +1,8 @@
 """Which benchmark for what: every card is placed, names are found, page and command say the same."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,11 @@ from assaymark.errors import UnknownName
 from assaymark.leaderboard.guide import guide, guide_section
 from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.records import LoglikelihoodQuery
+from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import LIBRARY, Catalog
+from assaymark.tasks.python_tasks import bind
+from tests.leaderboard.made_up_rows import ROWS
 
 NO_CAPABILITY = {"gauntlet", "wikitext"}  # a suite of everything, and perplexity of text
 
@@ -66,3 +72,34 @@ def test_the_cards_are_read_as_they_are() -> None:
     card = load_yaml(next(LIBRARY.rglob("mmlu.card.yaml")).read_bytes())
     entry = next(entry for entry in guide_section("knowledge").entries if entry.task == "mmlu")
     assert (entry.n_samples, list(entry.known_faults)) == (card["n_samples"], card["known_faults"])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_sample_prompts_are_the_tasks_own(name: str, tmp_path: Path) -> None:
+    """The text on a card, and what is scored after it, are what the task makes of the row that was made up for it."""
+    prompt = next(entry.sample_prompt for each in guide() for entry in each.entries if entry.task == name)
+    assert prompt is not None
+    task = Catalog.open([], lm_eval=False).select([prompt.task]).tasks[0]
+    file = tmp_path / "row.jsonl"
+    file.write_text(json.dumps(ROWS[name]), encoding="utf-8")
+    used = {task.splits.evaluated, task.splits.training, task.splits.validation, task.splits.test, task.fewshot.split}
+    files = ("data_files", {split: str(file) for split in used if split})
+    own = replace(task, dataset=replace(task.dataset, path="json", name=None, kwargs=(files,)))
+    bound = bind(own, BindOptions(num_fewshot=0, confirm_unsafe_code=True))
+    request = bound.request(bound.samples()[0], None)
+    assert prompt.text == request.prompt
+    assert prompt.scored == tuple(q.continuation for q in request.queries if isinstance(q, LoglikelihoodQuery))
+
+
+def test_every_benchmark_with_a_sample_prompt_is_checked() -> None:
+    """No card has a prompt that the test above does not render."""
+    assert {entry.task for each in guide() for entry in each.entries if entry.sample_prompt} == set(ROWS)
+
+
+def test_published_values_are_shares_with_a_source() -> None:
+    """Every value is per cent and names where it is stated."""
+    values = [value for each in guide() for entry in each.entries for value in entry.published]
+    assert len(values) > 40
+    for value in values:
+        assert 0 < value.value <= 100
+        assert value.source

@@ -25,8 +25,8 @@ pytestmark = [
 THEIR_FOLDERS = """
 agieval arc bbh/cot_fewshot commonsense_qa drop gpqa gsm8k hellaswag ifeval lambada leaderboard/bbh_mc
 leaderboard/gpqa leaderboard/ifeval leaderboard/math leaderboard/mmlu_pro leaderboard/musr logiqa minerva_math
-mmlu/default mmlu_pro nq_open openbookqa piqa race sciq siqa super_glue/boolq triviaqa truthfulqa wikitext
-winogrande
+medmcqa medqa mmlu/default mmlu_pro nq_open openbookqa piqa race sciq siqa super_glue/boolq triviaqa truthfulqa wikitext
+winogrande wmdp
 """
 N_SAMPLES = 100
 TAKES_NO_SHOTS = "agieval_", "leaderboard_bbh_", "bbh_cot_fewshot_"  # lm-eval refuses five
@@ -39,13 +39,13 @@ gpqa_main_zeroshot gpqa_diamond_n_shot gpqa_extended_cot_n_shot gpqa_main_cot_ze
 leaderboard_gpqa_diamond leaderboard_bbh_boolean_expressions leaderboard_bbh_object_counting
 bbh_cot_fewshot_sports_understanding bbh_cot_fewshot_snarks leaderboard_mmlu_pro mmlu_pro_computer_science gsm8k
 gsm8k_cot gsm8k_cot_zeroshot  nq_open triviaqa drop truthfulqa_gen minerva_math_num_theory
-leaderboard_math_intermediate_algebra_hard
+leaderboard_math_intermediate_algebra_hard medqa_4options medmcqa wmdp_bio wmdp_cyber
 """
 
 GROUPS = """
 mmlu mmlu_stem mmlu_other mmlu_social_sciences mmlu_humanities agieval agieval_en agieval_cn agieval_nous
 leaderboard_musr leaderboard_gpqa leaderboard_bbh bbh bbh_cot_fewshot mmlu_pro
-leaderboard_math_hard
+leaderboard_math_hard wmdp
 """
 
 

@@ -98,7 +98,7 @@ def test_the_tasks_that_were_promised_are_there() -> None:
 def test_a_card_says_what_cards_say(path: Path) -> None:
     """A card has all keys, of the right kinds, and stands for at least one task."""
     card = content(path)
-    assert card.keys() - {"serves", "members", "gated"} == CARD_KEYS
+    assert card.keys() - {"serves", "members", "gated", "published", "sample_prompt"} == CARD_KEYS
     assert card.get("gated", True) is True
     assert ("(gated)" in card["dataset"]) == ("gated" in card)
     assert card["chance"] is None or card["chance"] in ("1/choices", "gold/choices") or 0 < card["chance"] < 1

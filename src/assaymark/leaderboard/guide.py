@@ -1,6 +1,6 @@
 """Which benchmark for what: the capabilities, and the benchmarks of the library that measure each, from their cards."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,10 +12,36 @@ from assaymark.registry import nearest
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.catalog import LIBRARY
 
-__all__ = ["GuideEntry", "GuideSection", "guide", "guide_section"]
+__all__ = ["GuideEntry", "GuideSection", "PublishedValue", "SamplePrompt", "guide", "guide_section"]
 
 CARD = ".card.yaml"
 DEMO = "demo"  # folder of the library
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePrompt:
+    """How a benchmark asks, without shots, with a row that was made up for the guide."""
+
+    task: str  # the benchmark, or one of its tasks
+    text: str
+    scored: tuple[str, ...]  # the continuations whose probabilities are compared; empty where the answer is generated
+
+    @property
+    def answer(self) -> str:
+        """What is done with the prompt, in words."""
+        if not self.scored:
+            return "the model writes the answer"
+        return f"scored: {' | '.join(text.strip() for text in self.scored)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedValue:
+    """The score of a known model as its source states it; another prompt, version or program gives another one."""
+
+    model: str
+    value: float  # per cent
+    setting: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +57,8 @@ class GuideEntry:
     known_faults: tuple[str, ...]
     licence: str
     citation: str
+    published: tuple[PublishedValue, ...]
+    sample_prompt: SamplePrompt | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +103,16 @@ def _section(capability: Capability, cards: Mapping[str, Mapping[str, Any]]) -> 
     return GuideSection(capability, tuple(entries))
 
 
+def _published(card: Mapping[str, Any]) -> Iterator[PublishedValue]:
+    if (people := card["human"]) and people.get("value") is not None:
+        yield PublishedValue("people", 100 * people["value"], "", people["source"])
+    yield from (PublishedValue(**each) for each in card.get("published", ()))
+
+
 def _entry(task: str, card: Mapping[str, Any]) -> GuideEntry:
     n = int(card["n_samples"])
     half = wilson(n / 2, n)
+    prompt = card.get("sample_prompt")
     return GuideEntry(
         task,
         card["title"],
@@ -88,4 +123,6 @@ def _entry(task: str, card: Mapping[str, Any]) -> GuideEntry:
         tuple(card["known_faults"]),
         str(card["licence"]),
         card["citation"],
+        tuple(_published(card)),
+        SamplePrompt(prompt["task"], prompt["text"], tuple(prompt.get("scored", ()))) if prompt else None,
     )

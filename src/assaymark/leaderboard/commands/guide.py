@@ -65,6 +65,16 @@ def _print_section(section: Any) -> None:
             str(len(entry.known_faults)),
         )
     print_rich("", table)
+    values = Table("published values", "", "setting", "source", box=None, pad_edge=False)
+    for entry in section.entries:
+        for value in entry.published:
+            values.add_row(f"{entry.task}  {value.model}", f"{value.value:.1f}", value.setting, value.source)
+    if values.row_count:
+        print_rich("", values)
+    first = section.entries[0]
+    if first.sample_prompt is not None:
+        print_rich("", Text(f"How {first.sample_prompt.task} asks, with a row made up for this guide:", style="bold"))
+        print_rich(Text(first.sample_prompt.text), Text(first.sample_prompt.answer, style="dim"), "")
     echo(f"A benchmark's prompt, metric and faults: assaymark explain {section.entries[0].task}", err=True)
 
 
