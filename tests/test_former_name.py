@@ -43,6 +43,7 @@ def former_store(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="XDG_DATA_HOME decides the data folder on Linux only")
 def test_the_store_in_the_former_data_folder_is_used(former_store: Path, tmp_path: Path) -> None:
     """Its runs are listed and continued there, and one line on standard error says where it is."""
@@ -57,6 +58,7 @@ def test_the_store_in_the_former_data_folder_is_used(former_store: Path, tmp_pat
     assert len(json.loads(run(tmp_path, "ls", "runs", "--json").stdout)) == 1
 
 
+@pytest.mark.slow
 def test_a_store_of_our_own_comes_first(former_store: Path, tmp_path: Path) -> None:
     """Where the data folder has a store, or a folder or store is named, the former one is not opened."""
     own = tmp_path / "assaymark" / "store.sqlite"
@@ -68,6 +70,7 @@ def test_a_store_of_our_own_comes_first(former_store: Path, tmp_path: Path) -> N
     assert store_location(str(own)) == str(own)
 
 
+@pytest.mark.slow
 def test_a_file_exported_under_the_former_name_is_imported(former_store: Path, tmp_path: Path) -> None:
     """An exported run with the former suffix and version table is read."""
     file = tmp_path / f"run.{FORMER_NAME}"

@@ -539,6 +539,7 @@ def test_a_killed_command_continues_where_it_was(app: Path) -> None:
     assert not calls.exists()
 
 
+@pytest.mark.slow
 def test_show_and_compare_work_as_for_any_run(app: Path) -> None:
     """Samples show inputs and answers; a changed source is another run, compared with the first row by row."""
     printed(app, "run", *COMMAND, "--quiet")
@@ -557,6 +558,7 @@ def test_show_and_compare_work_as_for_any_run(app: Path) -> None:
     assert "40" in compared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["rescore", "reproduce"])
 def test_commands_that_cannot_call_an_application_say_so(app: Path, command: str) -> None:
     """A stored plan does not hold the application: the error says that the same command is run again."""

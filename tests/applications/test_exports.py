@@ -198,6 +198,7 @@ def right(inputs: dict[str, str]) -> dict[str, str]:
     return {"answer": "4" if inputs["question"] == "2+2?" else "7"}
 
 
+@pytest.mark.slow
 def test_functions_of_other_tools_score_an_export(tmp_path: Path) -> None:
     """Scorers written for eight tools give the same scores of one export, unchanged."""
     second = {**LANGSMITH, "id": "e2", "inputs": {"question": "3+3?"}, "outputs": {"answer": "6"}}

@@ -196,6 +196,7 @@ def run_pytest(folder: Path, runs: list[Run], *words: str) -> subprocess.Complet
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_through_pytest_and_junit(runs: list[Run], tmp_path: Path) -> None:
     """Each outcome becomes a test's, the summary has every gate, and JUnit has the numbers as properties."""
     done = run_pytest(tmp_path, runs, "--junitxml=junit.xml", "-ra")
@@ -221,6 +222,7 @@ def test_through_pytest_and_junit(runs: list[Run], tmp_path: Path) -> None:
     assert list(cases["test_of_nothing"].iter("property")) == []
 
 
+@pytest.mark.slow
 def test_the_mark_selects_tests(runs: list[Run], tmp_path: Path) -> None:
     """`-m assaymark` runs the marked tests only; strict marks know it; a misspelt option is refused."""
     done = run_pytest(tmp_path, runs, "-m", "assaymark", "--collect-only")

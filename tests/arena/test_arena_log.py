@@ -201,6 +201,7 @@ def test_the_chain_is_sha256_over_the_previous_hash_and_the_record(store: Store)
     assert commitment(b"s" * 32, "é") == hashlib.sha256(b"s" * 32 + "é".encode()).digest()
 
 
+@pytest.mark.slow
 def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
     """`Store.verify` finds another value in any column of any row of battles, votes and studies."""
     store = file_store

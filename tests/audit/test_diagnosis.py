@@ -149,6 +149,7 @@ def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> tuple[assaymark.Run, 
     return run, diagnosis
 
 
+@pytest.mark.slow
 def test_every_planted_fault_is_recovered(diagnosed: tuple[assaymark.Run, Diagnosis]) -> None:
     """Each wrong answer has the cause that was planted, and the counts are those of the answers."""
     run, diagnosis = diagnosed
@@ -166,6 +167,7 @@ def test_every_planted_fault_is_recovered(diagnosed: tuple[assaymark.Run, Diagno
     assert run.estimate("planted").value == pytest.approx(20 / 120)
 
 
+@pytest.mark.slow
 def test_a_guessing_model_gets_no_more_than_the_stated_chance(tmp_path: Path) -> None:
     """Conditions that hold by chance hold as often as stated; the rest of the guesses is missing knowledge."""
     questions, n = str(write_questions(tmp_path / "guess.csv", 300)), 300
@@ -182,6 +184,7 @@ def test_a_guessing_model_gets_no_more_than_the_stated_chance(tmp_path: Path) ->
     assert counts["ambiguous"].n == 0
 
 
+@pytest.mark.slow
 def test_generated_answers_are_read(tmp_path: Path) -> None:
     """An answer that ended at the limit is truncated, one that says the reference is not extracted, others unknown."""
     path = tmp_path / "sums.csv"
@@ -212,6 +215,7 @@ def test_another_model_is_refused(diagnosed: tuple[assaymark.Run, Diagnosis]) ->
         diagnose(diagnosed[0], ["plantd"], model=PlantedModel("faulty", faulty))
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`diagnose RUN` loads the run's model by its plan, prints causes and the next experiment, and writes JSON."""
     pytest.importorskip("torch")
@@ -263,6 +267,7 @@ def test_an_answer_that_another_filter_reads_right_was_not_extracted() -> None:
     assert _not_extracted(record, ("exact_match", "strict-match")) == "right by the filter flexible"
 
 
+@pytest.mark.slow
 def test_reasoning_does_not_stop_tasks_that_have_no_choices(tmp_path: Path) -> None:
     """A chain of thought is for multiple choice: of a run with both kinds of tasks each is asked as it can be."""
     (tmp_path / "sums.csv").write_text("question,answer\nQuestion number 2: how many?,1002\n", encoding="utf-8")
@@ -275,6 +280,7 @@ def test_reasoning_does_not_stop_tasks_that_have_no_choices(tmp_path: Path) -> N
     assert "rotations of the options" in exam.tried
 
 
+@pytest.mark.slow
 def test_a_private_task_is_sealed_by_an_audit_too(tmp_path: Path) -> None:
     """The seal is in the store before the first row, whatever brings it there."""
     write_questions(tmp_path / "exam.csv", 12)

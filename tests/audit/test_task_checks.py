@@ -43,6 +43,7 @@ def test_a_sound_task_has_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, rows()) == ""
 
 
+@pytest.mark.slow
 def test_skewed_golds_are_reported_with_the_score_of_a_constant_answer(tmp_path: Path) -> None:
     """If the gold answer is always third, the finding says so; if all samples share their choices, it names it."""
     text = findings(tmp_path, rows(right=2))

@@ -31,6 +31,7 @@ def test_a_full_device_is_one_line() -> None:
     assert shell("$E ls suites >/dev/full 2>/dev/full")[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_stop_nothing(closed: str, tmp_path: Path) -> None:
     """With closed streams a run is stored, and no file gets the descriptor of standard output."""

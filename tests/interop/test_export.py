@@ -114,6 +114,7 @@ def test_csv_and_parquet_hold_every_estimate(run: Run, tmp_path: Path) -> None:
         assert (row["task"], row["metric"], cells["n"]) == (estimate.task, estimate.metric, estimate.n)
 
 
+@pytest.mark.slow
 def test_markdown_and_latex_are_for_people(run: Run, tmp_path: Path) -> None:
     """Shares are percentages with their interval; underscores are escaped in LaTeX."""
     markdown = export_run(place_of(run), "last", tmp_path / "run.md")[0].read_text()

@@ -65,6 +65,7 @@ def test_two_runs_are_compared_in_both_orders(stored: tuple[Path, str, str]) -> 
         assert [(score.sample_index, score.turn, score.value) for score in scores] == [(n, 0, 0.0) for n in range(8)]
 
 
+@pytest.mark.slow
 def test_a_judge_of_order_alone_decides_nothing(stored: tuple[Path, str, str]) -> None:
     """Always naming the first shown gives ties only, all of them biased to the first, and a warning."""
     path, ant, bee = stored

@@ -112,6 +112,7 @@ def compared(board: tuple[str, str]) -> list[ModelExposure]:
     return list(exposures(site.table(next(iter(site.boards.values()))), site.runs))
 
 
+@pytest.mark.slow
 def test_a_planted_advantage_raises_the_alarm_and_nothing_else_does(board: tuple[str, str]) -> None:
     """The model that knows the public rows is named; honest ones and one that is better on sealed rows are not."""
     rows = compared(board)

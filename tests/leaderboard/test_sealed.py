@@ -197,6 +197,7 @@ def test_a_sealed_task_is_nowhere_and_an_open_one_everywhere(place: Place) -> No
     assert MARK in done("show", place.run_ids()[0], "--samples", "exam", "--store", place.store)
 
 
+@pytest.mark.slow
 def test_a_server_that_runs_already_withholds_at_once(place: Place) -> None:
     """Sealing needs no restart: what a server has cached of rows, comparisons and hashes is not shown any more."""
     run_ids = place.run_ids()
@@ -212,6 +213,7 @@ def test_a_server_that_runs_already_withholds_at_once(place: Place) -> None:
         assert [name for name, text in after.items() if secret in text] == []
 
 
+@pytest.mark.slow
 def test_an_explicit_option_writes_sealed_rows(place: Place) -> None:
     """--with_sealed writes what is left out without it; a file of the whole run is refused without it."""
     place.seal()
@@ -238,6 +240,7 @@ def test_an_imported_run_stays_sealed(place: Place, tmp_path: Path) -> None:
         assert all(record.is_withheld for record in outward(store).samples(row.run_id, "exam"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["{file: exam.csv, private: true}", "whole"])
 def test_a_boards_file_seals(place: Place, entry: str) -> None:
     """`private: true` of an entry, or of the board, withholds its tasks on the board's pages."""
@@ -284,6 +287,7 @@ def test_edited_rows_stay_sealed(place: Place) -> None:
         assert all(record.is_withheld for record in outward(store).samples(store.run("last").run_id, "exam"))
 
 
+@pytest.mark.slow
 def test_a_preview_shows_its_rows_and_no_shots(place: Place) -> None:
     """With a public fraction the same rows are shown in every run, but not where their prompts show other rows."""
     place.seal("--public_fraction", "0.5")
@@ -359,6 +363,7 @@ def texts_in(path: Path) -> Iterator[str]:
                 yield from (str(value) for value in row)
 
 
+@pytest.mark.slow
 def test_the_store_keeps_no_salt(place: Place) -> None:
     """The secret that opens rows is in the owner's file, which only the owner may read, and not in the store."""
     place.seal()

@@ -112,6 +112,7 @@ def group(manager: TaskManager, name: str) -> dict[str, Any]:
     return {"members": members, "metrics": metrics, "version": (config.get("metadata") or {}).get("version")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS.split())
 def test_every_group_is_theirs(name: str) -> None:
     """A group holds the same tasks as lm-eval's, summarised in the same way."""

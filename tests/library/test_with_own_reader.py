@@ -54,6 +54,7 @@ def ask_and_score(task: Task, data: Path) -> None:
         assert {metric.name for metric in bound.metrics} <= {score.metric for score in scores}, task.name
 
 
+@pytest.mark.slow
 def test_tasks_run_on_the_fixture_rows() -> None:
     """Every task whose rows the repository carries is asked and scored without anything from outside."""
     found = tasks(with_fixtures=True)

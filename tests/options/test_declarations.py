@@ -96,6 +96,7 @@ def test_a_new_option_is_one_declaration() -> None:
     assert CliRunner().invoke(command, ["--temper", "0"]).exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

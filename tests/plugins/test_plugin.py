@@ -90,6 +90,7 @@ def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(installed
     assert "lower_half" in assaymark(installed, "explain", "words_in_common")
 
 
+@pytest.mark.slow
 def test_its_metric_of_choices_is_computed_from_their_probabilities(installed: dict[str, str]) -> None:
     """Each choice's log-likelihood is minus its length, so the three right ones share the softmax of 3, 5 and 4."""
     run = json.loads(assaymark(installed, "run", "--model", "shortest", "--tasks", "colours", "--quiet", "--json"))
@@ -106,6 +107,7 @@ def test_unknown_arguments_of_its_model_are_refused(installed: dict[str, str]) -
     assert "unknown model argument 'noize'" in assaymark(installed, *words, code=2)
 
 
+@pytest.mark.slow
 def test_its_format_is_written_and_read(installed: dict[str, str], tmp_path: Path) -> None:
     """`export` finds the writer by the suffix, `import` the reader by the content."""
     assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
@@ -117,6 +119,7 @@ def test_its_format_is_written_and_read(installed: dict[str, str], tmp_path: Pat
     assert re.search(r"acc +0 +25\.7%", printed)
 
 
+@pytest.mark.slow
 def test_its_audit_is_stored_and_shown_again(installed: dict[str, str]) -> None:
     """Its command stores an audit, which `ls audits` lists and `show` shows; without the package both say so."""
     stored = re.search(r"audit (\w+) in", assaymark(installed, "count-words", "shortest", "demo_facts"))
@@ -129,6 +132,7 @@ def test_its_audit_is_stored_and_shown_again(installed: dict[str, str]) -> None:
     assert "which no installed package has" in assaymark(without, "show", stored[1], code=2)
 
 
+@pytest.mark.slow
 def test_its_page_and_its_section_are_shown(installed: dict[str, str], tmp_path: Path) -> None:
     """A served board has the page, its JSON twin and its link; a report has the section."""
     assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
@@ -143,6 +147,7 @@ def test_its_page_and_its_section_are_shown(installed: dict[str, str], tmp_path:
         assert 200 in {run["samples"] for run in runs}
 
 
+@pytest.mark.slow
 def test_its_part_of_the_server_is_asked_for_by_its_option(installed: dict[str, str]) -> None:
     """`serve --notice TEXT` serves the page; without the option there is none."""
     assaymark(installed, "run", "--model", "shortest", "--tasks", "demo_facts", "--quiet")
@@ -164,6 +169,7 @@ def test_its_moderation_refuses_a_question(installed: dict[str, str]) -> None:
         assert (refused.status_code, "please do not shout" in refused.text) == (400, True)
 
 
+@pytest.mark.slow
 def test_its_scorer_and_its_kind_of_target_are_used(installed: dict[str, str], tmp_path: Path) -> None:
     """`--recorded FILE` evaluates recorded answers by the scorer, which `--scorers` finds for other targets too."""
     rows = [{"input": "morning", "expected": ""}, {"input": "evening", "expected": ""}]

@@ -145,6 +145,7 @@ USES: dict[str, Use] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", USES)
 def test_all_state_is_restored(use: str) -> None:
     """Mode, forwards, hooks, gradients, buffers, attention, generation config, random state and threads."""

@@ -43,6 +43,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.Ca
     assert [run.row.model for run in names["callback"].runs] == ["with/checkpoint-2", "with/checkpoint-4"]
 
 
+@pytest.mark.slow
 def test_the_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Training with the callback ends with the same weights, bit for bit, as without it."""
     assert EXAMPLE is not None

@@ -87,6 +87,7 @@ def test_the_train_split_of_weak_subjects_is_written_as_chats(letters: Run, plac
     assert list(dict.fromkeys(chat["subject"] for chat in chats)) == [each.subject for each in written.subjects]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("train_on", "expected"), [(None, "--train_on train"), ("test", "is the one that task"), ("dev", "no split 'dev'")]
 )

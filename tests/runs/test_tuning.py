@@ -60,6 +60,7 @@ def test_each_cause_is_apart_where_the_store_has_the_runs(place: str) -> None:
     assert parts == pytest.approx([values[1] - values[0], values[2] - values[1]])
 
 
+@pytest.mark.slow
 def test_several_causes_are_separated_as_far_as_runs_go(place: str) -> None:
     """Shots and system prompt together where only the last run is there, each alone with the one between."""
     base = evaluated(place, 0.3, 0)

@@ -119,6 +119,7 @@ def test_budgets_end_a_run(tmp_path: Path) -> None:
     assert 0 < money.n_seen < 200
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_one_that_was_never_interrupted(tmp_path: Path) -> None:
     """State is rebuilt from what is stored."""
     store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")

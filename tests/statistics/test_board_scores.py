@@ -94,6 +94,7 @@ def test_a_copied_task_counts_as_one() -> None:
     assert error(average([part, other])) == pytest.approx(math.hypot(error(part), error(other)) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theta", [0.0, 0.02, 0.05, 0.15])
 def test_the_error_of_clipped_members_is_the_simulated_one(theta: float) -> None:
     """Open LLM Leaderboard v2: 24 subtasks normalised and clipped, at chance, near it and far from it."""

@@ -66,6 +66,7 @@ def peeking_alarms(streams: Floats) -> float:
     return float((difference > 1.96 * np.maximum(error, 1e-9)).any(axis=1).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["0.5", "0.9", "0.99", "graded", "dependent"])
 def test_false_alarms_are_as_promised_and_peeking_is_not(kind: str) -> None:
     """Of 2,000 streams of an unknown mean at most 5% raise an alarm, to three errors; a test at each value is above."""
@@ -100,6 +101,7 @@ def test_fast_evidence_is_the_plain_formulas() -> None:
     assert position == next(at for at, evidence in enumerate(plain) if evidence >= 500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after", "median"), [(0.9, 0.8, 330), (0.9, 0.7, 75), (0.7, 0.9, 97)])
 def test_delays(before: float, after: float, median: int) -> None:
     """A change after 2,000 values is found after the published median delay, dated, and a drop is told from a rise."""

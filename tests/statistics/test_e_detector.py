@@ -86,6 +86,7 @@ def test_the_promise_holds_for_dependent_values() -> None:
     assert share < 1000 / THRESHOLD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mean", "median"), [(0.8, 157), (0.85, 438)])
 def test_delays(mean: float, median: int) -> None:
     """A drop from .9 is found after the published median delay."""

@@ -60,6 +60,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "column"), PLACES)
 def test_a_text_that_unpacks_to_gigabytes_is_refused(table: str, column: str, exported: Path, tmp_path: Path) -> None:
     """Importing a file with 3 GiB packed into any column ends in one line, within a limit of memory."""

@@ -59,6 +59,7 @@ def test_prompts_equal_the_leaderboards(board: str, shared_dir: Path, catalog: C
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_only_suites_with_verified_prompts_are_reproduced() -> None:
     """A suite is `reproduced` if and only if its tasks are all in its profile's golden file, at the suite's shots."""
     catalog = Catalog.open(lm_eval=False)

@@ -78,6 +78,7 @@ def test_control_characters_are_escapes() -> None:
     assert "\\u202e" in answer_html("a \u202e b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     ["[", "*a ", "$", "$a", "`", "**_", "[a](<", "\\(", "\\[\n", "|a", ">", "- ", "\\(a\\) ", "$\\frac{1}{2}$ "],

@@ -1,6 +1,6 @@
 """A recommendation as JSON, for programs and the page's twin, and as tables and lines for the terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -210,15 +210,19 @@ def missing_line(missing: Missing) -> str:
 
 
 def _models_table(models: tuple[Ranked, ...]) -> Any:
+    facts: list[tuple[str, Callable[[Ranked], str]]] = [
+        ("params", _params),
+        ("licence", lambda ranked: str(ranked.row.facts.get("licence") or NOTHING)),
+    ]
+    known = [(title, text) for title, text in facts if any(text(ranked) != NOTHING for ranked in models)]
     table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
-    for title in ("params", "licence", "value", "P(> next)", "P(first >)"):
+    for title in (*(title for title, _ in known), "value", "P(> next)", "P(first >)"):
         table.add_column(title, justify="right", no_wrap=title != "licence", overflow="fold")
     for ranked in models:
-        licence = str(ranked.row.facts.get("licence") or NOTHING)
-        cells = [_params(ranked), licence, _value_text(ranked.value), shown_probability(ranked.better_than_next),
-                 shown_probability(ranked.first_is_better)]  # fmt: skip
+        cells = [*(text(ranked) for _, text in known), _value_text(ranked.value),
+                 shown_probability(ranked.better_than_next), shown_probability(ranked.first_is_better)]  # fmt: skip
         model = Text(ranked.row.model).append(f"\n{ranked.reason}", style="dim")
         table.add_row(str(ranked.rank), model, *map(Text, cells))
     return table

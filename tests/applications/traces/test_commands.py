@@ -69,6 +69,7 @@ def spans_of(place: str, numbers: set[int]) -> tuple[set[int], set[int]]:
     return complete, own
 
 
+@pytest.mark.slow
 def test_a_killed_receiver_loses_and_doubles_nothing(url: str) -> None:
     """After kill -9 while requests are in progress, what was acknowledged is there; sent again, each is there once."""
     headers = {"content-type": "application/json"}

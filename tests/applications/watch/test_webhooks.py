@@ -227,6 +227,7 @@ def test_the_watcher_calls_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert secret not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_server_watches_without_being_asked(tmp_path: Path) -> None:
     """`assaymark serve --traces` raises an alarm once, calls its webhook and says so; not with --no_watch_alarms."""
     with hooked(200) as hook:

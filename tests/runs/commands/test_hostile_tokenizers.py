@@ -67,6 +67,7 @@ def expression_that_gives_up(tokenizer: dict[str, Any]) -> None:
     tokenizer["normalizer"] = {"type": "Replace", "pattern": {"Regex": "([a-z ]+[a-z ]+)+[0-9]"}, "content": "z"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [prefix_beyond_its_texts, expression_that_gives_up])
 def test_a_panic_is_one_line(start: Started, change: Callable[[dict[str, Any]], None]) -> None:
     """While it is loaded or while it encodes: an error that names the tokenizer and the remedy, without a traceback."""
@@ -105,6 +106,7 @@ def long_prefix(tokenizer: dict[str, Any]) -> None:
     tokenizer["normalizer"] = {"type": "Prepend", "prepend": "y" * 1_000_000}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [long_replacement, many_replacements, empty_matches, long_prefix])
 def test_a_tokenizer_that_lengthens_texts_is_refused(start: Started, change: Callable[[dict[str, Any]], None]) -> None:
     """Before anything is encoded, in one line that says by how much."""
@@ -117,6 +119,7 @@ def test_a_tokenizer_that_lengthens_texts_is_refused(start: Started, change: Cal
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_heard_while_a_tokenizer_is_loaded(start: Started, number: signal.Signals) -> None:
     """The process ends within seconds, though the native code would hold the interpreter for minutes."""

@@ -184,6 +184,7 @@ time.sleep(60)
 DEEP = "for n in range(100):\n    os.mkdir('d')\n    os.chdir('d')\ntime.sleep(60)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "limits", "reason"),
     [
