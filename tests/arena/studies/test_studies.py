@@ -11,7 +11,7 @@ from sqlalchemy import text
 from assaymark.arena.studies.design import design_study
 from assaymark.arena.studies.results import export_study, results_of
 from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
-from assaymark.arena.studies.study_file import Check, StudyFile, StudyQuestion, read_study, write_example
+from assaymark.arena.studies.study_file import Check, Scale, StudyFile, StudyQuestion, read_study, write_example
 from assaymark.arena.studies.study_log import StudyLog
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
@@ -91,7 +91,9 @@ def test_the_example_is_a_study(tmp_path: Path) -> None:
     [("cap: many", "`cap`"), ("quota: {writing: 1}", "nearest: quotas"),
      ("questions: [{id: better, text: x, choices: [a, b]}]", "other than 'better'"),
      ("questions: [{id: x}]", "`questions`"), ("raters: 0", "`raters`"), ("study: a/b", "`study`"),
-     ("consent: ''", "`consent`"), ("quotas: {writing: -1}", "`quotas`"), ("answers: {}", "`answers`"), ("[", "YAML")],
+     ("consent: ''", "`consent`"), ("quotas: {writing: -1}", "`quotas`"), ("answers: {}", "`answers`"), ("[", "YAML"),
+     ("scales: [{id: q, text: x, points: 1, low: a, high: b}]", "points from 2"),
+     ("groups: [age]", "there are none"), ("group_quotas: {age: {old: 1}}", "`group_quotas`")],
 )  # fmt: skip
 def test_a_wrong_file_is_named(tmp_path: Path, line: str, said: str) -> None:
     """File, key, value and what was expected, in one line."""
@@ -217,3 +219,56 @@ def test_a_changed_file_needs_another_name(study: StudyFile, store: Store) -> No
         store_study(store, replace(study, title="Other"), SECRET, 0.0)
     with pytest.raises(UnknownName, match="nearest: test"):
         StudyLog(store).plan("tset")
+
+
+def rate_all(session: StudySessions, token: str, age: str, points: dict[str, int]) -> None:
+    """Answer all comparisons: the young prefer the earlier of MODELS, the old the later; each model gets its points."""
+    session.consent(token, agreed=True, demographics={"age": age})
+    while (step := session.step(token)).kind == "item":
+        if "4" in {step.answer_a, step.answer_b}:
+            choice, given_a, given_b = ("a" if step.answer_a == "4" else "b"), 1, 1
+        else:
+            places = [int(text.split()[1]) for text in (step.answer_a, step.answer_b)]
+            first_is_earlier = places[0] < places[1]
+            choice = "a" if first_is_earlier == (age == "young") else "b"
+            given_a, given_b = (points[MODELS[place]] for place in places)
+        answers = {"better": choice, "why": "style", "quality_a": str(given_a), "quality_b": str(given_b)}
+        session.answer(token, step.position, answers)
+
+
+def test_answers_are_rated_by_themselves_and_results_counted_by_group(study: StudyFile, store: Store) -> None:
+    """Means on a scale are those that were given; groups prefer what they chose; four are too few."""
+    scale = Scale("quality", "How good?", 5, "bad", "excellent")
+    ages = StudyQuestion("age", "Age", ("young", "old", "ancient"))
+    store_study(store, replace(study, scales=(scale,), demographics=(ages,), groups=("age",)), SECRET, 0.0)
+    tokens = [path.rpartition("/")[2] for path in invitations(store, "test", SECRET).values()]
+    session = StudySessions(store)
+    assert session.step(tokens[0]).groups == ("Age",)
+    for n, token in enumerate(tokens):
+        rate_all(session, token, "young" if n < 8 else "ancient", {"owl": 5, "fox": 3, "hen": 2})
+    results = results_of("test", store.url.removeprefix("sqlite:///"))
+    assert [(each.model, each.mean, each.alpha) for each in results.scales] == [
+        ("owl", 5.0, 1.0), ("fox", 3.0, 1.0), ("hen", 2.0, 1.0)
+    ]  # fmt: skip
+    assert sum(each.n_ratings for each in results.scales) == 2 * results.n_ratings
+    (group,) = results.groups
+    assert (group.choice, group.n_raters, results.n_small_groups) == ("young", 8, 1)
+    assert {pair.preferred for pair in group.pairs} == {1.0}
+    assert all(pair.preferred < 1.0 for pair in results.pairs if pair.category == "all")
+
+
+def test_a_full_group_is_thanked_and_nothing_stored(study: StudyFile, store: Store) -> None:
+    """A quota's question must be answered; whoever is too many gets one line, and may not answer comparisons."""
+    quotas = {"age": {"old": 1}}
+    store_study(store, replace(study, group_quotas=quotas), SECRET, 0.0)
+    first, second, third = [path.rpartition("/")[2] for path in invitations(store, "test", SECRET).values()][:3]
+    session = StudySessions(store)
+    with pytest.raises(UsageError, match="no answer to age"):
+        session.consent(first, agreed=True, demographics={})
+    session.consent(first, agreed=True, demographics={"age": "old"})
+    with pytest.raises(UsageError, match="enough people who say 'old'"):
+        session.consent(second, agreed=True, demographics={"age": "old"})
+    assert session.step(second).kind == "consent"
+    session.consent(third, agreed=True, demographics={"age": "young"})
+    assert session.step(third).kind == "item"
+    assert len(StudyLog(store).demographics("test")) == 2

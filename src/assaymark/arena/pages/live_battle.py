@@ -12,6 +12,7 @@ from assaymark.arena.ballots import CHOICES
 from assaymark.arena.battles import VoterView
 from assaymark.arena.live_battles import LiveLimits, Seen
 from assaymark.arena.live_turns import FAILED
+from assaymark.arena.studies.results import FEWEST_IN_GROUP
 from assaymark.arena.studies.sessions import StudyStep
 from assaymark.records import JsonValue
 
@@ -90,6 +91,11 @@ class StudyPage:
     def buttons(self) -> dict[str, tuple[str, str]]:
         """Choice -> words and key of its button."""
         return BUTTONS
+
+    @property
+    def fewest(self) -> int:
+        """Of a group of raters whose results are shown."""
+        return FEWEST_IN_GROUP
 
 
 @dataclass(frozen=True)

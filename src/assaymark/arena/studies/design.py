@@ -76,8 +76,14 @@ def design_study(study: StudyFile) -> Design:
         "demographics": [asdict(question) for question in study.demographics], "seed": study.seed,
         "n_comparisons": len(comparisons),
     }  # fmt: skip
+    plan |= {name: value for name, value in _rarer_keys(study).items() if value}  # older plans have none of them
     ordered = {name: _ordered(study, name, own, len(items)) for name, own in dealt.items()}
     return Design(plan, ordered, len(comparisons), notes)
+
+
+def _rarer_keys(study: StudyFile) -> dict[str, Any]:
+    return {"scales": [asdict(scale) for scale in study.scales], "groups": list(study.groups),
+            "group_quotas": study.group_quotas}  # fmt: skip
 
 
 def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[ArenaPrompt], tuple[str, ...]]:

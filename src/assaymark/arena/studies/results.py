@@ -6,7 +6,7 @@ Results and exports of human studies.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -22,11 +22,14 @@ from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING, counted
 from assaymark.results.views.cells import plain_table
 from assaymark.statistics.agreement import krippendorff_alpha
+from assaymark.statistics.estimate import estimate_mean
 from assaymark.statistics.intervals import wilson
 from assaymark.store import Store
 
 __all__ = [
+    "GroupResult",
     "PairResult",
+    "ScaleResult",
     "StudyAgreement",
     "StudyResults",
     "export_study",
@@ -38,6 +41,7 @@ __all__ = [
 
 
 ALL = "all"
+FEWEST_IN_GROUP = 5  # raters; results of fewer would say who they are
 _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
 
 
@@ -54,6 +58,30 @@ class PairResult:
     preferred: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleResult:
+    """A model's mean on a scale; each prompt counts once, with the mean of its ratings."""
+
+    scale: str
+    model: str
+    n_prompts: int
+    n_ratings: int
+    mean: float
+    low: float | None  # None for a single prompt
+    high: float | None
+    alpha: float | None  # Krippendorff's, interval, over all models' answers
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """The preferences of raters who said the same about themselves."""
+
+    question: str
+    choice: str
+    n_raters: int
+    pairs: tuple[PairResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +110,24 @@ class StudyResults:
     agreement: StudyAgreement
     answers: Mapping[str, Mapping[str, int]]  # other question -> choice -> ratings
     seconds: float | None  # median time of a rating
+    scales: tuple[ScaleResult, ...] = ()
+    groups: tuple[GroupResult, ...] = ()
+    n_small_groups: int = 0  # of fewer than FEWEST_IN_GROUP raters, which are not shown
 
 
-def study_results(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], states: Mapping[str, str]) -> StudyResults:
+def study_results(
+    plan: Mapping[str, Any],
+    rows: Sequence[AssignmentRow],
+    states: Mapping[str, str],
+    groups: Mapping[str, Mapping[str, str]] | None = None,
+) -> StudyResults:
     """Return the results of the answers so far.
 
     Args:
         plan: of the study.
         rows: all assignments.
         states: rater -> state.
+        groups: rater -> what he said about himself, of the questions by which results are counted.
     """
     failed = tuple(
         sorted({row.rater for row in rows if row.expected and row.answers and row.answers["better"] != row.expected})
@@ -104,13 +141,60 @@ def study_results(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], states
         for first, second in combinations(plan["models"], 2)
         if (preference := _pair(plan, used, category, (first, second))) is not None
     ]
+    by_group, n_small = _by_group(plan, used, groups or {})
     times = sorted(row.seconds for row in used if row.seconds is not None)
     return StudyResults(
         plan["study"], len(states), sum(state == "finished" for state in states.values()), failed,
         len(used), len(asked), tuple(pairs), _agreement(used),
         {question["id"]: _counts(question, used) for question in plan["questions"]},
-        times[len(times) // 2] if times else None,
+        times[len(times) // 2] if times else None, tuple(_scales(plan, used)), by_group, n_small,
     )  # fmt: skip
+
+
+def _by_group(
+    plan: Mapping[str, Any], used: Sequence[AssignmentRow], groups: Mapping[str, Mapping[str, str]]
+) -> tuple[tuple[GroupResult, ...], int]:
+    """Return the results of each group that is large enough, and the number of those that are not."""
+    results, n_small = [], 0
+    for question in (each for each in plan["demographics"] if each["id"] in plan.get("groups", ())):
+        for choice in question["choices"]:
+            own = [row for row in used if groups.get(row.rater, {}).get(question["id"]) == choice]
+            n_raters = len({row.rater for row in own})
+            if 0 < n_raters < FEWEST_IN_GROUP:
+                n_small += 1
+            elif n_raters:
+                pairs = [each for pair in combinations(plan["models"], 2) if (each := _pair(plan, own, ALL, pair))]
+                results.append(GroupResult(question["id"], choice, n_raters, tuple(pairs)))
+    return tuple(results), n_small
+
+
+def _scales(plan: Mapping[str, Any], used: Sequence[AssignmentRow]) -> Iterator[ScaleResult]:
+    for scale in plan.get("scales", ()):
+        ratings: dict[tuple[str, int], dict[str, list[int]]] = {}  # (model, prompt) -> rater -> points
+        for row in used:
+            for model, side in ((row.model_a, "a"), (row.model_b, "b")):
+                points = int((row.answers or {})[f"{scale['id']}_{side}"])
+                ratings.setdefault((model, row.item), {}).setdefault(row.rater, []).append(points)
+        alpha = _scale_alpha(list(ratings.values()))
+        for model in plan["models"]:
+            prompts = [[p for own in by_rater.values() for p in own] for (name, _), by_rater in ratings.items()
+                       if name == model]  # fmt: skip
+            if prompts:
+                bounds = (1.0, float(scale["points"]))
+                estimate = estimate_mean([sum(own) / len(own) for own in prompts], binary=False, bounds=bounds)
+                low, high = (None, None) if len(prompts) == 1 else (estimate.low, estimate.high)
+                n_ratings = sum(map(len, prompts))
+                yield ScaleResult(scale["id"], model, len(prompts), n_ratings, estimate.value, low, high, alpha)
+
+
+def _scale_alpha(answers: Sequence[Mapping[str, Sequence[int]]]) -> float | None:
+    """Return the raters' agreement on answers; a rater who met an answer twice counts with the mean."""
+    raters = sorted({rater for by_rater in answers for rater in by_rater})
+    table = [[sum(own[rater]) / len(own[rater]) if rater in own else None for own in answers] for rater in raters]
+    try:
+        return krippendorff_alpha(table, "interval", draws=0).value
+    except DataError:  # no answer has two ratings, or all ratings are equal
+        return None
 
 
 def _points_of_first(row: AssignmentRow, first: str) -> float:
@@ -220,7 +304,35 @@ def results_table(results: StudyResults) -> RenderableType:
     counts = [
         f"{name}: {', '.join(f'{choice} {n}' for choice, n in of.items())}" for name, of in results.answers.items()
     ]
-    return Group(table, *(Text(line) for line in [*lines, *counts]))
+    parts: list[RenderableType] = [table, *(Text(line) for line in [*lines, *counts])]
+    if results.scales:
+        scales = plain_table()
+        for header in ("scale", "model", "mean", "95% interval", "prompts", "ratings", "alpha"):
+            scales.add_column(header, justify="left" if header in {"scale", "model"} else "right", overflow="fold")
+        for each in results.scales:
+            ends = NOTHING if each.low is None or each.high is None else f"{each.low:.2f}–{each.high:.2f}"
+            alpha = NOTHING if each.alpha is None else f"{each.alpha:.2f}"
+            scales.add_row(
+                each.scale, each.model, f"{each.mean:.2f}", ends, str(each.n_prompts), str(each.n_ratings), alpha
+            )
+        parts += [Text(), scales]
+    if results.groups:
+        groups = plain_table()
+        for header in ("group", "raters", "models", "preferred", "95% interval", "comparisons"):
+            groups.add_column(header, justify="left" if header in {"group", "models"} else "right", overflow="fold")
+        for group in results.groups:
+            for pair in group.pairs:
+                groups.add_row(
+                    f"{group.question}: {group.choice}", str(group.n_raters), f"{pair.first} over {pair.second}",
+                    f"{100 * pair.preferred:.0f}%", f"{100 * pair.low:.0f}–{100 * pair.high:.0f}%",
+                    str(pair.n_comparisons),
+                )  # fmt: skip
+        parts += [Text(), groups]
+    if results.n_small_groups:
+        parts.append(
+            Text(f"{counted(results.n_small_groups, 'group')} of fewer than {FEWEST_IN_GROUP} raters: not shown")
+        )
+    return Group(*parts)
 
 
 def _share(value: float | None) -> str:
@@ -235,7 +347,9 @@ def results_of(name: str, store: str | None = None) -> StudyResults:
     with Store.open_to_read(store) as opened:
         log = StudyLog(opened)
         states = {row.name: row.state for row in log.raters(name)}
-        return study_results(log.plan(name), log.assignments(name), states)
+        plan = log.plan(name)
+        groups = log.groups_of(name, plan["groups"]) if plan.get("groups") else None
+        return study_results(plan, log.assignments(name), states, groups)
 
 
 def export_study(

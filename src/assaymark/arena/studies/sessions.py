@@ -32,6 +32,9 @@ class StudyStep:
     answer_a: str = ""
     answer_b: str = ""
     questions: tuple[Mapping[str, Any], ...] = ()
+    scales: tuple[Mapping[str, Any], ...] = ()  # on which each answer is rated by itself
+    groups: tuple[str, ...] = ()  # texts of the demographics by which results are counted
+    required: tuple[str, ...] = ()  # ids of the demographics that a quota needs
 
 
 def store_study(store: Store, study: StudyFile, secret: bytes, now: float) -> tuple[Design, bool]:
@@ -74,7 +77,11 @@ class StudySessions:
         rater = self._rater(token)
         plan = StudyLog(self.store).plan(rater.study)
         if rater.state == "invited":
-            return StudyStep("consent", plan["title"], plan["consent"], tuple(plan["demographics"]))
+            groups = [each["text"] for each in plan["demographics"] if each["id"] in plan.get("groups", ())]
+            return StudyStep(
+                "consent", plan["title"], plan["consent"], tuple(plan["demographics"]), groups=tuple(groups),
+                required=tuple(plan.get("group_quotas", ())),
+            )  # fmt: skip
         following = self._next(rater)
         if following is None:
             return StudyStep("thanks", plan["title"], n_positions=rater.n_assignments)
@@ -84,22 +91,25 @@ class StudySessions:
             "item", plan["title"], position=following.position, n_positions=rater.n_assignments,
             prompt=item["prompt"], answer_a=item["answers"][following.model_a],
             answer_b=item["answers"][following.model_b], questions=tuple(plan["questions"]),
+            scales=tuple(plan.get("scales", ())),
         )  # fmt: skip
 
     def consent(self, token: str, agreed: bool, demographics: Mapping[str, str]) -> None:
-        """Store the rater's consent. Questions about himself may be left open.
+        """Store the rater's consent. Questions about himself may be left open, but for those of a quota.
 
-        Raises: UnknownName; UsageError without consent, or for a choice that was not offered.
+        Raises: UnknownName; UsageError without consent, for a choice that was not offered, or where a quota is reached.
         """
         rater = self._rater(token)
         if not agreed:
             raise UsageError("the study needs your consent; without it, close this page")
-        asked = {
-            question["id"]: question["choices"] for question in StudyLog(self.store).plan(rater.study)["demographics"]
-        }
+        plan = StudyLog(self.store).plan(rater.study)
+        asked = {question["id"]: question["choices"] for question in plan["demographics"]}
+        quotas = plan.get("group_quotas", {})
         answered = {name: value for name, value in demographics.items() if name in asked and value}
         _refuse_unknown(asked, answered)
-        StudyLog(self.store).consent(rater.number, answered, self.clock())
+        if missing := [name for name in quotas if name not in answered]:
+            raise UsageError(f"no answer to {', '.join(missing)}; the study counts how many of each group take part")
+        StudyLog(self.store).consent(rater.number, answered, self.clock(), quotas)
 
     def answer(self, token: str, position: int, answers: Mapping[str, str]) -> None:
         """Store the answer to the comparison at a position; another answer to it changes nothing.
@@ -111,6 +121,8 @@ class StudySessions:
             raise UsageError("the study needs your consent first; open your invitation again")
         plan = StudyLog(self.store).plan(rater.study)
         asked = {"better": list(CHOICES)} | {question["id"]: question["choices"] for question in plan["questions"]}
+        for scale in plan.get("scales", ()):
+            asked |= {f"{scale['id']}_{side}": [str(n + 1) for n in range(scale["points"])] for side in "ab"}
         answered = {name: value for name, value in answers.items() if name in asked and value}
         if missing := [name for name in asked if name not in answered]:
             raise UsageError(f"no answer to {', '.join(missing)}; expected one to each question")

@@ -14,7 +14,7 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 
-__all__ = ["CATEGORIES", "EXAMPLE", "Check", "StudyFile", "StudyQuestion", "read_study", "write_example"]
+__all__ = ["CATEGORIES", "EXAMPLE", "Check", "Scale", "StudyFile", "StudyQuestion", "read_study", "write_example"]
 
 
 _ANSWERS = (
@@ -52,6 +52,8 @@ CATEGORIES = (
 )
 """Usual categories of prompts; a file may have others."""
 
+MOST_POINTS = 10
+
 CAP = 4
 """Comparisons of one rater, beside the attention checks, unless the file says otherwise."""
 
@@ -72,8 +74,12 @@ consent: >
   time, and ask us to erase what you chose.
 questions:                     # beside "which answer is better?"
   - {id: reason, text: "What decided?", choices: [content, style, length, other]}
+# scales:                      # each of the two answers is also rated by itself, from 1 to `points`
+#   - {id: quality, text: "How good is it?", points: 5, low: bad, high: excellent}
 # demographics:                # asked only if listed; stored apart from the choices
 #   - {id: age, text: "Your age", choices: [under 30, 30 to 60, over 60, rather not say]}
+# groups: [age]                # results are counted by these too; raters read that before they agree
+# group_quotas: {age: {under 30: 10}}    # at most so many raters who say so
 checks:                        # attention checks: one answer is plainly right
   - {prompt: "What is 2 + 2?", right: "4", wrong: "I like trains."}
 """
@@ -86,6 +92,17 @@ class StudyQuestion:
     id: str
     text: str
     choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale on which each answer is rated by itself, from 1 to `points`; the ends have words."""
+
+    id: str
+    text: str
+    points: int
+    low: str
+    high: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +129,10 @@ class StudyFile:
     cap: int = CAP
     seed: int = 0
     questions: tuple[StudyQuestion, ...] = ()
+    scales: tuple[Scale, ...] = ()
     demographics: tuple[StudyQuestion, ...] = ()
+    groups: tuple[str, ...] = ()  # ids of demographics by which results are counted
+    group_quotas: Mapping[str, Mapping[str, int]] | None = None  # of demographics: choice -> most raters who say so
     checks: tuple[Check, ...] = ()
     prompts: Path | None = None  # drafted ones: only those that a person has accepted are compared
 
@@ -145,7 +165,10 @@ def read_study(path: Path) -> StudyFile:
         cap=checked.count("cap", CAP),
         seed=checked.count("seed", 0, least=0),
         questions=checked.questions("questions"),
+        scales=checked.scales(),
         demographics=checked.questions("demographics"),
+        groups=checked.groups(),
+        group_quotas=checked.group_quotas(),
         checks=checked.checks(),
         prompts=path.parent / checked.text("prompts") if "prompts" in contents else None,
     )
@@ -229,6 +252,45 @@ class _Checked:
         ):
             raise self.wrong(key, "a different id for each question, other than 'better'")
         return tuple(questions)
+
+    def scales(self) -> tuple[Scale, ...]:
+        """Return the scales; their ids are not those of questions, whose answers they stand beside."""
+        scales = []
+        for row in self._rows("scales", {"id", "text", "points", "low", "high"}):
+            points = row["points"]
+            if type(points) is not int or not 2 <= points <= MOST_POINTS:
+                raise self.wrong("scales", f"points from 2 to {MOST_POINTS}")
+            id_, words, low, high = (str(row[name]) for name in ("id", "text", "low", "high"))
+            scales.append(Scale(id_, words, points, low, high))
+        taken = [question.id for question in self.questions("questions")]
+        fields_of = [f"{scale.id}_{side}" for scale in scales for side in "ab"]
+        if len(set(fields_of)) < len(fields_of) or set(fields_of) & {"better", *taken}:
+            raise self.wrong("scales", "a different id for each scale and question")
+        return tuple(scales)
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the demographics by which results are counted."""
+        names = self.texts("groups", required=False)
+        known = [question.id for question in self.questions("demographics")]
+        if not set(names) <= set(known) or len(set(names)) < len(names):
+            raise self.wrong("groups", f"ids of `demographics` ({', '.join(known) or 'there are none'})")
+        return names
+
+    def group_quotas(self) -> Mapping[str, Mapping[str, int]] | None:
+        """Return how many raters of each group take part."""
+        value = self._values.get("group_quotas")
+        if value is None:
+            return None
+        choices = {question.id: question.choices for question in self.questions("demographics")}
+        expected = "a mapping of ids of `demographics` to {choice: number}"
+        if not isinstance(value, dict) or not value:
+            raise self.wrong("group_quotas", expected)
+        for name, quota in value.items():
+            if name not in choices or not isinstance(quota, dict) or not set(quota) <= set(choices[name]):
+                raise self.wrong("group_quotas", expected)
+            if not all(type(n) is int and n >= 0 for n in quota.values()):
+                raise self.wrong("group_quotas", "whole numbers from 0")
+        return {str(name): dict(quota) for name, quota in value.items()}
 
     def checks(self) -> tuple[Check, ...]:
         """Return the attention checks."""

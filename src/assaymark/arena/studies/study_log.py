@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from assaymark.arena.tables import assignments, studies, study_answers, study_demographics, study_raters
-from assaymark.errors import StoreError, UnknownName
+from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.store.packing import pack_json, unpack_json
@@ -141,15 +141,64 @@ class StudyLog:
             number = connection.execute(this.where(study_raters.c.state != "erased")).scalar()
             return None if number is None else _rater(connection, number)
 
-    def consent(self, rater: int, demographics: Mapping[str, str], at: float) -> None:
-        """Store a rater's consent, and the demographics given, apart from the choices. Repeating changes nothing."""
+    def consent(
+        self,
+        rater: int,
+        demographics: Mapping[str, str],
+        at: float,
+        quotas: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        """Store a rater's consent, and the demographics given, apart from the choices. Repeating changes nothing.
+
+        quotas: of demographics: choice -> most raters of the study who say so.
+
+        Raises: UsageError where a quota is reached; nothing is stored.
+        """
         with self._database.writing(durable=True) as connection:
             row = connection.execute(select(study_raters).where(study_raters.c.id == rater)).one()
             if row.state != "invited":
                 return
+            self._refuse_full(connection, row.study, demographics, quotas or {})
             change_row(connection, study_raters, row, state="consented", consented_at=at)
             if demographics:
                 _insert(connection, study_demographics, {"rater": rater, "content": pack_json(dict(demographics))})
+
+    def _refuse_full(
+        self,
+        connection: Connection,
+        study: int,
+        demographics: Mapping[str, str],
+        quotas: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Raise UsageError where as many raters as a quota allows said the same; in the transaction of a consent."""
+        if not quotas:
+            return
+        self._database.lock_structure(connection)  # of two consents at once, one counts the other
+        own = select(study_demographics.c.content).join(study_raters, study_raters.c.id == study_demographics.c.rater)
+        others = [unpack_json(each) for each in connection.execute(own.where(study_raters.c.study == study)).scalars()]
+        for name, quota in quotas.items():
+            choice = demographics.get(name)
+            most = None if choice is None else quota.get(choice)
+            if most is not None and sum(other.get(name) == choice for other in others) >= most:
+                raise UsageError(
+                    f"the study has enough people who say '{choice}'; thank you. Nothing about you was stored"
+                )
+
+    def groups_of(self, name: str, ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return rater -> id of a question -> what he said about himself, for results by group.
+
+        ids: the questions of which raters were told that results are counted by them.
+        """
+        joined = (
+            select(study_raters.c.name, study_demographics.c.content)
+            .join(study_demographics, study_raters.c.id == study_demographics.c.rater)
+            .join(studies, studies.c.id == study_raters.c.study)
+            .where(studies.c.name == name)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(joined).all()
+        return {rater: {id_: said[id_] for id_ in ids if id_ in said} for rater, content in rows
+                for said in [unpack_json(content)]}  # fmt: skip
 
     def answer(self, rater: int, position: int, answers: Mapping[str, str], at: float, seconds: float | None) -> bool:
         """Store the answer to an assignment; return False if it has one, which stays.
