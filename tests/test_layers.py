@@ -64,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "settings",
         "records",
         "options",
+        "perturbations",
         "prompts",
         "scoring",
         "statistics",

@@ -55,7 +55,7 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
 
     Raises: DataError if the run has no multiple-choice task, or too few samples were answered.
     """
-    wanted = tasks or store.run(run_id).tasks
+    wanted = tasks or [each.name for each in store.run(run_id).plan.tasks if each.perturbed is None]
     pairs = {task: _pairs(store, run_id, task) for task in wanted}
     known = {task: each for task, each in pairs.items() if len(each) >= FEWEST}
     if not known:

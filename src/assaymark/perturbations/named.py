@@ -15,7 +15,7 @@ from assaymark.perturbations.words import GENDER_PRONOUNS, GENDER_TERMS
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 
-__all__ = ["FAMILIES", "GROUPS", "Perturbation", "perturbation_from", "perturbations_of"]
+__all__ = ["FAMILIES", "GROUPS", "Perturbation", "family_of", "perturbation_from", "perturbations_of"]
 
 VERSION = 1  # raise it when the same name would make other texts
 LARGEST_LIST = 2**20  # bytes of a user's file
@@ -281,3 +281,11 @@ def _replacements(text: str, where: str) -> Replacements:
 def perturbation_from(content: Mapping[str, JsonValue]) -> Perturbation:
     """Return the perturbation whose content a plan stores."""
     return Perturbation(content["name"], content["strength"], content.get("entries"))
+
+
+def family_of(label: str) -> Family:
+    """Return the family of the perturbation with a label such as `typos:0.05`. Raises: UnknownName."""
+    name = label.partition(":")[0]
+    if name not in _KINDS:
+        raise UnknownName("perturbation", name, nearest(name, _KINDS), f"known: {', '.join(_KINDS)}")
+    return _KINDS[name].family

@@ -28,7 +28,7 @@ from assaymark.results.documents.charts import (
 )
 from assaymark.results.documents.contents import CalibrationCurve, ReportContents, above_chance
 from assaymark.results.evidence.composites import composite_lines
-from assaymark.results.evidence.records import RunView
+from assaymark.results.evidence.records import PerturbedScore, RunView
 from assaymark.results.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
 from assaymark.results.views.baselines_table import baseline_rows
 from assaymark.results.views.cells import (
@@ -42,6 +42,7 @@ from assaymark.results.views.cells import (
     value_words,
 )
 from assaymark.results.views.comparison_tables import ordered_lines, shown_cells
+from assaymark.results.views.perturbed_table import HEADERS, perturbed_cells, perturbed_name, shown_scores
 from assaymark.results.views.tables import note_lines
 
 __all__ = ["calibration_section", "change_section", "headline", "results_section", "weakest_section"]
@@ -80,6 +81,7 @@ def results_section(views: Sequence[RunView]) -> list[Block]:
         blocks.append(Bullets(tuple(lines)))
     blocks += _values_figure(views)
     if len(views) == 1:
+        blocks += _perturbations(views[0].perturbed)
         blocks += _baselines(rows)
     if notes := [line.removeprefix("! ") for line in note_lines(rows, views)]:
         blocks.append(Bullets(tuple(notes), "warning"))
@@ -223,6 +225,15 @@ def _baselines(rows: Sequence[TableLine]) -> list[Block]:
     headers, known = baseline_rows(rows)
     made = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
     return [Heading("Baselines", 3), Table(("task", *headers), tuple(made))] if made else []
+
+
+def _perturbations(scores: Sequence[PerturbedScore]) -> list[Block]:
+    """Return the table of what perturbations did to the scores; nothing for a run without any."""
+    made = [
+        TableRow((Cell(score.task), Cell(perturbed_name(score)), *map(Cell, perturbed_cells(score))))
+        for score in shown_scores(scores)
+    ]
+    return [Heading("Perturbations", 3), Table(("task", "perturbed by", *HEADERS), tuple(made))] if made else []
 
 
 def _name(row: TableLine) -> Cell:
