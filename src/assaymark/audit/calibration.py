@@ -18,6 +18,7 @@ from assaymark.statistics.calibration import (
     platt_scaling,
     selective_curve,
 )
+from assaymark.statistics.helm_calibration import HelmCalibration, helm_calibration
 from assaymark.store import Store
 
 __all__ = ["ALL", "CalibrationAudit", "audit_calibration", "calibration_of"]
@@ -43,6 +44,7 @@ class CalibrationAudit:
     error_after_platt: float
     selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
     excess_aurc: float  # 0: the most confident answers are exactly the correct ones
+    helm: HelmCalibration  # the same by HELM's definitions
 
 
 def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
@@ -97,4 +99,5 @@ def calibration_of(task: str, pairs: Sequence[tuple[float, float]]) -> Calibrati
         error_after_platt=after.value,
         selective=tuple((share, curve.accuracy_at(share)) for share in COVERAGES),
         excess_aurc=curve.excess_aurc,
+        helm=helm_calibration(confidences, credits_),
     )

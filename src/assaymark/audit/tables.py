@@ -347,6 +347,11 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
         ),
         f"Platt slope {audit.platt.slope:.2f}: {_direction(audit)}; error after it {_share(audit.error_after_platt)}",
         f"accuracy when only the most confident are answered: {answered}",
+        (
+            f"by HELM's definitions: ece_10_bin {audit.helm.ece_10_bin:.4f}, ece_1_bin {audit.helm.ece_1_bin:.4f}, "
+            f"selective_cov_acc_area {audit.helm.selective_cov_acc_area:.4f}, selective_acc@10 "
+            f"{audit.helm.selective_acc_at_10:.4f}, platt_ece_10_bin {audit.helm.platt_ece_10_bin:.4f}"
+        ),
     ]
     notes = [Text(line, style="dim") for line in lines]
     return Padding(Group(Text(audit.task, style="bold"), table, *notes), (0, 1, 1, 1))
