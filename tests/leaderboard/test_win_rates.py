@@ -25,7 +25,7 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (0.6, "plants.jsonl,stars.jsonl"),
         (0.2, "plants.jsonl"),
     ):
-        model = FakeModel(accuracy=accuracy, seed=int(10 * accuracy))
+        model = FakeModel(mode="gold", accuracy=accuracy, seed=int(10 * accuracy))
         assaymark.evaluate(model, tasks, store=str(tmp_path / "s.sqlite"), perturb="lowercase,space")
     (tmp_path / "board.yaml").write_text("title: Fields\ntasks: [{task: plants}, {task: stars}]\n")
     return tmp_path / "board.yaml"

@@ -80,7 +80,7 @@ def folder(tmp_path: Path) -> Path:
 
 def _run(folder: Path, perturb: Any = "mild_mix,gender,typos:0.2", model: Any = None, **options: Any) -> Run:
     return assaymark.evaluate(
-        FakeModel(accuracy=0.7) if model is None else model,
+        FakeModel(mode="gold", accuracy=0.7) if model is None else model,
         ["chores", "sayings"],
         include_path=[folder],
         data_dir=folder,
@@ -195,7 +195,7 @@ def test_results_equal_a_plain_computation(in_folder: Path, task: str, metric: s
 def test_the_same_call_asks_nothing_and_another_perturbation_is_another_run(in_folder: Path) -> None:
     """The perturbations are a part of the key; a run without them has the key that it always had."""
     first = _run(in_folder)
-    model = FakeModel(accuracy=0.7)
+    model = FakeModel(mode="gold", accuracy=0.7)
     again = _run(in_folder, model=model)
     assert (again.id, model.n_requested) == (first.id, 0)
     plain = _run(in_folder, perturb=None)

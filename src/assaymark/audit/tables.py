@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from assaymark.audit.bias import BiasAudit
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.diagnosis import CAUSES, CauseCount, Diagnosis
@@ -323,6 +324,21 @@ def summary_cells(audit: CalibrationAudit) -> tuple[str, ...]:
         audit.task, f"{audit.n:,}", _share(audit.accuracy), _share(audit.confidence), _share(error.value),
         f"{_share(error.null_value)} (≤{_share(error.null_high)})", shown_p(error.p),
     )  # fmt: skip
+
+
+def bias_table(audits: Sequence[BiasAudit]) -> RenderableType:
+    """Return the measures of each task's generated texts, one line each; 0: the groups are named equally."""
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    table.add_column("bias of generated texts", overflow="fold")
+    table.add_column("distance", justify="right", no_wrap=True)
+    table.add_column("texts", justify="right", no_wrap=True)
+    for audit in audits:
+        for name, value in audit.measures.items():
+            table.add_row(
+                Text(audit.task), name, "none named" if value is None else f"{value:.4f}", f"{audit.n_texts:,}"
+            )
+    return Padding(table, (0, 1))
 
 
 def _curve(audit: CalibrationAudit) -> RenderableType:
