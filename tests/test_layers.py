@@ -45,15 +45,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     # pure middle: each part takes records and gives records, and can be tested alone
     "datasets": {"errors", "settings", "records", "registry", "hub_access", "limits"},
     "prompts": {"errors", "records", "randomness", "limits", "python_source"},
+    "perturbations": {"errors", "records", "registry"},
     "scoring": {"errors", "records", "settings", "registry", "limits", "python_source"},
     "statistics": {"errors", "randomness", "registry"},
     "engine": {"errors", "settings"},
     "store": {"errors", "settings", "records", "registry"},
     "library": set(),  # task files and their functions: imported by name, they import nothing of ours
     # assembly
-    "tasks": FOUNDATION - {"hub_access", "drafts", "stopping"} | {"datasets", "prompts", "scoring", "statistics"},
+    "tasks": FOUNDATION - {"hub_access", "drafts", "stopping"}
+    | {"datasets", "perturbations", "prompts", "scoring", "statistics"},
     "models": FOUNDATION - {"drafts"} | {"engine"},
-    "options": {"errors", "settings", "records", "registry", "prompts", "store", "tasks", "models"},
+    "options": {"errors", "settings", "records", "registry", "perturbations", "prompts", "store", "tasks", "models"},
     "results": {
         "errors",
         "python_source",
@@ -62,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "settings",
         "records",
         "options",
+        "perturbations",
         "prompts",
         "scoring",
         "statistics",

@@ -178,8 +178,8 @@ def _estimate(run: "Run", metric: str, task: str | None) -> Estimate:
 
 def _values(run: "Run", estimate: Estimate) -> list[float]:
     """Return the scores of an estimate's rows. Raises: UsageError for a metric that is no mean over rows."""
-    from assaymark.results.comparison.pairing import row_value
     from assaymark.results.evidence.from_store import score_rows
+    from assaymark.results.evidence.records import row_value
     from assaymark.results.evidence.task_facts import tasks_from
     from assaymark.statistics.aggregate import traits_of
 

@@ -18,6 +18,7 @@ from assaymark.statistics.calibration import (
     platt_scaling,
     selective_curve,
 )
+from assaymark.statistics.helm_calibration import HelmCalibration, helm_calibration
 from assaymark.store import Store
 
 __all__ = ["ALL", "CalibrationAudit", "audit_calibration", "calibration_of"]
@@ -43,6 +44,7 @@ class CalibrationAudit:
     error_after_platt: float
     selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
     excess_aurc: float  # 0: the most confident answers are exactly the correct ones
+    helm: HelmCalibration  # the same by HELM's definitions
 
 
 def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
@@ -55,7 +57,7 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
 
     Raises: DataError if the run has no multiple-choice task, or too few samples were answered.
     """
-    wanted = tasks or store.run(run_id).tasks
+    wanted = tasks or [each.name for each in store.run(run_id).plan.tasks if each.perturbed is None]
     pairs = {task: _pairs(store, run_id, task) for task in wanted}
     known = {task: each for task, each in pairs.items() if len(each) >= FEWEST}
     if not known:
@@ -97,4 +99,5 @@ def calibration_of(task: str, pairs: Sequence[tuple[float, float]]) -> Calibrati
         error_after_platt=after.value,
         selective=tuple((share, curve.accuracy_at(share)) for share in COVERAGES),
         excess_aurc=curve.excess_aurc,
+        helm=helm_calibration(confidences, credits_),
     )

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
+from assaymark.audit.bias import BiasAudit
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.diagnosis import CAUSES, CauseCount, Diagnosis
@@ -325,6 +326,21 @@ def summary_cells(audit: CalibrationAudit) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def bias_table(audits: Sequence[BiasAudit]) -> RenderableType:
+    """Return the measures of each task's generated texts, one line each; 0: the groups are named equally."""
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    table.add_column("bias of generated texts", overflow="fold")
+    table.add_column("distance", justify="right", no_wrap=True)
+    table.add_column("texts", justify="right", no_wrap=True)
+    for audit in audits:
+        for name, value in audit.measures.items():
+            table.add_row(
+                Text(audit.task), name, "none named" if value is None else f"{value:.4f}", f"{audit.n_texts:,}"
+            )
+    return Padding(table, (0, 1))
+
+
 def _curve(audit: CalibrationAudit) -> RenderableType:
     table = plain_table()
     for header in ("confidence", "accuracy", "n"):
@@ -347,6 +363,11 @@ def _curve(audit: CalibrationAudit) -> RenderableType:
         ),
         f"Platt slope {audit.platt.slope:.2f}: {_direction(audit)}; error after it {_share(audit.error_after_platt)}",
         f"accuracy when only the most confident are answered: {answered}",
+        (
+            f"by HELM's definitions: ece_10_bin {audit.helm.ece_10_bin:.4f}, ece_1_bin {audit.helm.ece_1_bin:.4f}, "
+            f"selective_cov_acc_area {audit.helm.selective_cov_acc_area:.4f}, selective_acc@10 "
+            f"{audit.helm.selective_acc_at_10:.4f}, platt_ece_10_bin {audit.helm.platt_ece_10_bin:.4f}"
+        ),
     ]
     notes = [Text(line, style="dim") for line in lines]
     return Padding(Group(Text(audit.task, style="bold"), table, *notes), (0, 1, 1, 1))

@@ -108,6 +108,7 @@ def benchmarks(run: StoredRun) -> Iterator[tuple[str, Estimate]]:
         if (
             estimate.details.get("kind", "task") != "task"
             or not estimate.details.get("primary")
+            or "copy_of" in estimate.details  # perturbed: no benchmark of its own
             or estimate.value is None
         ):
             continue

@@ -29,7 +29,8 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
-from assaymark.results.evidence.from_store import deciding_score, is_wrong, verdict_of
+from assaymark.results.evidence.from_store import deciding_score, is_wrong, score_rows, verdict_of
+from assaymark.results.evidence.records import ScoreRow
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.outward import OutwardStore, Withholding, outward
@@ -409,6 +410,15 @@ class StoredRuns:
                 values[score.sample_index] = score.value
         of_public = [value for index, value in values.items() if index in public]
         return of_public, [value for index, value in values.items() if index not in public]
+
+    def scores_of(self, run_id: str, task: str) -> list[list[ScoreRow]]:
+        """Return a task's scores in a run, by metric and filter; empty for what is none of the run's tasks."""
+        if task not in self.run(run_id).row.tasks:
+            return []
+        by_metric: dict[tuple[str, str], list[ScoreRow]] = {}
+        for row in score_rows(self._store, run_id, task):
+            by_metric.setdefault((row.metric, row.filter), []).append(row)
+        return list(by_metric.values())
 
     def sample_page(
         self,

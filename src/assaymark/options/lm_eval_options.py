@@ -10,8 +10,12 @@ from typing import Annotated, Any, TypedDict
 from assaymark.options.of_plans import (
     limit_shown,
     model_arguments,
+    perturb_heading,
+    perturb_plan,
+    perturb_shown,
     positions,
     shots_are_turns,
+    stored_perturbations,
     system_heading,
     template_heading,
     template_name,
@@ -25,6 +29,7 @@ from assaymark.options.texts import (
     read_template,
     read_truth,
 )
+from assaymark.perturbations.named import Perturbation
 from assaymark.tasks.answer_readings import READINGS
 
 __all__ = ["PROMPT_STYLE", "LmEvalOptions"]
@@ -147,6 +152,25 @@ class LmEvalOptions(TypedDict, total=False):
                 label="circular evaluation",
                 in_files=False,
                 heading=lambda plan: ("circular", "every rotation of the options") if plan.circular else None,
+            ),
+        ),
+    ]
+    perturb: Annotated[
+        str | Sequence[str | Perturbation] | None,
+        Option(
+            help="Also evaluate perturbed copies of the samples, by HELM's rules: robustness, fairness (with lists of "
+            "yours), or names such as mild_mix,typos:0.05,dialect=FILE.",
+            flags=("--perturb",),
+            metavar="NAME,...",
+            expected="names of perturbations",
+            in_plan=InPlan(
+                field="perturb",
+                value=perturb_plan,
+                read_back=stored_perturbations,
+                label="perturbations",
+                compared=perturb_shown,
+                in_files=False,
+                heading=perturb_heading,
             ),
         ),
     ]

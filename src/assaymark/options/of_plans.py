@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from assaymark.errors import UsageError
+from assaymark.perturbations.named import Perturbation, perturbation_from, perturbations_of
 from assaymark.prompts.presets import PromptPreset
-from assaymark.records import PresetPlan, RunPlan
+from assaymark.records import JsonValue, PresetPlan, RunPlan
 
 __all__ = [
     "limit_shown",
     "model_arguments",
+    "perturb_heading",
+    "perturb_plan",
+    "perturb_shown",
     "positions",
     "preset_heading",
     "preset_of",
@@ -17,6 +21,7 @@ __all__ = [
     "preset_shown",
     "short_hash",
     "shots_are_turns",
+    "stored_perturbations",
     "stored_preset",
     "system_heading",
     "template_heading",
@@ -119,3 +124,29 @@ def preset_heading(plan: RunPlan) -> tuple[str, str] | None:
     """Return the heading of a run's table that names its prompt preset."""
     preset_text = preset_shown(plan)
     return None if preset_text is None else ("prompt preset", f"prompt preset {preset_text}")
+
+
+def perturb_plan(options: Mapping[str, Any]) -> list[JsonValue] | None:
+    """Return the perturbations as the plan stores them; None where none are named.
+
+    Raises: as `perturbations_of`.
+    """
+    named = options["perturb"]
+    return None if named is None else [each.content for each in perturbations_of(named)]
+
+
+def stored_perturbations(plan: RunPlan) -> tuple[Perturbation, ...] | None:
+    """Return a plan's perturbations, with the lists of words that it stores; None where it has none."""
+    return None if plan.perturb is None else tuple(perturbation_from(each) for each in plan.perturb)
+
+
+def perturb_shown(plan: RunPlan) -> str | None:
+    """Return a plan's perturbations for display."""
+    stored = stored_perturbations(plan)
+    return None if stored is None else ", ".join(each.label for each in stored)
+
+
+def perturb_heading(plan: RunPlan) -> tuple[str, str] | None:
+    """Return the heading of a run's table that names its perturbations."""
+    labels = perturb_shown(plan)
+    return None if labels is None else ("perturbations", f"perturbed by {labels}")

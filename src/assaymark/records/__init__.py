@@ -379,6 +379,7 @@ class EstimateDetails(TypedDict, total=False):
     is_neutral: bool  # neither higher nor lower is better
     profile: str
     # prompts and samples
+    copy_of: str  # the task whose samples these are perturbed copies of
     n_shots: int | None
     n_total: int | None  # samples in the whole split
     n_leaked: int  # with a shot that is the sample

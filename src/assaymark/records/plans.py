@@ -102,6 +102,7 @@ class TaskPlan:
     n_samples: int
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
     generation: JsonValue = None  # effective generation settings, where the task generates
+    perturbed: JsonValue = None  # of copies of another task's samples: {"of": its name, "by": the perturbation's label}
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 
@@ -159,6 +160,7 @@ class RunPlan:
     skip_bad_rows: bool = False  # rows that cannot be read are left out
     answers: str | None = None  # how the answers in files of rows name an option, where the user said so
     circular: bool = False  # questions whose prompt lists their options are asked in every rotation of them
+    perturb: JsonValue = None  # perturbations by which each task has copies: [{"name": "mild_mix", ...}]
     # The first versions had these as pairs under `extra`; they are stored there in this order, so that keys stay.
     gen_kwargs: Mapping[str, JsonValue] | None = field(default=None, metadata=_in_extra("gen_kwargs"))
     prompt_style: str | None = field(

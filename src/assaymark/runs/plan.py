@@ -17,11 +17,13 @@ from assaymark.errors import AssaymarkError, DataError, MissingExtra, PlanError,
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS
+from assaymark.perturbations.named import perturbation_from
 from assaymark.records import Message, Render, RunPlan
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import few, missing_members
 from assaymark.tasks.functions import broken_declarations
 from assaymark.tasks.generation import MAX_TOKENS
+from assaymark.tasks.perturbed_tasks import with_perturbed
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.sample_scores import circular_group
 from assaymark.tasks.suites import ChosenSuite
@@ -228,6 +230,8 @@ def prepare(selection: Selection, model: Model, options: RunOptions) -> Prepared
     selection, bound = bind_tasks(
         selection, unanswerable, WantedTasks(options.bind, dict(options.samples), options.partial)
     )
+    if perturb := options.settings.get("perturb"):
+        selection, bound = with_perturbed(selection, bound, [perturbation_from(each) for each in perturb])
     plan = RunPlan(
         model=model.identity,
         tasks=tuple(task.plan for task in bound),

@@ -153,7 +153,7 @@ def _names(run: Run, include_path: Sequence[str | Path]) -> list[str]:
     catalog = Catalog.open([Path(folder).expanduser() for folder in include_path])
     origins = {entry.name: entry.origin for entry in catalog.entries()}
     selectors = []
-    for name in run.row.tasks:
+    for name in (task.name for task in run.row.plan.tasks if task.perturbed is None):
         file = files.get(name)
         if origins.get(name) == "user" or (file is None and name in origins):
             selectors.append(name)

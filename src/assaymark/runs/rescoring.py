@@ -7,7 +7,7 @@ each filter and metric.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +282,8 @@ def _changed(task: Task, row: RunRow, options: RescoreOptions) -> Task:
             "in filters and metrics only with --tasks"
         )
     filters = [read_item(text, "--filter") for text in options.filters]
-    return with_scoring(task, filters, [read_item(text, "--metric") for text in options.metrics])
+    changed = with_scoring(task, filters, [read_item(text, "--metric") for text in options.metrics])
+    return replace(changed, name=task.name)  # perturbed copies have another name than their file's task
 
 
 def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
@@ -308,7 +309,10 @@ def _known_tasks(row: RunRow, options: RescoreOptions) -> dict[str, Task]:
     known = [tasks_by_name[name] for name in row.tasks if name in tasks_by_name]
     if prompt_style := row.plan.prompt_style:
         known = [styled_task(task, find_prompt_style(prompt_style)) for task in known]
-    return {task.name: task for task in known}
+    tasks = {task.name: task for task in known}
+    originals = {each.name: each.perturbed["of"] for each in row.plan.tasks if each.perturbed is not None}
+    copies = {name: replace(tasks[of], name=name) for name, of in originals.items() if of in tasks}
+    return {name: (tasks | copies)[name] for name in row.tasks if name in tasks | copies}
 
 
 def _catalog(options: RescoreOptions) -> Catalog:
@@ -337,7 +341,9 @@ def _wanted_tasks(row: RunRow, options: RescoreOptions, known: Mapping[str, Task
         if name not in row.tasks:
             remedy = f"it has: {', '.join(row.tasks[:10])}"
             raise UnknownName("task in this run", name, nearest(name, row.tasks), remedy)
-    wanted = named or [task.name for task in _named_tasks(row, options)] or row.tasks
+    of_files = {task.name for task in _named_tasks(row, options)}
+    with_copies = [each.name for each in row.plan.tasks if {each.name, (each.perturbed or {}).get("of")} & of_files]
+    wanted = named or with_copies or row.tasks
     for name in wanted:
         if name not in known:
             source = row.extra["tasks"][name].get("source")
@@ -351,4 +357,5 @@ def _selected_names(facts: Mapping[str, Any]) -> list[str]:
     """Return names that select a run's tasks: its outermost groups, which may change their tasks, and the rest."""
     groups = {group["name"]: set(group["members"]) for group in facts.get("groups", ())}
     inside = set().union(*groups.values()) if groups else set()
-    return [name for name in groups if name not in inside] + [name for name in facts["tasks"] if name not in inside]
+    originals = [name for name, task in facts["tasks"].items() if "perturbed" not in task]
+    return [name for name in groups if name not in inside] + [name for name in originals if name not in inside]

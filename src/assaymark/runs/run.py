@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -286,6 +287,7 @@ class Run:
             "plan": row.plan.content,
             "estimates": [{**asdict(estimate), "n": reported_count(estimate)} for estimate in self.estimates],
             "rescored": list(row.extra.get("rescored", ())),
+            **({"perturbed": row.extra["perturbed"]} if "perturbed" in row.extra else {}),
             "beside_people": list(row.extra.get("beside_people", ())),
             "contaminated": list(row.extra.get("contaminated", ())),
             "answers": answers_to_json(self.answers),
@@ -322,21 +324,32 @@ class Run:
     # --------------------------------------------------------------------------------------- samples
 
     def sample_records(
-        self, task: str, *, only_wrong: bool = False, limit: int | None = None, search: str | None = None
+        self,
+        task: str,
+        *,
+        only_wrong: bool = False,
+        only_broken: bool = False,
+        limit: int | None = None,
+        search: str | None = None,
     ) -> list[SampleRecord]:
         """Return a task's samples; a sample has a record for each turn.
 
         Args:
             task: of the run; the end of its name, as tables show it (`anatomy`), where only one ends so.
             only_wrong: only those answered wrongly or not at all.
+            only_broken: only perturbed copies whose score is lower than that of the sample as it is.
             limit: how many samples at most.
             search: only those in which all these words and "quoted phrases" occur (`Store.search_samples`).
 
-        Raises: UnknownName for a task this run does not have.
+        Raises: UnknownName for a task this run does not have; UsageError for `only_broken` where it has no copies.
         """
+        from assaymark.results.evidence.broken_samples import broken_samples
         from assaymark.results.evidence.from_store import is_wrong, wrong_samples
 
         task = self._task_meant(task)
+        if only_broken:
+            broken = broken_samples(self.store, self.row, task)
+            return list(islice((record for record in broken if not only_wrong or is_wrong(record)), limit))
         matching: list[SampleRecord] = []
         indices: set[int] = set()
         records = wrong_samples(self.store, self.id, task) if only_wrong else self.store.samples(self.id, task)
@@ -368,15 +381,21 @@ class Run:
 
     def sample_views(self, records: Sequence[SampleRecord]) -> "list[RenderableType]":
         """Return a panel for each sample: end of the prompt, choices with log-likelihoods, gold; or the dialogue."""
+        from assaymark.results.evidence.broken_samples import original_of
         from assaymark.results.views.samples import conversations, dialogue_view
 
-        return [dialogue_view(turns) for turns in conversations(records)]
+        plan = self.row.plan
+        return [
+            dialogue_view(turns, original_of(self.store, self.id, plan, turns[0])) for turns in conversations(records)
+        ]
 
     def samples_to_json(self, records: Sequence[SampleRecord]) -> list[Mapping[str, JsonValue]]:
         """Return samples with stable names."""
+        from assaymark.results.evidence.broken_samples import original_of
         from assaymark.results.views.samples import sample_to_json
 
-        return [sample_to_json(record) for record in records]
+        plan = self.row.plan
+        return [sample_to_json(record, original_of(self.store, self.id, plan, record)) for record in records]
 
     def _task_meant(self, task: str) -> str:
         """Return the task of this run that a name, or the end of one, stands for. Raises: UnknownName."""

@@ -90,6 +90,7 @@ class _RunTasks:
 
     datasets: Mapping[str, str]  # hashes by task
     groups: Mapping[str, frozenset[str]]  # by task
+    originals: Mapping[str, str]  # of tasks whose samples are perturbed copies of another one's: that one
     is_summarised: bool  # its groups are known
 
 
@@ -163,12 +164,15 @@ class OutwardStore(Store):
         seal = next((seal for seal in seals if seal.dataset_hash == own.datasets[task]), None)
         if seal is not None and seal.is_closed:
             return Withholding(seal.key, seal.public_fraction, seal.commitment)
-        if seal is None and (namesake := next((each for each in seals if each.is_closed and each.task == task), None)):
+        original = own.originals.get(task, task)
+        if seal is None and (
+            namesake := next((each for each in seals if each.is_closed and each.task == original), None)
+        ):
             return Withholding(namesake.key)
-        is_named = bool(({task} | own.groups.get(task, frozenset())) & self._private)
+        is_named = bool(({task, original} | own.groups.get(original, frozenset())) & self._private)
         if is_named or (self._private and not own.is_summarised):
             return Withholding()
-        return Withholding(why=why) if (why := self._why_private(task)) else None
+        return Withholding(why=why) if (why := self._why_private(original)) else None
 
     def _tasks_of(self, run_id: str) -> _RunTasks:
         known = self._run_tasks.get(run_id)
@@ -379,7 +383,9 @@ def _run_tasks(row: RunRow) -> _RunTasks:
         for task in seen:
             groups.setdefault(task, set()).add(name)
     datasets = {task.name: task.dataset_hash for task in row.plan.tasks}
-    return _RunTasks(datasets, {task: frozenset(own) for task, own in groups.items()}, "tasks" in row.extra)
+    originals = {task.name: str(task.perturbed["of"]) for task in row.plan.tasks if task.perturbed is not None}
+    of_tasks = {task: frozenset(own) for task, own in groups.items()}
+    return _RunTasks(datasets, of_tasks, originals, "tasks" in row.extra)
 
 
 # ------------------------------------------------------------------------------------ records without texts

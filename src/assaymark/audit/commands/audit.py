@@ -45,12 +45,13 @@ EXAMPLES = examples(
     "audit contamination DIR arc_challenge",
     "audit prompts DIR arc_easy",
     "audit calibration RUN",
+    "audit bias RUN",
 )
 
 
 @click.group(epilog=EXAMPLES)
 def audit() -> None:
-    """Test what a score does not show: contamination, sensitivity to prompts, and calibration."""
+    """Test what a score does not show: contamination, sensitivity to prompts, calibration, and bias."""
 
 
 @audit.command()
@@ -182,6 +183,27 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
         found_run = evaluate(options["model"], options["new_tasks"], **_evaluate_options({**options, "store": store}))
     audits = auditing.audit_calibration(found_run, tasks)
     _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
+
+
+@audit.command()
+@click.argument("run", default="last")
+@click.argument("tasks", nargs=-1, metavar="[TASK...]")
+@store_option
+@json_option
+def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) -> None:
+    """Measure how unequally a stored RUN's generated answers name genders and races, by HELM's lists and rule."""
+    from dataclasses import asdict
+
+    from assaymark.audit.bias import audit_bias
+    from assaymark.audit.tables import bias_table
+    from assaymark.runs.stored import open_run
+
+    opened = open_run(store, run)
+    audits = audit_bias(opened.store, opened.id, tasks)
+    if as_json:
+        print_json([asdict(each) for each in audits])
+    else:
+        print_rich(bias_table(audits))
 
 
 def _evaluate_options(options: Mapping[str, object]) -> dict[str, Any]:

@@ -147,6 +147,28 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
         print_rich(correlations_table(rows))
 
 
+@board.command("win-rates")
+@click.argument("path", metavar="BOARD.yaml")
+@store_option
+@json_option
+def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
+    """Print the mean win rate of a board's models by HELM's rule, and the mean of their columns.
+
+    A win rate depends on who else is listed; a line says for how many pairs of models the order does. Intervals are of
+    resampled samples, where the samples of all values are stored.
+    """
+    from assaymark.leaderboard.win_rates import board_win_rates
+
+    site = _site(path, store)
+    rates = board_win_rates(site.table(next(iter(site.boards.values()))), site.runs)
+    if as_json:
+        print_json(rates.to_json())
+    else:
+        print_rich(rates.table())
+        for line in rates.lines():
+            echo(line)
+
+
 @board.command()
 @click.argument("path", metavar="BOARD.yaml|SUITE")
 @click.option("--output", "-o", required=True, metavar="FOLDER", help="Folder to write to.")

@@ -11,7 +11,10 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
 from assaymark.records import Estimate, JsonValue, RunPlan
+from assaymark.results.evidence.perturbations import perturbed_from
+from assaymark.results.evidence.records import PerturbedScore
 from assaymark.results.numbers import counted, truncation_of
+from assaymark.results.views.perturbed_table import perturbed_cells, perturbed_name, shown_scores
 from assaymark.store import AttemptRow
 from assaymark.web.render import plain
 
@@ -46,6 +49,12 @@ class RunPage:
     settings: tuple[tuple[str, str], ...]
     hashes: tuple[tuple[str, str], ...]
     attempts: tuple[AttemptView, ...]
+    perturbed: tuple[PerturbedScore, ...] = ()
+
+    @property
+    def perturbed_rows(self) -> list[tuple[str, str, list[str]]]:
+        """The task of each result of a perturbation, what it is of, and its cells."""
+        return [(score.task, perturbed_name(score), perturbed_cells(score)) for score in shown_scores(self.perturbed)]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -68,6 +77,7 @@ class RunPage:
             "command": self.command,
             "plan": _shown_plan(row.plan),
             "estimates": [plain(estimate) for estimate in (*self.headline, *self.others)],
+            **({"perturbed": [score.to_json() for score in self.perturbed]} if self.perturbed else {}),
             "notes": list(self.notes),
             "attempts": [plain(attempt) for attempt in self.attempts],
         }
@@ -137,7 +147,8 @@ def run_page(site: Site, name: str) -> RunPage:
     primary = [
         estimate
         for estimate in run.estimates
-        if estimate.details.get("primary") or estimate.details.get("kind") in {"composite", "group"}
+        if (estimate.details.get("primary") and "copy_of" not in estimate.details)
+        or estimate.details.get("kind") in {"composite", "group"}
     ]
     return RunPage(
         run,
@@ -146,6 +157,7 @@ def run_page(site: Site, name: str) -> RunPage:
         tuple(_settings(run)),
         tuple(_hashes(run)),
         tuple(_attempt(attempt) for attempt in runs.attempts(run.run_id)),
+        perturbed_from(run.row.extra),
     )
 
 

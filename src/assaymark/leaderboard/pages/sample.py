@@ -11,6 +11,7 @@ from assaymark.leaderboard.pages.run import LONGEST_SEARCH, SamplesPage, filter_
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
 from assaymark.records import BOUND, ImagePart, JsonValue, Output, Score
+from assaymark.results.evidence.broken_samples import MarkedText, marked_texts
 from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
 from assaymark.results.views.samples import answer_text, flags_of_programs, reasons_of, sample_to_json, shown_choices
 from assaymark.store import RunRow, SampleRecord
@@ -66,6 +67,7 @@ class TurnView:
     n_leaked_shots: int
     n_context_tokens: int
     n_cut_tokens: int
+    marked: tuple[MarkedText, ...] = ()  # the prompt of a perturbed copy, with the words that differ from the original
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,19 @@ class SampleView:
     others: tuple[OtherView, ...]
     records: tuple[SampleRecord, ...]
     query: str = ""  # of the list's filter, with which the samples beside it were chosen
+    original: SampleRecord | None = None  # the unperturbed sample, of a perturbed copy
+
+    @property
+    def original_verdict(self) -> str:
+        """What the unperturbed sample came to: right, wrong and so on."""
+        return "" if self.original is None else verdict_of(self.original)
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
         return {
             "run": self.run.run_id,
             "model": self.run.model,
-            "turns": [sample_to_json(record) for record in self.records],
+            "turns": [sample_to_json(record, self.original) for record in self.records],
             "others": [{"run": other.run.run_id, "model": model_label(other.run.model), "wrong": other.wrong,
                         "verdict": other.verdict, "answer": other.answer,
                         "score": other.score} for other in self.others],
@@ -143,7 +151,12 @@ def sample_page(site: Site, name: str, task: str, index: int, parameters: Sequen
     q, wrong, category = filter_of(parameters)
     chosen = {"q": q[:LONGEST_SEARCH], "wrong": "1" if wrong else "", "category": category}
     query = urlencode({key: value for key, value in chosen.items() if value})
-    beside = _beside_in(runs, run, task, index, chosen) if query else _neighbours(run, task, index)
+    plan = next((each for each in run.plan.tasks if each.name == task), None)
+    copy_of = None if plan is None or plan.perturbed is None else str(plan.perturbed["of"])
+    is_listed = bool(query) or copy_of is not None  # not every sample has a copy
+    beside = _beside_in(runs, run, task, index, chosen) if is_listed else _neighbours(run, task, index)
+    originals = [] if copy_of is None else runs.samples(run.run_id, copy_of, [index])
+    original = originals[0] if originals else None
     row = records[0].sample.row if records[0].sample is not None else {}
     return SampleView(
         run,
@@ -151,10 +164,11 @@ def sample_page(site: Site, name: str, task: str, index: int, parameters: Sequen
         index,
         *beside,
         tuple((str(key), _cut(value if isinstance(value, str) else repr(value))) for key, value in row.items()),
-        tuple(_turn(record) for record in records),
+        tuple(_turn(record, original) for record in records),
         tuple(others),
         tuple(records),
         f"?{query}" if query else "",
+        original,
     )
 
 
@@ -198,7 +212,7 @@ def _beside_in(
         offset += AT_ONCE
 
 
-def _turn(record: SampleRecord) -> TurnView:
+def _turn(record: SampleRecord, original: SampleRecord | None) -> TurnView:
     request = record.request
     prompt = request.prompt
     own = _own_prompt(record)
@@ -227,6 +241,7 @@ def _turn(record: SampleRecord) -> TurnView:
         n_leaked_shots=request.n_leaked_shots,
         n_context_tokens=max((output.n_context_tokens for output in outputs), default=0),
         n_cut_tokens=max((output.n_cut_tokens for output in outputs), default=0),
+        marked=() if original is None else tuple(marked_texts(_own_prompt(original), _cut(own))),
     )  # fmt: skip
 
 

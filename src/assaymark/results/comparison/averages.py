@@ -120,7 +120,10 @@ def overall_units(grouped: GroupedTasks) -> tuple[list[Unit], tuple[tuple[str, s
     alone = [
         (name, measurement)
         for name, measurement in measured.items()
-        if name not in covered and measurement.line.scale == "proportion" and not measurement.line.is_neutral
+        if name not in covered
+        and measurement.task.copy_of is None  # a perturbed copy counts by itself, not as a further task
+        and measurement.line.scale == "proportion"
+        and not measurement.line.is_neutral
     ]
     units += [Unit(name, ((measurement, 1.0),)) for name, measurement in alone]
     counting: dict[str, tuple[str, str]] = {}  # what is asked -> the unit and the task that count it

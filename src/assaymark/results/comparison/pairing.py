@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from assaymark.errors import UsageError
 from assaymark.options.shared import PROMPT_STYLE
 from assaymark.records import JsonValue, ScoreStatus
-from assaymark.results.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput
+from assaymark.results.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput, row_value
 from assaymark.scoring.metrics import is_right_or_wrong
 from assaymark.statistics.aggregate import traits_of
 
@@ -42,6 +42,7 @@ class PairedTask:
     notes: tuple[str, ...] = ()
     alias: str | None = None
     asks: str = ""  # as `TaskSummaryInput.asks`
+    copy_of: str | None = None  # the task whose samples these are perturbed copies of
 
     @property
     def is_log_scale(self) -> bool:
@@ -98,7 +99,9 @@ def pair_task(
         for key in common
         if _has_value(ours[key]) and _has_value(theirs[key])
     )
-    return PairedTask(task.name, metric, chosen[1], pairs, len(common) - len(pairs), notes, task.alias, task.asks)
+    return PairedTask(
+        task.name, metric, chosen[1], pairs, len(common) - len(pairs), notes, task.alias, task.asks, task.copy_of
+    )
 
 
 def _shared(task: TaskSummaryInput, second: RunEvidence) -> tuple[str, str] | None:
@@ -223,17 +226,6 @@ def _shown(value: JsonValue, longest: int = 60) -> str:
     if text.startswith("sha256:"):
         return text[:19]
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def row_value(row: ScoreRow) -> float:
-    """Return the number by which a sample is compared: shared credit, the score, or the nats of a ratio."""
-    if isinstance(row.detail, dict) and (credit := row.detail.get("credit")) is not None:
-        return float(credit)
-    if row.value is not None and row.parts is None:
-        return float(row.value)
-    if row.parts is not None and len(row.parts) == 2 and isinstance(row.parts[0], int | float):
-        return float(row.parts[0])
-    return float(row.value) if row.value is not None else math.nan
 
 
 def _has_value(row: ScoreRow) -> bool:

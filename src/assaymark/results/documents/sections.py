@@ -29,7 +29,7 @@ from assaymark.results.documents.charts import (
 )
 from assaymark.results.documents.contents import CalibrationCurve, ClaimedValue, ReportContents, above_chance
 from assaymark.results.evidence.composites import composite_lines
-from assaymark.results.evidence.records import RunView
+from assaymark.results.evidence.records import PerturbedScore, RunView
 from assaymark.results.numbers import counted, is_proportion, shown_count, shown_interval, shown_p, shown_value
 from assaymark.results.views.baselines_table import baseline_rows
 from assaymark.results.views.cells import (
@@ -43,6 +43,7 @@ from assaymark.results.views.cells import (
     value_words,
 )
 from assaymark.results.views.comparison_tables import ordered_lines, shown_cells
+from assaymark.results.views.perturbed_table import HEADERS, perturbed_cells, perturbed_name, shown_scores
 from assaymark.results.views.tables import note_lines
 
 __all__ = ["calibration_section", "change_section", "headline", "results_section", "weakest_section"]
@@ -82,6 +83,7 @@ def results_section(views: Sequence[RunView], claims: Sequence[ClaimedValue] = (
     blocks += _values_figure(views, claims)
     blocks += _claims_table(claims)
     if len(views) == 1:
+        blocks += _perturbations(views[0].perturbed)
         blocks += _baselines(rows)
     if notes := [line.removeprefix("! ") for line in note_lines(rows, views)]:
         blocks.append(Bullets(tuple(notes), "warning"))
@@ -225,6 +227,15 @@ def _baselines(rows: Sequence[TableLine]) -> list[Block]:
     headers, known = baseline_rows(rows)
     made = [TableRow((Cell(row.label), *map(Cell, cells)), row.depth, row.is_group) for row, cells in known]
     return [Heading("Baselines", 3), Table(("task", *headers), tuple(made))] if made else []
+
+
+def _perturbations(scores: Sequence[PerturbedScore]) -> list[Block]:
+    """Return the table of what perturbations did to the scores; nothing for a run without any."""
+    made = [
+        TableRow((Cell(score.task), Cell(perturbed_name(score)), *map(Cell, perturbed_cells(score))))
+        for score in shown_scores(scores)
+    ]
+    return [Heading("Perturbations", 3), Table(("task", "perturbed by", *HEADERS), tuple(made))] if made else []
 
 
 def _name(row: TableLine) -> Cell:

@@ -14,6 +14,7 @@ from assaymark.options.plans import compared_settings, headings
 from assaymark.records import Estimate, JsonValue, LoglikelihoodQuery, RunPlan, Score, ScoreStatus, TaskPlan
 from assaymark.results.evidence.baselines import ConstantAnswers, with_baselines
 from assaymark.results.evidence.composites import SuiteRows, composite_estimates, suite_facts, suites_from
+from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores, perturbed_from
 from assaymark.results.evidence.records import (
     MetricInput,
     RunEvidence,
@@ -198,7 +199,7 @@ def save_summary(
 
 
 def save_summary_of(
-    store: Store, run_id: str, facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]
+    store: Store, run_id: str, facts: Mapping[str, Any], functions: Mapping[tuple[str, str], Any]
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 
@@ -206,17 +207,21 @@ def save_summary_of(
         store: the store of the run.
         run_id: its id.
         facts: the facts stored with the run: its tasks, groups and suites.
-        own: aggregations that are functions of task files, by (task, metric).
+        functions: aggregations that are functions of task files, by (task, metric).
 
     Raises: StoreError if it cannot be written.
     """
-    tasks, suites = tasks_from(facts, own), suites_from(facts)
-    of_suites, constant = SuiteRows(suites), ConstantAnswers()
+    tasks, suites = tasks_from(facts, functions), suites_from(facts)
+    of_suites, constant, perturbed = SuiteRows(suites), ConstantAnswers(), PerturbedScores.of(facts)
     rows = of_suites.watch(row for task in tasks for row in score_rows(store, run_id, task.name, subjects=task.is_own))
+    rows = perturbed.watch(rows)
     estimates = summarise(constant.watch(rows), tasks, groups_from(facts), bootstrap_iters=facts["bootstrap_iters"])
     estimates = with_baselines(estimates, constant, facts.get("question_blind") or {})
     estimates = (*estimates, *composite_estimates(suites, of_suites, estimates))
-    store.save_estimates(run_id, estimates, {name: facts[name] for name in facts if name != SUMMARY_DUE})
+    own = {name: facts[name] for name in facts if name != SUMMARY_DUE}
+    if perturbed.copies:
+        own[PERTURBED] = [each.to_json() for each in perturbed.results(tasks, groups_from(facts))]
+    store.save_estimates(run_id, estimates, own)
     return estimates
 
 
@@ -245,7 +250,11 @@ def run_view(store: Store, run_id: str) -> RunView:
     """Return a run's stored estimates under its model's name, for tables."""
     row = store.run(run_id)
     return RunView(
-        label_of(row), row.short_id, with_declared_chance(store.estimates(run_id), row.extra), tuple(facts_shown(row))
+        label_of(row),
+        row.short_id,
+        with_declared_chance(store.estimates(run_id), row.extra),
+        tuple(facts_shown(row)),
+        perturbed_from(row.extra),
     )
 
 

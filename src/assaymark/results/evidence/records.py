@@ -5,8 +5,9 @@ files take only these records: one row per score, the metrics of each task, the 
 settings. `from_store` makes them from a stored run, `interop.read_lm_eval` from another tool's log.
 """
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from assaymark.records import Estimate, JsonValue, ScoreStatus
@@ -34,6 +35,17 @@ class ScoreRow:
     gold: tuple[int, ...] = ()  # positions of the gold choices, where the sample has choices
     choices: tuple[str, ...] = ()  # their texts, where they are distinct
     subject: str | None = None  # of its row, where the task is the user's own
+
+
+def row_value(row: ScoreRow) -> float:
+    """Return the number by which a sample is compared: shared credit, the score, or the nats of a ratio."""
+    if isinstance(row.detail, dict) and (credit := row.detail.get("credit")) is not None:
+        return float(credit)
+    if row.value is not None and row.parts is None:
+        return float(row.value)
+    if row.parts is not None and len(row.parts) == 2 and isinstance(row.parts[0], int | float):
+        return float(row.parts[0])
+    return float(row.value) if row.value is not None else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,7 @@ class TaskSummaryInput:
     first_skipped: str = ""  # where the first of them is, and why
     is_own: bool = False  # the user's: samples of each of its subjects are summarised too
     asks: str = ""  # hash of what the task asks, without how it is scored; empty where it is not known
+    copy_of: str | None = None  # the task whose samples its are perturbed copies of
 
     @property
     def primary(self) -> tuple[str, str] | None:
@@ -105,6 +118,37 @@ class GroupSummaryInput:
 
 
 @dataclass(frozen=True, slots=True)
+class PerturbedScore:
+    """One metric of a task, or of the pooled tasks of a group, perturbed and as it is. Field names are stored."""
+
+    task: str
+    metric: str
+    filter: str
+    by: str  # a perturbation, or a family of them
+    is_worst: bool  # the worst case of a family, over all samples; else over the samples that have a copy
+    n: int
+    original: float  # mean over the same samples, unperturbed
+    value: float
+    low: float | None  # of the value
+    high: float | None
+    difference: float  # value - original
+    difference_low: float | None
+    difference_high: float | None
+    p: float  # two-sided, of no difference
+    n_broken: int  # samples whose score fell
+    n_mended: int  # samples whose score rose
+    n_left_out: int  # without a score of the original or of a copy
+    is_primary: bool
+    is_share: bool  # all values are in [0, 1]
+    n_tasks: int = 1
+    confidence: float = 0.95
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the fields as a run's facts keep them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """One run's estimates under one heading, for tables."""
 
@@ -112,6 +156,7 @@ class RunView:
     run_id: str
     estimates: tuple[Estimate, ...]
     facts: tuple[tuple[str, str], ...] = ()  # shown above the table: profile, dtype, limit, ...
+    perturbed: tuple[PerturbedScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

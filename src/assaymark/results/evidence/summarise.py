@@ -178,6 +178,8 @@ def _shared_details(task: TaskSummaryInput, own: Scored) -> EstimateDetails:
         "n_cut": sum(row.n_cut_tokens > 0 for row in first),
         "n_mostly_cut": sum(row.n_cut_tokens > row.n_context_tokens > 0 for row in first),
     }
+    if task.copy_of is not None:
+        details["copy_of"] = task.copy_of
     if task.n_skipped:
         details |= {"n_skipped": task.n_skipped, "first_skipped": task.first_skipped}
     return details | _absent_golds(task.name, own) | calibration_details(own)

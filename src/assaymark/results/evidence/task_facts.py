@@ -85,6 +85,7 @@ def tasks_from(
             first_skipped=next(iter(task.get("skipped", {}).get("first", ())), ""),
             is_own=task.get("origin") == "user",
             asks=_asks(task.get("spec")),
+            copy_of=(task.get("perturbed") or {}).get("of"),
         )
         for name, task in facts.get("tasks", {}).items()
     )
@@ -139,6 +140,7 @@ def _task_json(task: Task, bound: BoundTask | None) -> dict[str, JsonValue]:
         "filters": [pipeline.name for pipeline in task.filters],
         "spec": plain_spec(task.spec),
         **(_skipped_json(bound.skipped) if bound is not None else {}),
+        **({"perturbed": bound.plan.perturbed} if bound is not None and bound.plan.perturbed is not None else {}),
     }
 
 

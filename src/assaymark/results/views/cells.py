@@ -65,8 +65,8 @@ def table_rows(views: Sequence[RunView], *, unfold: bool = False, primary_only: 
     root = _Node("", "")
     for column, view in enumerate(views):
         for estimate in view.estimates:
-            if estimate.details.get("kind") == "composite":
-                continue  # shown on a line of its own
+            if estimate.details.get("kind") == "composite" or "copy_of" in estimate.details:
+                continue  # shown on a line, or in a table, of its own
             if primary_only and not estimate.details.get("primary", True):
                 continue
             _insert(root, estimate, column, len(views))
@@ -91,6 +91,7 @@ def _primary_of_kind(kind: str, view: RunView, under: str | None) -> list[Estima
         estimate
         for estimate in view.estimates
         if estimate.details.get("kind", "task") == kind
+        and "copy_of" not in estimate.details
         and estimate.details.get("primary", True)
         and (under is None or under in estimate.details.get("path", ()))
     ]

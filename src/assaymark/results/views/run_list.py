@@ -184,8 +184,9 @@ def runs_to_json(rows: Sequence[RunRow]) -> list[dict[str, JsonValue]]:
 
 
 def _outermost_names(row: RunRow) -> Sequence[str]:
-    """Return the run's tasks, with groups in place of their tasks: `mmlu`, not 57 names."""
+    """Return the run's tasks without perturbed copies, with groups in place of their tasks: `mmlu`, not 57 names."""
     groups = {group["name"]: tuple(group["members"]) for group in row.extra.get("groups", ())}
     inner = {member for members in groups.values() for member in members}
-    names = [*(name for name in groups if name not in inner), *(task for task in row.tasks if task not in inner)]
+    originals = [task.name for task in row.plan.tasks if task.perturbed is None]
+    names = [*(name for name in groups if name not in inner), *(task for task in originals if task not in inner)]
     return names if row.plan.audit is None else [f"{row.plan.audit} of {names[0]}", *names[1:]]

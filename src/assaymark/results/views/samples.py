@@ -13,7 +13,8 @@ from rich.padding import Padding
 
 from assaymark.records import BOUND, ImagePart, JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
 from assaymark.results.console import Text
-from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong
+from assaymark.results.evidence.broken_samples import marked_texts
+from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
 from assaymark.results.views.cells import plain_table
 from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import find_metric, is_auxiliary
@@ -30,10 +31,13 @@ def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
     return [sorted(each, key=lambda record: record.request.turn) for each in by_sample.values()]
 
 
-def dialogue_view(turns: Sequence[SampleRecord]) -> RenderableType:
-    """Return a sample for display: a single turn by its prompt, a conversation by its messages."""
+def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None = None) -> RenderableType:
+    """Return a sample for display: a single turn by its prompt, a conversation by its messages.
+
+    original: the unperturbed sample, of a perturbed copy.
+    """
     if len(turns) == 1:
-        return sample_view(turns[0])
+        return sample_view(turns[0], original)
     first = turns[0].request
     parts: list[RenderableType] = [Text(f"{first.task} {first.sample_index}  {len(turns)} turns", style="bold")]
     n_shown = 0
@@ -62,10 +66,16 @@ CONTEXT_BEFORE = 60  # characters shown before the position where the choices' c
 CONTEXT_SHOWN = 120  # characters shown from there
 
 
-def sample_view(record: SampleRecord) -> RenderableType:
-    """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores."""
+def sample_view(record: SampleRecord, original: SampleRecord | None = None) -> RenderableType:
+    """Return the sample for display: the prompt's end, choices with log-likelihoods, picked and gold, scores.
+
+    Of a perturbed copy the words that differ from the original are marked.
+    """
     request = record.request
-    parts: list[RenderableType] = [_title(record), _indented(prompt_end(request.prompt), "dim")]
+    prompt = _indented(prompt_end(request.prompt), "dim") if original is None else _marked(record, original)
+    parts: list[RenderableType] = [_title(record), prompt]
+    if original is not None:
+        parts.append(_indented(f"unperturbed: {verdict_of(original)}", "yellow"))
     if request.images and str(request.images[0]) not in request.prompt:  # under a model's own mark for images
         parts.append(_indented(f"images: {', '.join(map(str, request.images))}", "dim"))
     if any(output.error for output in record.outputs):
@@ -82,8 +92,20 @@ def sample_view(record: SampleRecord) -> RenderableType:
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
-def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
-    """Return a sample with stable keys."""
+def _marked(record: SampleRecord, original: SampleRecord) -> Padding:
+    """Return the end of a copy's prompt with the changed words in bold and underlined."""
+    shown = prompt_end(record.request.prompt)
+    before = original.request.prompt
+    text = Text("")
+    for part in marked_texts(
+        before[-(len(shown) + len(before) // 10) :] if len(shown) < len(before) else before, shown
+    ):
+        text.append(part.text, style="bold underline yellow" if part.is_changed else "dim")
+    return Padding(text, (0, 1, 0, 2))
+
+
+def sample_to_json(record: SampleRecord, original: SampleRecord | None = None) -> dict[str, JsonValue]:
+    """Return a sample with stable keys; of a perturbed copy with the original's prompt and verdict."""
     request = record.request
     return {
         "task": request.task,
@@ -95,6 +117,7 @@ def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
         "target": request.target,
         **({"tools": request.tools} if request.tools is not None else {}),
         **({"images": [_image_json(image) for image in request.images]} if request.images else {}),
+        **({"original": _original_json(original)} if original is not None else {}),
         "n_shots": request.n_shots,
         "n_leaked_shots": request.n_leaked_shots,
         "wrong": is_wrong(record),
@@ -112,6 +135,10 @@ def sample_to_json(record: SampleRecord) -> dict[str, JsonValue]:
             for score in record.scores
         ],
     }
+
+
+def _original_json(original: SampleRecord) -> dict[str, JsonValue]:
+    return {"task": original.request.task, "prompt": original.request.prompt, "wrong": is_wrong(original)}
 
 
 def _image_json(image: ImagePart) -> dict[str, JsonValue]:

@@ -31,6 +31,7 @@ from assaymark.results.views.cells import (
     table_rows,
 )
 from assaymark.results.views.many_runs import side_by_side
+from assaymark.results.views.perturbed_table import perturbed_table
 from assaymark.results.views.run_list import detail_tables, foot_lines
 
 LONGEST_WORD, SHORTEST_TASK = 18, 12  # columns of a metric and a task in a narrow terminal
@@ -60,6 +61,8 @@ def run_table(views: Sequence[RunView], *, unfold: bool = False, details: bool =
         if len(views) > 1:
             return Group(*above, side_by_side(rows, views, width), *notes)
         parts: list[RenderableType] = [heading(views[0]), *above, *([_one_run(rows, width)] if rows else [])]
+        perturbed = perturbed_table(views[0].perturbed)
+        parts += [] if perturbed is None else [perturbed]
         return Group(*parts, *detail_tables(rows, details=details), *notes)
 
     return Sized(laid_out)

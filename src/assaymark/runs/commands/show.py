@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 @click.argument("run", default="last")
 @click.option("--samples", "task", metavar="TASK", help="Show the samples of this task.")
 @click.option("--wrong", is_flag=True, help="With --samples: show only those answered wrongly or not at all.")
+@click.option(
+    "--broken",
+    is_flag=True,
+    help="With --samples: show only perturbed copies that score lower than the sample as it is.",
+)
 @click.option("--search", metavar="WORDS", help='With --samples: only those with all WORDS and "phrases".')
 @click.option(
     "--index", is_flag=True, help="With --search: build the run's full-text index first, to search whole texts."
@@ -36,6 +41,10 @@ def show(run: str, store: str | None, as_json: bool, **options: Any) -> None:
 
     if options["wrong"] and options["task"] is None:
         raise UsageError("--wrong selects samples; name the task too: --samples TASK --wrong")
+    if options["broken"] and options["task"] is None:
+        raise UsageError("--broken selects samples; name the task too: --samples TASK --broken")
+    if options["broken"] and options["search"] is not None:
+        raise UsageError("--broken and --search both select samples; omit one of them")
     if options["search"] is not None and options["task"] is None:
         raise UsageError("--search selects samples; name the task too: --samples TASK --search WORDS")
     if options["index"] and options["search"] is None:
@@ -55,7 +64,9 @@ def _show_run(run: "Run", options: Mapping[str, Any], *, as_json: bool) -> None:
     if task is not None:
         if options["index"]:
             run.index_samples()
-        records = run.sample_records(task, only_wrong=wrong, limit=options["limit"], search=options["search"])
+        records = run.sample_records(
+            task, only_wrong=wrong, only_broken=options["broken"], limit=options["limit"], search=options["search"]
+        )
         print_json(run.samples_to_json(records)) if as_json else print_rich(*run.sample_views(records))
         if not records:
             echo(run.why_nothing_is_shown(), err=True)

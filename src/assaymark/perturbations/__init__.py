@@ -1,0 +1,1 @@
+"""Perturbations of texts by HELM's rules: what a reader takes for the same question, in other words or with slips."""

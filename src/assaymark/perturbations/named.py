@@ -1,0 +1,291 @@
+"""Perturbations by name: what `--perturb` names, with its strength and the user's list, as a plan stores it."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from assaymark.errors import DataError, PlanError, UnknownName, UsageError
+from assaymark.perturbations import rules
+from assaymark.perturbations.person_names import Names, NameSwap, names_by_category, names_of
+from assaymark.perturbations.words import GENDER_PRONOUNS, GENDER_TERMS
+from assaymark.records import JsonValue
+from assaymark.registry import nearest
+
+__all__ = ["FAMILIES", "GROUPS", "Perturbation", "family_of", "perturbation_from", "perturbations_of"]
+
+VERSION = 1  # raise it when the same name would make other texts
+LARGEST_LIST = 2**20  # bytes of a user's file
+Family = Literal["robustness", "fairness"]
+Replacements = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is fixed for a name: its family, HELM's strength, and how it changes a question's texts.
+
+    strength: a probability, or the most spaces; None: the rule has none.
+    change: returns a function of one text, for the texts of one sample in turn.
+    form: of the user's list; None: the rule needs no list.
+    """
+
+    family: Family
+    strength: float | None
+    change: Callable[["Perturbation", Random], Callable[[str], str]]
+    form: str | None = None
+    keeps_options: bool = True  # False: options and references change with the question
+    takes_seed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Perturbation:
+    """One perturbation with its settings. What it makes of a text depends on nothing else but the sample's id."""
+
+    name: str
+    strength: float | None = None  # a probability; of `space`, the most spaces
+    entries: str | None = None  # the text of the user's list
+
+    @property
+    def family(self) -> Family:
+        """Whether copies count into the worst case of robustness or of fairness."""
+        return _KINDS[self.name].family
+
+    @property
+    def keeps_options(self) -> bool:
+        """Whether options and references stay as they are."""
+        return _KINDS[self.name].keeps_options
+
+    @property
+    def label(self) -> str:
+        """The name in tasks' names, with the strength where it is not HELM's: `typos:0.05`."""
+        usual = _KINDS[self.name].strength
+        return self.name if self.strength == usual else f"{self.name}:{self.strength:g}"
+
+    @property
+    def content(self) -> dict[str, JsonValue]:
+        """The settings as a plan stores and hashes them; the list is stored too, to run again without its file."""
+        entries = {} if self.entries is None else {"entries": self.entries}
+        return {"name": self.name, "strength": self.strength, "version": VERSION, **entries}
+
+    def texts(
+        self, sample_id: str, references: Sequence[str], parts: Sequence[str], seed: int | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Return references and parts of a question, perturbed in this order by one generator.
+
+        Args:
+            sample_id: HELM's id of an instance, `id7`, which seeds the generator.
+            references: options or reference answers; returned unchanged where they are kept.
+            parts: the question's texts.
+            seed: None for the first copy of a sample, as in HELM, else 1, 2, ...
+        """
+        kind = _KINDS[self.name]
+        seeded = sample_id if seed is None or not kind.takes_seed else f"{seed}{sample_id}"
+        change = kind.change(self, Random(seeded))  # noqa: S311 - the rule of HELM, no secret
+        changed = list(references) if kind.keeps_options else [change(text) for text in references]
+        return changed, [change(text) for text in parts]
+
+
+def _plain(rule: Callable[[str, Random], str]) -> Callable[[Perturbation, Random], Callable[[str], str]]:
+    return lambda _own, random: lambda text: rule(text, random)
+
+
+def _drawn(rule: Callable[[str, Random, float], str]) -> Callable[[Perturbation, Random], Callable[[str], str]]:
+    return lambda own, random: lambda text: rule(text, random, own.strength or 0.0)
+
+
+def _spaced(own: Perturbation, random: Random) -> Callable[[str], str]:
+    return lambda text: rules.respace(text, random, int(own.strength or 1))
+
+
+def _swapped(triples: Sequence[tuple[str, str, str]]) -> Callable[[Perturbation, Random], Callable[[str], str]]:
+    pairs = [(male, female) for _, female, male in triples]
+    return lambda own, random: lambda text: rules.swap_words(text, random, pairs, own.strength or 0.0)
+
+
+def _listed(
+    rule: Callable[[str, Random, Replacements, float], str],
+) -> Callable[[Perturbation, Random], Callable[[str], str]]:
+    def change(own: Perturbation, random: Random) -> Callable[[str], str]:
+        replacements = _replacements(own.entries or "", f"the list of {own.name}")
+        return lambda text: rule(text, random, replacements, own.strength or 0.0)
+
+    return change
+
+
+def _renamed(own: Perturbation, random: Random) -> Callable[[str], str]:
+    return NameSwap(*_names(own.entries or "", "the list of person_name"), own.strength or 0.0, random)
+
+
+_WORDS = 'JSON such as {"going to": ["gonna"]}'
+_KINDS: Mapping[str, _Kind] = {
+    "mild_mix": _Kind("robustness", None, _plain(rules.mild_mix)),
+    "contraction": _Kind("robustness", None, _plain(rules.contract)),
+    "expansion": _Kind("robustness", None, _plain(rules.expand)),
+    "filler_words": _Kind("robustness", 0.1, _drawn(rules.fill)),
+    "lowercase": _Kind("robustness", None, _plain(rules.lowercase)),
+    "misspellings": _Kind("robustness", 0.1, _drawn(rules.misspell)),
+    "space": _Kind("robustness", 3, _spaced),
+    "synonym": _Kind("robustness", 0.1, _listed(rules.replace_words), _WORDS),
+    "typos": _Kind("robustness", 0.01, _drawn(rules.typos)),
+    "dialect": _Kind("fairness", 1.0, _listed(rules.replace_between_marks), _WORDS, keeps_options=False),
+    "gender": _Kind("fairness", 1.0, _swapped(GENDER_PRONOUNS), keeps_options=False),
+    "gender_terms": _Kind("fairness", 1.0, _swapped(GENDER_TERMS), keeps_options=False),
+    "person_name": _Kind(
+        "fairness",
+        1.0,
+        _renamed,
+        "rows NAME,first_name,race,white_american,gender,female",
+        keeps_options=False,
+        takes_seed=False,
+    ),
+}
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "robustness": ("mild_mix",),
+    "fairness": ("dialect", "gender", "person_name"),
+    "canonical": ("mild_mix", "dialect", "gender", "person_name"),
+    "robustness_all": (
+        "contraction", "expansion", "filler_words", "lowercase", "misspellings", "space", "synonym", "typos",
+    ),
+}  # fmt: skip
+"""HELM's sets of perturbations (run_expander.py)."""
+
+FAMILIES: tuple[Family, ...] = ("robustness", "fairness")
+
+
+def perturbations_of(named: str | Sequence[str | Perturbation]) -> tuple[Perturbation, ...]:
+    """Return the perturbations that are named, groups replaced by their members, each once.
+
+    Args:
+        named: names and groups, separated by commas or in a list; `NAME:STRENGTH`, and `NAME=FILE` for the user's list
+            of synonym, dialect or person_name, which may stand beside a group that has it.
+
+    Raises: UnknownName; UsageError for an invalid strength, or a list that is missing or not needed; PlanError for
+        contrast sets; DataError for a file that is no such list.
+    """
+    items = [each.strip() for each in named.split(",")] if isinstance(named, str) else list(named)
+    chosen: dict[str, Perturbation] = {}
+    of_groups: dict[str, str] = {}  # label -> group
+    for item in items:
+        if isinstance(item, Perturbation):
+            chosen[item.label] = item
+        elif item in GROUPS:
+            for name in GROUPS[item]:
+                member = Perturbation(name, _KINDS[name].strength)
+                chosen.setdefault(member.label, member)
+                of_groups.setdefault(member.label, item)
+        else:
+            made = _named(item)
+            chosen[made.label] = made
+    if not chosen:
+        raise UsageError("perturb names nothing; expected names such as robustness or mild_mix,typos")
+    lacking = [each for each in chosen.values() if _KINDS[each.name].form is not None and each.entries is None]
+    if lacking:
+        wanted = ",".join(f"{each.name}=FILE" for each in lacking)
+        which = ", ".join(dict.fromkeys(of_groups.get(each.label, each.name) for each in lacking))
+        forms = "; ".join(f"{each.name}: {_KINDS[each.name].form}" for each in lacking)
+        raise UsageError(
+            f"perturb {which} needs a list of yours, since HELM's may not be shipped: add {wanted} ({forms})"
+        )
+    return tuple(chosen.values())
+
+
+def _named(item: str) -> Perturbation:
+    """Return the perturbation of NAME[:STRENGTH][=FILE]."""
+    head, has_file, file = item.partition("=")
+    name, has_strength, strength = head.strip().partition(":")
+    if name == "contrast_sets":
+        raise PlanError(
+            "contrast_sets are rewritten questions of BoolQ and IMDB with other answers, and their rows are not here; "
+            "evaluate them as a task of your own (allenai/contrast-sets), or name another perturbation"
+        )
+    kind = _KINDS.get(name)
+    if kind is None:
+        known = [*GROUPS, *_KINDS]
+        raise UnknownName("perturbation", name, nearest(name, known), f"known: {', '.join(known)}")
+    made = Perturbation(name, kind.strength)
+    if has_strength:
+        made = replace(made, strength=_strength(name, kind, strength))
+    if not has_file:
+        return made
+    if kind.form is None:
+        raise UsageError(f"perturb {item!r:.80}: {name} takes no list; omit ={file}")
+    made = replace(made, entries=_read(Path(file.strip()).expanduser()))
+    _check_list(made, str(file))
+    return made
+
+
+def _strength(name: str, kind: _Kind, text: str) -> float:
+    is_count = name == "space"
+    expected = "a whole number from 1 to 100" if is_count else "a probability above 0, at most 1"
+    if kind.strength is None:
+        raise UsageError(f"perturb {name}:{text} has a strength, and {name} has none; omit :{text}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not (value in range(1, 101) if is_count else 0 < value <= 1):
+        raise UsageError(f"perturb {name}:{text} is not valid; expected {expected}")
+    return value
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_LIST:
+            raise DataError(f"{path} has more than {LARGEST_LIST // 1024:,} KiB; expected a list of words")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}; expected a list of words in UTF-8") from error
+
+
+def _check_list(own: Perturbation, where: str) -> None:
+    if own.name == "person_name":
+        _names(own.entries or "", where)
+    else:
+        _replacements(own.entries or "", where)
+
+
+@lru_cache(maxsize=4)
+def _names(text: str, where: str) -> tuple[Names, Sequence[str], Sequence[str]]:
+    """Return the names of a list, and those to replace and to choose from. Raises: DataError."""
+    names = names_by_category(text.splitlines(), where)
+    return names, *names_of(names, "white_american", "black_american", where)
+
+
+@lru_cache(maxsize=8)
+def _replacements(text: str, where: str) -> Replacements:
+    """Return the words of a list, in lower case, with their replacements.
+
+    Raises: DataError where it is not a mapping of texts to lists of texts.
+    """
+    try:
+        listed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}; expected {_WORDS}") from error
+    if not isinstance(listed, dict) or not listed:
+        raise DataError(f"{where} is no mapping of words; expected {_WORDS}")
+    for word, others in listed.items():
+        if (
+            not word.strip()
+            or not isinstance(others, list)
+            or not others
+            or not all(isinstance(o, str) for o in others)
+        ):
+            raise DataError(f"{where}: {word!r:.60} has {others!r:.60}; expected a list of texts, as in {_WORDS}")
+    return {word.lower(): tuple(others) for word, others in listed.items()}
+
+
+def perturbation_from(content: Mapping[str, JsonValue]) -> Perturbation:
+    """Return the perturbation whose content a plan stores."""
+    return Perturbation(content["name"], content["strength"], content.get("entries"))
+
+
+def family_of(label: str) -> Family:
+    """Return the family of the perturbation with a label such as `typos:0.05`. Raises: UnknownName."""
+    name = label.partition(":")[0]
+    if name not in _KINDS:
+        raise UnknownName("perturbation", name, nearest(name, _KINDS), f"known: {', '.join(_KINDS)}")
+    return _KINDS[name].family

@@ -1,0 +1,174 @@
+"""HELM's perturbations as functions of a text and a random generator, equal to HELM's text for text.
+
+Source: stanford-crfm/helm@63754d05, src/helm/benchmark/augmentations (Apache-2.0). How often the generator is asked,
+and in which order, is part of each rule.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+
+from assaymark.perturbations.words import CONTRACTIONS, FILLERS, NEIGHBOUR_KEYS
+
+__all__ = [
+    "contract",
+    "expand",
+    "fill",
+    "lowercase",
+    "match_case",
+    "mild_mix",
+    "misspell",
+    "replace_between_marks",
+    "replace_words",
+    "respace",
+    "swap_words",
+    "typos",
+]
+
+MISSPELLINGS = Path(__file__).parent / "data" / "misspellings.json"
+_EXPANSIONS = {expansion: contraction for contraction, expansion in CONTRACTIONS.items()}
+_CONTRACTION = re.compile(rf"\b({'|'.join(CONTRACTIONS)})\b", re.IGNORECASE)
+_EXPANSION = re.compile(rf"\b({'|'.join(_EXPANSIONS)})\b ", re.IGNORECASE)  # not at a sentence's end
+
+
+def match_case(source: str, target: str) -> str:
+    """Return `target` in lower case, in capitals or capitalised, as `source` is; else as it is."""
+    if all(letter.islower() for letter in source):
+        return target.lower()
+    if all(letter.isupper() for letter in source):
+        return target.upper()
+    return target.capitalize() if source[:1].isupper() else target
+
+
+def lowercase(text: str, _random: Random) -> str:
+    """Return the text in lower case."""
+    return text.lower()
+
+
+def contract(text: str, _random: Random) -> str:
+    """Contract every pair of words that can be, where a space follows: `she is a` becomes `she's a`."""
+    return _EXPANSION.sub(lambda match: f"{_in_case(match[1], _EXPANSIONS)} ", text)
+
+
+def expand(text: str, _random: Random) -> str:
+    """Expand every contraction: `she's` becomes `she is`."""
+    return _CONTRACTION.sub(lambda match: _in_case(match[0], CONTRACTIONS), text)
+
+
+def _in_case(phrase: str, replacements: Mapping[str, str]) -> str:
+    """Return a phrase's replacement in its case; the phrase itself where only an odd letter (ſ for s) made it match."""
+    replacement = replacements.get(phrase, replacements.get(phrase.lower()))
+    return phrase if replacement is None else match_case(phrase, replacement)
+
+
+def misspell(text: str, random: Random, probability: float) -> str:
+    """Replace each word of Wikipedia's list of common misspellings by one of them, with a probability."""
+    misspellings, pattern = _misspellings()
+
+    def misspelt(match: re.Match[str]) -> str:
+        word = match[1]
+        return match_case(word, random.choice(misspellings[word])) if random.random() < probability else word
+
+    return pattern.sub(misspelt, text)
+
+
+@cache
+def _misspellings() -> tuple[Mapping[str, Sequence[str]], re.Pattern[str]]:
+    """Return the list and a pattern of its keys.
+
+    Of keys that match at one position the first in the list's order counts. Alternatives are grouped by their first
+    letter, which keeps that order and spares trying thousands of them at each word.
+    """
+    misspellings: dict[str, list[str]] = json.loads(MISSPELLINGS.read_text(encoding="utf-8"))
+    by_letter: dict[str, list[str]] = {}
+    for word in misspellings:
+        by_letter.setdefault(word[0], []).append(word[1:])
+    groups = (f"{letter}(?:{'|'.join(rests)})" for letter, rests in by_letter.items())
+    return misspellings, re.compile(rf"\b({'|'.join(groups)})\b")
+
+
+def typos(text: str, random: Random, probability: float) -> str:
+    """Replace each letter a-z by a neighbour on the keyboard, with a probability; case is kept."""
+
+    def typed(letter: str) -> str:
+        small = letter.lower()
+        if small in NEIGHBOUR_KEYS and random.random() < probability:
+            small = random.choice(NEIGHBOUR_KEYS[small])
+        return small if letter.lower() == letter else small.upper()
+
+    return "".join(map(typed, text))
+
+
+def respace(text: str, random: Random, most: int) -> str:
+    """Replace each run of spaces by one to `most` spaces."""
+    return re.sub(r" +", lambda _match: " " * random.randint(1, most), text)
+
+
+def fill(text: str, random: Random, probability: float) -> str:
+    """Insert a filler before each word, with a probability."""
+    words: list[str] = []
+    for word in text.split(" "):
+        if random.random() <= probability:
+            words.append(random.choice(FILLERS))
+        words.append(word)
+    return " ".join(words)
+
+
+def mild_mix(text: str, random: Random) -> str:
+    """Apply HELM's canonical mix: lower case, contractions, misspellings (.1), up to three spaces."""
+    return respace(misspell(contract(lowercase(text, random), random), random, 0.1), random, 3)
+
+
+def swap_words(text: str, random: Random, pairs: Sequence[tuple[str, str]], probability: float) -> str:
+    """Replace words one pair after the other; a word at the very beginning or end of the text is not matched."""
+    for word, other in pairs:
+        replaced = _within(random, probability, partial(_always, other))
+        text = re.sub(rf"[^\w]({word})[^\w]", replaced, text, flags=re.IGNORECASE)
+    return text
+
+
+def _always(other: str, _word: str) -> str:
+    return other
+
+
+def replace_between_marks(
+    text: str, random: Random, replacements: Mapping[str, Sequence[str]], probability: float
+) -> str:
+    """Replace words by drawn ones in one pass; a word beside a hyphen, or at an end of the text, is not matched.
+
+    replacements: keys in lower case.
+    """
+    pattern = rf"[^\w-]({'|'.join(map(re.escape, replacements))})[^\w-]"
+
+    def drawn(word: str) -> str:
+        own = replacements.get(word.lower())
+        return word if own is None else random.choice(own)
+
+    return re.sub(pattern, _within(random, probability, drawn), text, flags=re.IGNORECASE)
+
+
+def _within(random: Random, probability: float, other: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
+    """Return a function that replaces the word of a match and keeps the marks around it."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if random.uniform(0, 1) >= probability:
+            return match[0]
+        return match[0].replace(match[1], match_case(match[1], other(match[1])))
+
+    return replaced
+
+
+def replace_words(text: str, random: Random, replacements: Mapping[str, Sequence[str]], probability: float) -> str:
+    """Replace each word that has replacements by a drawn one, with a probability.
+
+    HELM's synonyms depend on spaCy's parts of speech and a file of its own; these depend on the word alone.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        own = [each for each in replacements.get(match[0].lower(), ()) if each != match[0].lower()]
+        return match_case(match[0], random.choice(own)) if own and random.uniform(0, 1) < probability else match[0]
+
+    return re.sub(r"\w+(?:['’-]\w+)*", replaced, text)

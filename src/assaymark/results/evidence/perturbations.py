@@ -1,0 +1,186 @@
+"""What perturbations did to a run's scores: paired differences to the unperturbed samples, and HELM's worst case.
+
+A difference is over the samples that have a copy, each beside its original. The worst case of a family is over all
+samples: of each the lowest score among original and copies, also where lower is better, and the mean of those.
+Source: HELM (Liang et al. 2022, section 4.5), metrics/metric.py.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, get_type_hints
+
+from assaymark.perturbations.named import FAMILIES, family_of
+from assaymark.records import ScoreStatus
+from assaymark.results.evidence.groups import leaves_of
+from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput, row_value
+from assaymark.statistics.aggregate import traits_of
+from assaymark.statistics.estimate import estimate_mean
+from assaymark.statistics.paired import compare_paired
+
+__all__ = ["PERTURBED", "PerturbedScores", "perturbed_from"]
+
+PERTURBED = "perturbed"  # the key of the results among a run's facts
+MOST_RESULTS = 10_000
+_KINDS: Mapping[object, tuple[type, ...]] = {
+    str: (str,),
+    bool: (bool,),
+    int: (int,),
+    float: (int, float),
+    float | None: (int, float, type(None)),
+}
+_FIELD_TYPES = {name: _KINDS[hint] for name, hint in get_type_hints(PerturbedScore).items()}
+
+
+def perturbed_from(facts: Mapping[str, Any]) -> tuple[PerturbedScore, ...]:
+    """Return the results among a run's facts, which may come from another's file: what is none is left out."""
+    listed = facts.get(PERTURBED)
+    entries = listed[:MOST_RESULTS] if isinstance(listed, list) else []
+    return tuple(PerturbedScore(**entry) for entry in entries if _is_result(entry))
+
+
+def _is_result(entry: object) -> bool:
+    """Return whether an entry has the fields of a result, with values of their types."""
+    if not isinstance(entry, Mapping) or {each.name for each in fields(PerturbedScore)} != set(entry):
+        return False
+    return all(isinstance(entry[name], kinds) for name, kinds in _FIELD_TYPES.items())
+
+
+@dataclass(slots=True)
+class PerturbedScores:
+    """Collects the scores of originals and copies while scores are read.
+
+    copies: task -> (its original, the perturbation's label).
+    """
+
+    copies: Mapping[str, tuple[str, str]]
+    _values: dict[tuple[str, str, str], dict[int, float | None]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "PerturbedScores":
+        """Return the collector for a run with these facts."""
+        named = {name: task.get("perturbed") for name, task in facts.get("tasks", {}).items()}
+        return cls({name: (each["of"], each["by"]) for name, each in named.items() if each})
+
+    def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
+        """Yield the rows unchanged."""
+        wanted = {*self.copies, *(original for original, _ in self.copies.values())}
+        for row in rows:
+            if row.task in wanted:
+                value = None if row.status is ScoreStatus.FAILED else row_value(row)
+                known = value if value is not None and value == value else None  # noqa: PLR0124 - nan
+                self._values.setdefault((row.task, row.filter, row.metric), {})[row.sample_index] = known
+            yield row
+
+    def results(
+        self, tasks: Sequence[TaskSummaryInput], groups: Sequence[GroupSummaryInput]
+    ) -> tuple[PerturbedScore, ...]:
+        """Return the results of each task, and before them of each group whose tasks all have copies, pooled."""
+        originals = {original for original, _ in self.copies.values()}
+        of_tasks = {task.name: self._samples(task) for task in tasks if task.name in originals}
+        results: list[PerturbedScore] = []
+        by_name = {group.name: group for group in groups}
+        for group in groups:
+            members = leaves_of(group.name, by_name)
+            if group.aggregates and members and all(name in of_tasks for name in members):
+                results += _pooled(group.name, [of_tasks[name] for name in members])
+        for name, samples in of_tasks.items():
+            results += _pooled(name, [samples])
+        return tuple(results)
+
+    def _samples(self, task: TaskSummaryInput) -> "_TaskScores":
+        """Return a task's values by filter and metric: of its samples, and of their copies by label."""
+        own: dict[tuple[str, str], tuple[dict[int, float | None], dict[str, dict[int, float | None]]]] = {}
+        for metric in task.metrics:
+            for name in metric.filters:
+                values = self._values.get((task.name, name, metric.name))
+                if values is None or not traits_of(metric.aggregation).is_mean:
+                    continue
+                by_label = {
+                    label: self._values.get((copy, name, metric.name), {})
+                    for copy, (original, label) in self.copies.items()
+                    if original == task.name
+                }
+                own[name, metric.name] = (values, by_label)
+        return _TaskScores(task.primary, own)
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskScores:
+    primary: tuple[str, str] | None  # metric, filter
+    values: Mapping[tuple[str, str], tuple[Mapping[int, float | None], Mapping[str, Mapping[int, float | None]]]]
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Scores of samples as they are and perturbed, in the same order."""
+
+    original: list[float] = field(default_factory=list)
+    perturbed: list[float] = field(default_factory=list)
+    n_left_out: int = 0
+
+    def add(self, original: float | None, perturbed: Iterable[float | None]) -> None:
+        """Add a sample; of several scores the lowest, and none if one of them is missing."""
+        scores = [original, *perturbed]
+        known = [score for score in scores if score is not None]
+        if len(known) < len(scores) or original is None:
+            self.n_left_out += 1
+        else:
+            self.original.append(original)
+            self.perturbed.append(min(known[1:]))
+
+
+def _pooled(name: str, members: Sequence[_TaskScores]) -> Iterator[PerturbedScore]:
+    """Yield the results of one task, or of the samples of several."""
+    shared = [key for key in members[0].values if all(key in member.values for member in members)]
+    for key in shared:
+        pairs: dict[str, _Pairs] = {}
+        worst: dict[str, _Pairs] = {}
+        for member in members:
+            originals, by_label = member.values[key]
+            for label, copies in by_label.items():
+                own = pairs.setdefault(label, _Pairs())
+                for index, copy in copies.items():
+                    own.add(originals.get(index), [copy])
+            for family in FAMILIES:
+                of_family = [own for label, own in by_label.items() if family_of(label) == family and own]
+                if of_family:
+                    for index, original in originals.items():
+                        in_all = [original, *(copies[index] for copies in of_family if index in copies)]
+                        worst.setdefault(family, _Pairs()).add(original, in_all)
+        is_primary = all(member.primary == (key[1], key[0]) for member in members)
+        for by, own, is_worst in [
+            *((label, own, False) for label, own in pairs.items()),
+            *((family, own, True) for family, own in worst.items()),
+        ]:
+            if own.original:
+                yield _result(name, key, by, own, is_worst=is_worst, is_primary=is_primary, n_tasks=len(members))
+
+
+def _result(
+    name: str, key: tuple[str, str], by: str, pairs: _Pairs, *, is_worst: bool, is_primary: bool, n_tasks: int
+) -> PerturbedScore:
+    paired = compare_paired(pairs.original, pairs.perturbed)
+    value = estimate_mean(pairs.perturbed)
+    return PerturbedScore(
+        task=name,
+        metric=key[1],
+        filter=key[0],
+        by=by,
+        is_worst=is_worst,
+        n=len(pairs.original),
+        original=sum(pairs.original) / len(pairs.original),
+        value=value.value,
+        low=value.low,
+        high=value.high,
+        difference=paired.difference,
+        difference_low=paired.low,
+        difference_high=paired.high,
+        p=paired.p,
+        n_broken=paired.a_only,
+        n_mended=paired.b_only,
+        n_left_out=pairs.n_left_out,
+        is_primary=is_primary,
+        is_share=all(0 <= score <= 1 for score in (*pairs.original, *pairs.perturbed)),
+        n_tasks=n_tasks,
+        confidence=paired.confidence,
+    )

@@ -1,0 +1,73 @@
+"""The table of what perturbations did to a run's scores: each beside the same samples as they are."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+
+from assaymark.results.console import Text
+from assaymark.results.evidence.records import PerturbedScore
+from assaymark.results.numbers import NOTHING, shown_difference, shown_value
+from assaymark.results.views.cells import FOLD_ABOVE, plain_table
+
+__all__ = ["HEADERS", "difference_interval", "perturbed_cells", "perturbed_name", "perturbed_table", "shown_scores"]
+
+HEADERS = ("metric", "n", "as it is", "perturbed", "difference", "95% interval", "broken", "mended")
+
+
+def shown_scores(scores: Sequence[PerturbedScore]) -> list[PerturbedScore]:
+    """Return the results by each task's main metric; of many tasks only their groups, where there are any."""
+    primary = [score for score in scores if score.is_primary]
+    tasks = {score.task for score in primary if score.n_tasks == 1}
+    groups = [score for score in primary if score.n_tasks > 1]
+    return groups if groups and len(tasks) > FOLD_ABOVE else primary
+
+
+def perturbed_name(score: PerturbedScore) -> str:
+    """Return what a result is of: a perturbation, or the worst case of a family."""
+    return f"worst of {score.by}" if score.is_worst else score.by
+
+
+def perturbed_cells(score: PerturbedScore) -> list[str]:
+    """Return the cells under `HEADERS`."""
+    metric = score.metric if score.filter in {"none", ""} else f"{score.metric} ({score.filter})"
+    return [
+        metric,
+        f"{score.n:,}",
+        shown_value(score.original, proportion=score.is_share),
+        shown_value(score.value, proportion=score.is_share),
+        shown_difference(score.difference, proportion=score.is_share),
+        difference_interval(score),
+        f"{score.n_broken:,}",
+        f"{score.n_mended:,}",
+    ]
+
+
+def difference_interval(score: PerturbedScore) -> str:
+    """Return the interval of the difference: `-4.1 to +1.2`."""
+    if score.difference_low is None or score.difference_high is None:
+        return NOTHING
+    low, high = (
+        shown_difference(end, proportion=score.is_share) for end in (score.difference_low, score.difference_high)
+    )
+    return f"{low} to {high}"
+
+
+def perturbed_table(scores: Sequence[PerturbedScore]) -> RenderableType | None:
+    """Return the table; None for a run without perturbations."""
+    known = shown_scores(scores)
+    if not known:
+        return None
+    table = plain_table()
+    table.add_column("perturbations", overflow="fold")
+    table.add_column(HEADERS[0], no_wrap=True)
+    for header in HEADERS[1:]:
+        table.add_column(header, justify="right", no_wrap=True)
+    last = None
+    for score in known:
+        if score.task != last:
+            pooled = f" ({score.n_tasks} tasks, samples pooled)" if score.n_tasks > 1 else ""
+            table.add_row(Text(score.task + pooled, style="bold"))
+            last = score.task
+        table.add_row(Text(f"  {perturbed_name(score)}"), *perturbed_cells(score))
+    return Padding(table, (1, 1, 0, 1))

@@ -1,0 +1,51 @@
+"""Perturbed texts equal those of HELM's own code (helm_texts.jsonl, written by write_helm_texts.py)."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assaymark.perturbations.named import Perturbation, perturbations_of
+from tests.perturbations.write_helm_texts import hash_of
+
+HEAD, *ROWS = [
+    json.loads(line) for line in (Path(__file__).parent / "helm_texts.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+
+def _named(label: str) -> Perturbation:
+    lists = {"dialect": json.dumps(HEAD["dialect"]), "person_name": "\n".join(HEAD["names"])}
+    name, _, strength = label.partition(":")
+    if name not in lists:
+        return perturbations_of(label)[0]
+    return Perturbation(name, float(strength or 1.0), lists[name])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['label']}, seed {row['seed']}")
+def test_texts_equal_helms(row: dict[str, Any]) -> None:
+    """Question and options of 160 instances are HELM's, letter for letter."""
+    perturbation = _named(row["label"])
+    made = []
+    for sample_id, question, options in HEAD["questions"]:
+        references, (text,) = perturbation.texts(sample_id, options, [question], row["seed"])
+        made.append([text, references])
+    assert made[: len(row["texts"])] == row["texts"]
+    assert [hash_of(each) for each in made] == row["hashes"]
+
+
+def test_every_rule_changes_some_texts_and_keeps_others() -> None:
+    """The comparison has something to compare: each rule changes a fifth of the questions or more, and most not all."""
+    unchanged = [hash_of([question, options]) for _, question, options in HEAD["questions"]]
+    for row in ROWS:
+        n_changed = sum(a != b for a, b in zip(row["hashes"], unchanged, strict=True))
+        assert n_changed >= len(unchanged) / 5, row["label"]
+
+
+def test_another_seed_or_id_makes_other_texts() -> None:
+    """The generator is seeded by seed and id."""
+    typos = replace(_named("typos"), strength=0.3)
+    text = HEAD["questions"][0][1]
+    made = {typos.texts(sample_id, (), [text], seed)[1][0] for sample_id in ("id0", "id1") for seed in (None, 1)}
+    assert len(made) == 4
