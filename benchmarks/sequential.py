@@ -6,7 +6,7 @@
   points: the median share of questions until the verdict, for our rules (and the share by which 80% of the orders were
   decided) and for others' (`sequential_rules.py`), and how often a verdict between two equal models is wrong.
 - false: only that last column, for 1,000 questions and both of our rules; meant for many orders.
-- means: for an accuracy that is to be known to within some points, the share of questions, and how many intervals missed.
+- means: for an accuracy that is to be known to within some points, the share of questions, and intervals that missed.
 - stored: the same questions for real scores, those of MMLU-Pro's published answers of 28 models (a Parquet file with
   columns model, question_id, pred, answer): pairs about 5 and 10 points apart, and pairs made equal by swapping the two
   models' scores on random questions, which keeps how often they disagree.

@@ -1,7 +1,7 @@
 """Rules that others use to stop a comparison, over many orders at once: what ours are measured beside.
 
-Values are differences in [-1, 1] of N questions in random orders, [orders, N]; every rule tests a mean of 0. The rules of
-the package itself are in `assaymark.statistics.sequential`.
+Values are differences in [-1, 1] of N questions in random orders, [orders, N]; every rule tests a mean of 0. The rules
+of the package itself are in `assaymark.statistics.sequential`.
 
 Source: Waudby-Smith and Ramdas 2020 (arXiv 2006.04347) and 2024 (2010.09686) for predictable mixtures, empirical
 Bernstein and Kelly bets; Johari, Pekelis and Walsh 2015 (1512.04922) for the mixture test; O'Brien and Fleming 1979.
@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from assaymark.statistics.arrays import Floats
+
 __all__ = ["RULES", "empirical_bernstein", "fixed_size", "hedged_capital", "peeking"]
 
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 OBF_CONSTANT, OBF_LOOKS, OBF_INFLATION = 2.040, 5, 1.028  # two-sided 5%, 80% power
 
 
@@ -23,11 +24,11 @@ def _before(values: Floats) -> tuple[Floats, Floats, Floats]:
     zeros = np.zeros((len(values), 1))
     sums = np.concatenate([zeros, np.cumsum(values, axis=1)[:, :-1]], axis=1)
     squares = np.concatenate([zeros, np.cumsum(values**2, axis=1)[:, :-1]], axis=1)
-    return np.arange(1, values.shape[1] + 1), sums, squares
+    return np.arange(1.0, values.shape[1] + 1), sums, squares
 
 
 def _mixture_bets(x: Floats, alpha: float) -> Floats:
-    """Return lambda_t of predictable mixtures for values in [0, 1] (regularised by one value: mean 1/2, variance 1/4)."""
+    """Return lambda_t of predictable mixtures for values in [0, 1] (one value more: mean 1/2, variance 1/4)."""
     t = np.arange(1, x.shape[1] + 1)
     means = (0.5 + np.cumsum(x, axis=1)) / (t + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2, axis=1)) / (t + 1)
@@ -37,7 +38,7 @@ def _mixture_bets(x: Floats, alpha: float) -> Floats:
 
 
 def hedged_capital(x: Floats, n: int, mean: float, alpha: float = 0.05) -> Floats:
-    """Return (K+ + K-) / 2 of values in [0, 1] under a mean, bets of predictable mixtures capped at half. Shape: as x."""
+    """Return (K+ + K-) / 2 of values in [0, 1] under a mean, predictable mixtures capped at half. Shape: as x."""
     t, sums, _ = _before(x)
     expected = (n * mean - sums) / (n - t + 1)
     bets = _mixture_bets(x, alpha / 2)
@@ -128,7 +129,7 @@ def _looks(values: Floats, n: int, _: float, delta: float) -> Floats:
 
 
 def peeking(values: Floats, n: int, alpha: float = 0.05, _: float = 0.05) -> Floats:
-    """Return when an ordinary z test, corrected for N and looked at after each value, would have decided. Not valid."""
+    """Return when an ordinary z test, corrected for N, decides if looked at after each value. Not valid."""
     t = np.arange(1, n + 1)
     mean = np.cumsum(values, axis=1) / t
     error = np.sqrt(np.maximum(np.cumsum(values**2, axis=1) / t - mean**2, 1e-9) / t * (1 - t / n))
@@ -144,4 +145,4 @@ RULES: dict[str, Callable[[Floats, int, float, float], Floats]] = {
     "OBF, 5 looks": _looks,
     "z at each t": peeking,
 }
-"""Rules by name: (values, N, alpha, planned difference) -> after how many values each order was decided, N for never."""
+"""By name: (values, N, alpha, planned difference) -> after how many values each order was decided, N for never."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.sequential_rules import empirical_bernstein, hedged_capital
 
 from assaymark.statistics.sequential import PORTFOLIO, SHARE_AT_RISK, BettingSequence, SequentialMean
-from benchmarks.sequential_rules import empirical_bernstein, hedged_capital
 from tests.applications.oracles.locked import needs_oracle, oracle
 
 N, N_SEEN, PLANNED, ALPHA = 400, 150, 0.05, 0.05

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from benchmarks.sequential_rules import peeking
 
 from assaymark.statistics.forecasts import Control, ridge_forecasts
 from assaymark.statistics.sequential import BettingSequence
-from benchmarks.sequential_rules import peeking
 
 N, N_ORDERS, ALPHA = 250, 2_000, 0.05
 MOST = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / N_ORDERS)

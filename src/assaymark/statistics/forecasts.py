@@ -5,8 +5,8 @@ left is known too, so only the residuals are sampled: the mean of all is the mea
 residuals (the difference estimator of survey sampling). It is valid for every forecast that uses earlier draws alone; a
 poor one only widens the interval.
 
-Source: Saerndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", section 6.3; Angelopoulos and others 2023,
-"Prediction-powered inference" (arXiv 2301.09633); Waudby-Smith and Ramdas 2020 for draws without replacement.
+Source: Saerndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", section 6.3; Angelopoulos and others
+2023, "Prediction-powered inference" (arXiv 2301.09633); Waudby-Smith and Ramdas 2020 for draws without replacement.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)  # of which lea
 def ridge_forecasts(others: Floats, values: Floats) -> Floats:
     """Return forecasts of all N values from the first t of them: ridge regression on the others' values.
 
-    The penalty has the smallest leave-one-out error of `PENALTIES`, which the singular values of the t rows give at once.
+    The penalty has the smallest leave-one-out error of `PENALTIES`, which the singular values give at once.
 
     Shapes: [k, N], [t] -> [N], t >= 2.
     """
@@ -65,7 +65,7 @@ class Control:
         return np.clip(sampled, self.low, self.high) + known
 
     def residuals(self, forecasts: Floats) -> tuple[float, float]:
-        """Return bounds of value minus forecast, for the values from the end of the list that these forecasts are of."""
+        """Return bounds of value minus forecast, for the last values of the list, whose forecasts these are."""
         known = 0.0 if self.known is None else self.known[len(self.known) - len(forecasts) :]
         sampled = forecasts - known
         return self.low - float(sampled.max()), self.high - float(sampled.min())

@@ -103,7 +103,7 @@ class BettingSequence:
         # a forecast moves a value by what is known beforehand and has an expectation of 0 among the values left
         lowest, highest, moved = -1.0, 1.0, own
         if self._control is not None:
-            lowest, highest, moved = self._moved(own, np.broadcast_to(weight, own.shape))
+            lowest, highest, moved = self._moved(self._control, own, np.broadcast_to(weight, own.shape))
         possible = np.clip(expected, lowest, highest)
         surprise = moved[:, None] - possible
         bets = self._bets()
@@ -129,12 +129,11 @@ class BettingSequence:
             self.most_up[self.means[None, :] < final - 1e-12] = np.inf
             self.most_down[self.means[None, :] > final + 1e-12] = np.inf
 
-    def _moved(self, own: Floats, weight: Floats) -> tuple[float, float, Floats]:
+    def _moved(self, control: Control, own: Floats, weight: Floats) -> tuple[float, float, Floats]:
         """Return bounds of the moved value, and the value moved by its forecast, which earlier values alone made."""
-        assert self._control is not None
         at, left = self.n_seen, float(self.left[0])
         if at == self._next_fit:
-            self._forecasts = self._control.forecasts(self._values[:at])
+            self._forecasts = control.forecasts(self._values[:at])
             weights = np.full(self.n - at, 1 / self.n) if self._weights is None else self._weights[0, at:]
             self._forecast_left = float(weights @ self._forecasts[at:])
             self._next_fit = at + max(FIRST_FIT, at // 10)
@@ -143,7 +142,7 @@ class BettingSequence:
             return -1.0, 1.0, own
         mean_left, forecast = self._forecast_left / left, float(self._forecasts[at])
         self._forecast_left -= float(weight[0]) * forecast
-        low, high = self._control.residuals(self._forecasts[at:])
+        low, high = control.residuals(self._forecasts[at:])
         moved = own - forecast + mean_left
         mean = float(self._values[:at].mean())
         self._plain_squares += float(own[0] - mean) ** 2
@@ -163,11 +162,12 @@ class BettingSequence:
 
     @property
     def mean(self) -> Floats:
-        """An estimate of the mean of all values: that of those so far, and of forecasts for the rest. Shape: [orders]."""
+        """An estimate of the mean of all: of the values so far, and of forecasts for the rest. Shape: [orders]."""
         n_seen = max(self.n_seen, 1)
         if len(self._forecasts):
             seen, rest = self._forecasts[: self.n_seen], self._forecast_left
-            return self.weighted + rest + self.left * (self._values[: self.n_seen] - seen).mean()
+            mean: Floats = self.weighted + rest + self.left * (self._values[: self.n_seen] - seen).mean()
+            return mean
         if self._weights is None:
             return self.weighted * (self.n / n_seen)
         return self.weighted + self.left * self._sum / n_seen

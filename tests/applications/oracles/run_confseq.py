@@ -1,4 +1,4 @@
-"""confseq's own sequences: reads {"values": [in 0 to 1], "n", "alpha", "means", "planned", "bets"}, writes what it gives.
+"""confseq's own sequences: reads values in [0, 1], n, alpha, means, planned, bets; writes what it gives.
 
 Bets of our rules are passed to its martingales as functions; what happens to the capital is its own code.
 """
@@ -14,7 +14,7 @@ case = json.load(sys.stdin)
 x, n, alpha, share = np.array(case["values"]), case["n"], case["alpha"], case["share_at_risk"]
 
 
-def planned_bets(values, mean):
+def planned_bets(values: np.ndarray, mean: float) -> np.ndarray:
     """Bet the planned difference, over the share that is left, over the variance of the earlier values."""
     bets = []
     total = squares = 0.0
@@ -46,4 +46,4 @@ with np.errstate(all="ignore"):
     told["hedged"] = [
         betting_mart(x, mean, alpha=alpha, N=n, convex_comb=True, theta=0.5).tolist() for mean in case["means"]
     ]
-print(json.dumps(told))
+sys.stdout.write(json.dumps(told) + "\n")

@@ -37,6 +37,9 @@ EXAMPLES = examples(
 )  # fmt: skip
 @click.option("--race_seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the questions' order.")
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
+@click.option(
+    "--no_forecasts", is_flag=True, help="Against a stored RUN: let no stored runs of other models forecast the scores."
+)
 @declared_option("num_fewshot", type=click.IntRange(0), callback=None)
 @declared_option("apply_chat_template")
 @declared_option("data_dir")
@@ -66,7 +69,7 @@ def race(first: str, second: str, *, as_json: bool, **options: Any) -> int:
         first_kind,
         second_kind,
         options.pop("tasks"),
-        RaceOptions(None if margin is None else margin / 100, alpha, seed, most),
+        RaceOptions(None if margin is None else margin / 100, alpha, seed, most, not options.pop("no_forecasts")),
         observe=None if is_quiet else shown,
         first_args=first_args,
         second_args=second_args,
