@@ -42,11 +42,15 @@ __all__ = [
     "Place",
     "Race",
     "RaceOptions",
+    "Side",
     "helped_line",
     "main_metrics",
     "places_of",
     "race",
     "race_models",
+    "record_race",
+    "score_difference",
+    "stored_side",
 ]
 
 FIRST_BLOCK = 50  # questions before the first look
@@ -141,7 +145,7 @@ def rule_of(options: RaceOptions) -> str:
     return f"betting, planned for differences of {100 * options.margin:g} points"
 
 
-class _Side(Protocol):
+class Side(Protocol):
     """One model of a race."""
 
     name: str
@@ -272,12 +276,11 @@ def race_models(
     metrics = main_metrics(prepared)
     with ExitStack() as stack:
         answering = stack.enter_context(Answering(opened, prepared, store, metrics, evaluation.get("command"), notify))
-        sides: list[_Side] = [answering]
+        sides: list[Side] = [answering]
         prepared_runs = [(answering.run_id, prepared)]
-        stored = _stored_run(store, second)
+        stored = stored_side(store, second, prepared, metrics)
         if stored is not None:
-            _refuse_other_questions(stored, prepared)
-            sides.append(_StoredRun(stored, metrics))
+            sides.append(stored)
         else:
             other, of_other = prepare_run(second, tasks, {**shared, "model_args": second_args})
             if of_other.plan.key == prepared.plan.key:
@@ -295,7 +298,7 @@ def race_models(
         state, n_failed = race(sides, places, metrics, options, observe, paired)
     names = sides[0].name, sides[1].name
     for run_id, of_run in prepared_runs:
-        _summarise(Run(store, run_id), of_run, state, options)
+        record_race(Run(store, run_id), of_run, state, options)
     remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
     if forecasts is not None and paired.variance_ratio is not None:
         remarks = (*remarks, helped_line(forecasts, paired.variance_ratio))
@@ -314,7 +317,7 @@ def places_of(prepared: PreparedRun, seed: int) -> list[Place]:
 
 
 def race(
-    sides: Sequence[_Side],
+    sides: Sequence[Side],
     places: Sequence[Place],
     metrics: Mapping[str, tuple[str, str]],
     options: RaceOptions,
@@ -334,7 +337,7 @@ def race(
             values = first[place], second[place]
             if values[0] is None or values[1] is None:
                 break  # evidence counts in the order alone, so that what follows a failed question has to wait
-            differences.append(_sign(metrics, place) * (values[0] - values[1]))
+            differences.append(score_difference(metrics, place, *values))
         if differences:
             state = paired.add(np.array(differences))
         if observe is not None:
@@ -346,6 +349,13 @@ def race(
 
 def _sign(metrics: Mapping[str, tuple[str, str]], place: Place) -> float:
     return 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
+
+
+def score_difference(
+    metrics: Mapping[str, tuple[str, str]], place: Place, first: float | None, second: float | None
+) -> float:
+    """Return by how much the first is better, of two scores that a model did give; neither is None."""
+    return _sign(metrics, place) * ((first or 0.0) - (second or 0.0))
 
 
 def _control(
@@ -383,6 +393,15 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
     return metrics
 
 
+def stored_side(store: Store, name: Any, prepared: PreparedRun, metrics: Mapping[str, tuple[str, str]]) -> Side | None:
+    """Return the side of a stored run; None for anything that names a model. Raises: PlanError for other questions."""
+    stored = _stored_run(store, name)
+    if stored is None:
+        return None
+    _refuse_other_questions(stored, prepared)
+    return _StoredRun(stored, metrics)
+
+
 def _stored_run(store: Store, name: Any) -> Run | None:
     """Return the stored run of an id, the beginning of one, or `last`; None for anything else, which names a model."""
     if isinstance(name, Run):
@@ -400,7 +419,7 @@ def _refuse_other_questions(run: Run, prepared: PreparedRun) -> None:
             raise PlanError(f"run {run.row.short_id} {what} {task.name}; name a run of the same tasks")
 
 
-def _summarise(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:
+def record_race(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:
     """Compute the run's estimates from what is stored, and record that a rule stopped it."""
     run.summarise(prepared)
     facts: dict[str, JsonValue] = {"n_seen": state.n_seen, "n": state.n, "rule": rule_of(options), **asdict(options)}
