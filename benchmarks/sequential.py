@@ -1,6 +1,6 @@
 """How many questions a race and a goal need: simulated orders, as in the tables of `docs/racing.md`, and stored scores.
 
-    python benchmarks/sequential.py [table | false | means | stored] [--orders 1000] [--scores FILE]
+    python benchmarks/sequential.py [table | false | means | stored | forecasts] [--orders 1000] [--scores FILE]
 
 - table: for each size of a benchmark and each share of questions on which two models disagree, a true difference of 5
   points: the median share of questions until the verdict, for our rules (and the share by which 80% of the orders were
@@ -10,6 +10,7 @@
 - stored: the same questions for real scores, those of MMLU-Pro's published answers of 28 models (a Parquet file with
   columns model, question_id, pred, answer): pairs about 5 and 10 points apart, and pairs made equal by swapping the two
   models' scores on random questions, which keeps how often they disagree.
+- forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models.
 """
 
 import argparse
@@ -179,10 +180,34 @@ def print_stored(path: Path, n_orders: int) -> None:
         print(f"{len(drawn)} pairs made equal, {rule}: {100 * n_false / n_all:.2f}% of {n_all} decided", flush=True)
 
 
+def print_forecasts(path: Path) -> None:
+    """Print after how many questions real accuracies are known to ± 2 points, without and with 20 stored models."""
+    models, scores = stored_scores(path)
+    n, rng, needed, n_missed = scores.shape[1], np.random.default_rng(0), [], 0
+    for at in range(0, len(models), 3):
+        order = rng.permutation(n)
+        own = scores[at][order]
+        others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, 20, replace=False)][:, order]
+        asked = []
+        for forecasts in (None, 2 * others - 1):
+            sequence = SequentialMean(n, half_width=0.02, others=forecasts)
+            state = sequence.state()
+            while not (state.n_seen and state.half_width <= 0.02):
+                state = sequence.add(own[state.n_seen : state.n_seen + max(50, state.n_seen // 10)])
+                n_missed += not state.low - 1e-9 <= own.mean() <= state.high + 1e-9
+            asked.append(state.n_seen)
+        needed.append(asked)
+        change = f"variance {sequence.variance_ratio or 1:.2f} times smaller"
+        print(f"{models[at]}: {asked[0]} questions, {asked[1]} with forecasts ({change})", flush=True)
+    plain, helped = np.array(needed).T
+    medians = f"median {np.median(plain):.0f} and {np.median(helped):.0f} of {n}"
+    print(f"{medians}, median ratio {np.median(helped / plain):.2f}; missed at {n_missed} looks", flush=True)
+
+
 def main() -> None:
     """Print one part, or the first three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored"))
+    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "forecasts"))
     parser.add_argument("--orders", type=int, default=1_000)
     parser.add_argument("--scores", type=Path, default=SCORES)
     arguments = parser.parse_args()
@@ -194,6 +219,8 @@ def main() -> None:
         print_means(max(1, arguments.orders // 20))
     if arguments.part == "stored":
         print_stored(arguments.scores, arguments.orders)
+    if arguments.part == "forecasts":
+        print_forecasts(arguments.scores)
 
 
 if __name__ == "__main__":

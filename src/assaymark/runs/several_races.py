@@ -38,6 +38,7 @@ from assaymark.statistics.sequential import PairedRace, RaceState
 __all__ = ["SeveralRaces", "race_several"]
 
 Pair = tuple[int, int]
+_DEFAULTS = RaceOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class SeveralRaces:
 def race_several(
     models: Sequence[tuple[Any, str | Mapping[str, Any]]],
     tasks: str | Sequence[str],
-    options: RaceOptions = RaceOptions(),
+    options: RaceOptions = _DEFAULTS,
     *,
     observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
     **evaluation: Any,
@@ -127,20 +128,11 @@ def race_several(
     remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
     main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
     of_pair = replace(options, alpha=options.alpha / len(states))
-    pairs = tuple(
-        Race(
-            (sides[first].name, sides[second].name),
-            (sides[first].run_id, sides[second].run_id),
-            tuple(metrics),
-            main,
-            state,
-            of_pair,
-            n_failed,
-            remarks,
-        )  # fmt: skip
-        for (first, second), state in states.items()
-    )
-    return SeveralRaces(pairs, options.alpha, n_failed)
+    pairs = []
+    for (first, second), state in states.items():
+        names, run_ids = (sides[first].name, sides[second].name), (sides[first].run_id, sides[second].run_id)
+        pairs.append(Race(names, run_ids, tuple(metrics), main, state, of_pair, n_failed, remarks))
+    return SeveralRaces(tuple(pairs), options.alpha, n_failed)
 
 
 def _ask(

@@ -42,7 +42,9 @@ EXAMPLES = examples(
 @click.option("--race_seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the questions' order.")
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
 @click.option(
-    "--no_forecasts", is_flag=True, help="Against a stored RUN: let no stored runs of other models forecast the scores."
+    "--no_forecasts",
+    is_flag=True,
+    help="Against a stored RUN: let no stored runs of other models forecast the scores.",
 )
 @declared_option("num_fewshot", type=click.IntRange(0), callback=None)
 @declared_option("apply_chat_template")
@@ -68,9 +70,8 @@ def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **o
 
     is_quiet = options.pop("quiet") or as_json
     margin, alpha, seed, most = (options.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
-    race_options = RaceOptions(
-        None if margin is None else margin / 100, alpha, seed, most, not options.pop("no_forecasts")
-    )
+    share = None if margin is None else margin / 100
+    race_options = RaceOptions(share, alpha, seed, most, not options.pop("no_forecasts"))
     if others:
         return _race_several([first, second, *others], race_options, options, is_quiet=is_quiet, as_json=as_json)
     (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)
