@@ -59,7 +59,8 @@ def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **o
 
     MODEL is a folder, a Hub id, or KIND:ARGUMENTS such as local-completions:model=M,base_url=URL; the second may be a
     stored RUN of all questions. Of three or more every pair is decided, and --alpha is shared by the pairs. Runs are
-    stored as incomplete ones, and the same command continues them. Exit code 0 if it is decided, 1 if not, 5 if requests failed.
+    stored as incomplete ones, and the same command continues them. Exit code 0 if it is decided, 1 if not, 5 if
+    requests failed.
     """
     from assaymark.runs.race import RaceOptions, race_models
 
