@@ -82,6 +82,18 @@ $(VENV)/oracles/.%: tests/applications/oracles/%.txt | $(BIN)/python
 	  || { rm -rf $(VENV)/oracles/$*; echo "$* could not be installed: its tests are skipped"; }
 	@touch $@
 
+# confseq as a whole needs Boost to compile; the sequences that ours are compared with are Python and are unpacked as they are
+CONFSEQ := confseq-0.0.11
+$(VENV)/oracles/.confseq: tests/applications/oracles/confseq.txt | $(BIN)/python
+	@mkdir -p $(VENV)/oracles
+	@($(PYTHON) -m venv $(VENV)/oracles/confseq \
+	  && cd $(VENV)/oracles/confseq \
+	  && bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(abspath $<) \
+	  && bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary confseq $(subst -,==,$(CONFSEQ)) \
+	  && tar --extract --gzip --file $(CONFSEQ).tar.gz --strip-components 2 --directory lib/python3.*/site-packages $(CONFSEQ)/src/confseq) \
+	  || { rm -rf $(VENV)/oracles/confseq; echo "confseq could not be installed: its tests are skipped"; }
+	@touch $@
+
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

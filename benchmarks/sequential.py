@@ -1,41 +1,65 @@
-"""How many questions a race and a goal need: simulated orders, as in the tables of `docs/racing.md`.
+"""How many questions a race and a goal need: simulated orders, as in the tables of `docs/racing.md`, and stored scores.
 
-    python benchmarks/sequential.py [ORDERS]
+    python benchmarks/sequential.py [table | false | means | stored | forecasts] [--orders 1000] [--scores FILE]
 
-For each size of a benchmark and each share of questions on which two models disagree, a true difference of 5 points:
-the median and the 80% quantile of the share of questions until the verdict, and how often a verdict between two equal
-models is wrong. Then, for an accuracy that is to be known to within some points: the median and the 80% quantile of the
-share of questions asked, in a twentieth of the orders, and in how many of them the interval ever missed.
+- table: for each size of a benchmark and each share of questions on which two models disagree, a true difference of 5
+  points: the median share of questions until the verdict, for our rules (and the share by which 80% of the orders were
+  decided) and for others' (`sequential_rules.py`), and how often a verdict between two equal models is wrong.
+- false: only that last column, for 1,000 questions and both of our rules; meant for many orders.
+- means: for an accuracy that is to be known to within some points, the share of questions, and intervals that missed.
+- stored: the same questions for real scores, those of MMLU-Pro's published answers of 28 models (a Parquet file with
+  columns model, question_id, pred, answer): pairs about 5 and 10 points apart, and pairs made equal by swapping the two
+  models' scores on random questions, which keeps how often they disagree.
+- forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models.
 """
 
-import sys
+import argparse
+import itertools
 import time
+from pathlib import Path
 
 import numpy as np
 
-from assaymark.statistics.sequential import BettingSequence, SequentialMean
+from assaymark.statistics.sequential import BettingSequence, PairedRace, SequentialMean
+from benchmarks.sequential_rules import RULES, fixed_size
 
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+SCORES = SHARED / "data" / "TIGER-Lab" / "MMLU-Pro" / "_model_predictions" / "test.parquet"
 SIZES, DISCORDANCES, DIFFERENCE = (1_000, 14_042), (0.15, 0.25, 0.35), 0.05
+MOST_AT_ONCE = 20_000_000  # values of orders in memory
 
 
-def decided(n: int, discordance: float, difference: float, planned: float | None, n_orders: int) -> np.ndarray:
-    """Return after how many questions each order was decided, n where never. Shape: [orders]."""
+def shuffled(n: int, discordance: float, difference: float, n_orders: int, seed: int = 0) -> np.ndarray:
+    """Return random orders of differences with these shares. Shape: [orders, n]."""
     better, worse = round(n * (discordance + difference) / 2), round(n * (discordance - difference) / 2)
-    values = np.concatenate([np.ones(better), -np.ones(worse), np.zeros(n - better - worse)])
-    rng = np.random.default_rng(0)
-    orders = np.stack([rng.permutation(values) for _ in range(n_orders)])
-    bets = BettingSequence(n, planned=planned, means=np.array([0.0]), n_orders=n_orders)
+    values = np.concatenate([np.ones(better), -np.ones(worse), np.zeros(n - better - worse)]).astype(np.int8)
+    return np.random.default_rng(seed).permuted(np.tile(values, (n_orders, 1)), axis=1)
+
+
+def decided(orders: np.ndarray, planned: float | None, alpha: float = 0.05, *, is_null: bool = False) -> np.ndarray:
+    """Return after how many questions our rule decided each order, n where never. Shapes: [orders, n] -> [orders]."""
+    n_orders, n = orders.shape
+    bets = BettingSequence(n, alpha, planned=planned, means=np.array([0.0]), n_orders=n_orders)
     when, total = np.full(n_orders, n), np.zeros(n_orders)
     for t in range(n - 1):
         bets.add(orders[:, t : t + 1])
         total += orders[:, t]
         refuted = np.maximum(bets.most_up, bets.most_down)[:, 0] >= bets.log_needed
-        if difference:
+        if not is_null:
             refuted |= np.abs(total) > n - t - 1
         when[(when == n) & refuted] = t + 1
         if (when < n).all():
             break
     return when
+
+
+def false_share(n: int, discordance: float, planned: float | None, n_orders: int) -> float:
+    """Return how often a verdict on two equal models was given."""
+    size, n_false = max(1, MOST_AT_ONCE // n), 0
+    for seed, start in enumerate(range(0, n_orders, size)):
+        orders = shuffled(n, discordance, 0.0, min(size, n_orders - start), seed)
+        n_false += int((decided(orders, planned, is_null=True) < n).sum())
+    return n_false / n_orders
 
 
 def known(n: int, accuracy: float, half_width: float, n_orders: int) -> tuple[np.ndarray, int]:
@@ -57,29 +81,146 @@ def known(n: int, accuracy: float, half_width: float, n_orders: int) -> tuple[np
     return when, n_missed
 
 
-def main() -> None:
-    """Print the table."""
-    n_orders = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
-    print(f"{n_orders} orders each; per cent of the questions, median (80% decided by)")
-    for n in SIZES:
-        for discordance in DISCORDANCES:
-            began, cells = time.perf_counter(), []
-            for planned in (DIFFERENCE, None):
-                share = 100 * decided(n, discordance, DIFFERENCE, planned, n_orders) / n
-                cells.append(f"{np.median(share):.1f} ({np.quantile(share, 0.8):.1f})")
-            false = 100 * (decided(n, discordance, 0.0, DIFFERENCE, n_orders) < n).mean()
-            seconds = time.perf_counter() - began
-            rules = f"planned {cells[0]}, portfolio {cells[1]}, false {false:.1f}%"
-            print(f"N={n} discordance {discordance}: {rules} [{seconds:.0f} s]", flush=True)
+def print_table(n_orders: int) -> None:
+    """Print the shares of questions of all rules, and false verdicts."""
+    for n, discordance in itertools.product(SIZES, DISCORDANCES):
+        began, cells = time.perf_counter(), []
+        orders = shuffled(n, discordance, DIFFERENCE, n_orders)
+        for name, planned in (("planned", DIFFERENCE), ("portfolio", None)):
+            share = 100 * decided(orders, planned) / n
+            cells.append(f"{name} {np.median(share):.1f} ({np.quantile(share, 0.8):.1f})")
+        for name, rule in RULES.items():
+            parts = np.array_split(orders, max(1, orders.size // 2_000_000))
+            share = 100 * np.concatenate([rule(part.astype(float), n, 0.05, DIFFERENCE) for part in parts]) / n
+            unfinished = f", {np.mean(share == 100):.0%} undecided" if name.startswith("OBF") else ""
+            cells.append(f"{name} {np.median(share):.1f}{unfinished}")
+        equal = shuffled(n, discordance, 0.0, n_orders)
+        parts = np.array_split(equal, max(1, equal.size // 2_000_000))
+        peeked = np.concatenate([RULES["z at each t"](part.astype(float), n, 0.05, DIFFERENCE) for part in parts])
+        false = f"false: planned {100 * (decided(equal, DIFFERENCE, is_null=True) < n).mean():.1f}%, "
+        false += f"z at each t {100 * (peeked < n).mean():.1f}%"
+        fixed = 100 * fixed_size(n, discordance, DIFFERENCE) / n
+        seconds = time.perf_counter() - began
+        print(f"N={n} discordance {discordance}: fixed n {fixed:.1f}, {', '.join(cells)}; {false} [{seconds:.0f} s]",
+              flush=True)  # fmt: skip
+
+
+def print_false(n_orders: int) -> None:
+    """Print how often equal models are told apart, for 1,000 questions."""
+    for discordance in DISCORDANCES:
+        shares = [100 * false_share(1_000, discordance, planned, n_orders) for planned in (DIFFERENCE, None)]
+        print(f"N=1000 discordance {discordance}, {n_orders} orders: false, planned {shares[0]:.2f}%, portfolio "
+              f"{shares[1]:.2f}%", flush=True)  # fmt: skip
+
+
+def print_means(n_orders: int) -> None:
+    """Print the shares of questions until an accuracy is known."""
     for n, half_width in ((1_000, 0.03), (14_042, 0.02)):
         for accuracy in (0.3, 0.7, 0.9):
-            n_repeated = max(1, n_orders // 20)
-            when, n_missed = known(n, accuracy, half_width, n_repeated)
+            when, n_missed = known(n, accuracy, half_width, n_orders)
             asked = f"{100 * np.median(when) / n:.1f} ({100 * np.quantile(when, 0.8) / n:.1f})"
-            print(
-                f"N={n} accuracy {accuracy} to ± {100 * half_width:g}: {asked}, missed {n_missed} of {n_repeated}",
-                flush=True,
-            )
+            print(f"N={n} accuracy {accuracy} to ± {100 * half_width:g}: {asked}, missed {n_missed} of {n_orders}",
+                  flush=True)  # fmt: skip
+
+
+def stored_scores(path: Path) -> tuple[list[str], np.ndarray]:
+    """Return models and their scores on the questions that all of them answered. Shape: [models, questions]."""
+    import pyarrow.parquet
+
+    answers = pyarrow.parquet.read_table(path).to_pydict()
+    by_model: dict[str, dict[int, bool]] = {}
+    for model, question, predicted, answer in zip(
+        answers["model"], answers["question_id"], answers["pred"], answers["answer"], strict=True
+    ):
+        by_model.setdefault(model, {})[question] = predicted == answer
+    most = max(len(own) for own in by_model.values())
+    models = sorted(model for model, own in by_model.items() if len(own) > 0.99 * most)
+    questions = sorted(set.intersection(*(set(by_model[model]) for model in models)))
+    return models, np.array([[by_model[model][question] for question in questions] for model in models], dtype=float)
+
+
+def print_stored(path: Path, n_orders: int) -> None:
+    """Print the shares of questions for real pairs, false verdicts, and verdicts on pairs made equal."""
+    models, scores = stored_scores(path)
+    n = scores.shape[1]
+    gaps = {pair: abs(scores[pair[0]].mean() - scores[pair[1]].mean()) for pair in
+            itertools.combinations(range(len(models)), 2)}  # fmt: skip
+    print(f"{len(models)} models, {n} questions, {len(gaps)} pairs", flush=True)
+    rng = np.random.default_rng(0)
+    for points in (5, 10):
+        pairs = [pair for pair, gap in gaps.items() if abs(100 * gap - points) <= 1]
+        for planned in (DIFFERENCE, None):
+            shares, n_wrong, n_equivalent = [], 0, 0
+            for first, second in pairs:
+                differences = scores[first] - scores[second]
+                for _ in range(n_orders):
+                    order, race = rng.permutation(differences), PairedRace(n, margin=planned)
+                    state = race.state()
+                    while not state.is_decided:  # looks as `assaymark race` does
+                        state = race.add(order[state.n_seen : state.n_seen + max(50, state.n_seen // 10)])
+                    shares.append(100 * state.n_seen / n)
+                    n_wrong += state.verdict == ("second" if differences.mean() > 0 else "first")
+                    n_equivalent += state.verdict == "equivalent"
+            rule = "planned for 5 points" if planned else "portfolio"
+            print(f"{points} ± 1 points apart, {len(pairs)} pairs, {rule}: {np.median(shares):.1f}% "
+                  f"({np.quantile(shares, 0.8):.1f}%) of the questions, {n_wrong} of {len(shares)} wrong, "
+                  f"{n_equivalent} equivalent", flush=True)  # fmt: skip
+    drawn = rng.choice(len(gaps), size=min(50, len(gaps)), replace=False)
+    for planned in (DIFFERENCE, None):
+        n_false = n_all = 0
+        for at in drawn:
+            first, second = list(gaps)[at]
+            differs = np.flatnonzero(scores[first] != scores[second])
+            equal = np.zeros(n, dtype=np.int8)
+            equal[differs[: len(differs) // 2 * 2]] = np.tile([1, -1], len(differs) // 2)
+            orders = rng.permuted(np.tile(equal, (20 * n_orders, 1)), axis=1)
+            n_false += int((decided(orders, planned, is_null=True) < n).sum())
+            n_all += len(orders)
+        rule = "planned for 5 points" if planned else "portfolio"
+        print(f"{len(drawn)} pairs made equal, {rule}: {100 * n_false / n_all:.2f}% of {n_all} decided", flush=True)
+
+
+def print_forecasts(path: Path) -> None:
+    """Print after how many questions real accuracies are known to ± 2 points, without and with 20 stored models."""
+    models, scores = stored_scores(path)
+    n, rng, needed, n_missed = scores.shape[1], np.random.default_rng(0), [], 0
+    for at in range(0, len(models), 3):
+        order = rng.permutation(n)
+        own = scores[at][order]
+        others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, 20, replace=False)][:, order]
+        asked = []
+        for forecasts in (None, 2 * others - 1):
+            sequence = SequentialMean(n, half_width=0.02, others=forecasts)
+            state = sequence.state()
+            while not (state.n_seen and state.half_width <= 0.02):
+                state = sequence.add(own[state.n_seen : state.n_seen + max(50, state.n_seen // 10)])
+                n_missed += not state.low - 1e-9 <= own.mean() <= state.high + 1e-9
+            asked.append(state.n_seen)
+        needed.append(asked)
+        change = f"variance {sequence.variance_ratio or 1:.2f} times smaller"
+        print(f"{models[at]}: {asked[0]} questions, {asked[1]} with forecasts ({change})", flush=True)
+    plain, helped = np.array(needed).T
+    medians = f"median {np.median(plain):.0f} and {np.median(helped):.0f} of {n}"
+    print(f"{medians}, median ratio {np.median(helped / plain):.2f}; missed at {n_missed} looks", flush=True)
+
+
+def main() -> None:
+    """Print one part, or the first three."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "forecasts"))
+    parser.add_argument("--orders", type=int, default=1_000)
+    parser.add_argument("--scores", type=Path, default=SCORES)
+    arguments = parser.parse_args()
+    if arguments.part in {None, "table"}:
+        print_table(arguments.orders)
+    if arguments.part in {None, "false"}:
+        print_false(arguments.orders)
+    if arguments.part in {None, "means"}:
+        print_means(max(1, arguments.orders // 20))
+    if arguments.part == "stored":
+        print_stored(arguments.scores, arguments.orders)
+    if arguments.part == "forecasts":
+        print_forecasts(arguments.scores)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_capitals_equal_a_plain_computation() -> None:
     up, down, total, squares, best = 1.0, 1.0, 0.0, 0.0, [0.0, 0.0]
     for t, value in enumerate(values[:40]):
         expected = (n * mean - total) / (n - t)
-        bet = planned / ((0.25 + squares) / (t + 1))
+        bet = planned / ((1 + squares) / (t + 1)) * n / (n - t)
         up *= 1 + min(bet, 0.9 / (1 + expected)) * (value - expected)
         down *= 1 - min(bet, 0.9 / (1 - expected)) * (value - expected)
         squares += (value - (total / t if t else 0.0)) ** 2

@@ -17,18 +17,20 @@ import numpy as np
 
 from assaymark.errors import PlanError, UsageError
 from assaymark.models.model import Model
-from assaymark.records import JsonValue, ScoreStatus
+from assaymark.records import JsonValue
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, turns_of
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.execute import open_checked
+from assaymark.runs.forecasting import Forecasts, fixed_forecasts, stored_values
 from assaymark.runs.opening import RunOpener, no_notice
 from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.runs.prepare import open_store, prepare_run
 from assaymark.runs.run import Run
 from assaymark.runs.stored import run_in
 from assaymark.scoring.metrics import is_higher_better, may_be_share
+from assaymark.statistics.forecasts import Control
 from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
 from assaymark.tasks.question_order import question_order
@@ -40,10 +42,15 @@ __all__ = [
     "Place",
     "Race",
     "RaceOptions",
+    "Side",
+    "helped_line",
     "main_metrics",
     "places_of",
     "race",
     "race_models",
+    "record_race",
+    "score_difference",
+    "stored_side",
 ]
 
 FIRST_BLOCK = 50  # questions before the first look
@@ -61,12 +68,14 @@ class RaceOptions:
     alpha: how often a verdict may be wrong about the benchmark.
     seed: of the order of the questions.
     most: questions at which to stop undecided; None: all.
+    forecasts: whether stored models forecast the scores of one that is raced against a stored run.
     """
 
     margin: float | None = None
     alpha: float = 0.05
     seed: int = 0
     most: int | None = None
+    forecasts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,7 @@ def rule_of(options: RaceOptions) -> str:
     return f"betting, planned for differences of {100 * options.margin:g} points"
 
 
-class _Side(Protocol):
+class Side(Protocol):
     """One model of a race."""
 
     name: str
@@ -151,7 +160,7 @@ class _StoredRun:
 
     def __init__(self, run: Run, metrics: Mapping[str, tuple[str, str]]) -> None:
         self.name, self.run_id = run.row.model, run.id
-        self._values = _scores(run.store, run.id, metrics)
+        self._values = stored_values(run.store, run.id, metrics)
 
     def values(self, places: Sequence[Place]) -> dict[Place, float | None]:
         """Return the stored scores at these places. Raises: PlanError where one is missing."""
@@ -199,7 +208,7 @@ class Answering:
 
     def stored_scores(self, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
         """Return all stored scores of these tasks by the metrics named; None for a request that failed."""
-        return _scores(self._store, self.run_id, metrics)
+        return stored_values(self._store, self.run_id, metrics)
 
     def charge_stored(self) -> None:
         """Charge what earlier attempts at the run stored, so that a limit is one of the whole run."""
@@ -230,19 +239,8 @@ class Answering:
                     scorer.take(output)
                 scorer.finish()
         self._seen.update(places)
-        stored = _scores(self._store, self.run_id, {task: self._metrics[task] for task in by_task})
+        stored = stored_values(self._store, self.run_id, {task: self._metrics[task] for task in by_task})
         return {place: stored.get(place) for place in places}
-
-
-def _scores(store: Store, run_id: str, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
-    """Return the stored scores of each task's main metric; None for a request that failed."""
-    values: dict[Place, float | None] = {}
-    for task, wanted in metrics.items():
-        for score in store.scores(run_id, task, details=False):
-            if (score.metric, score.filter) == wanted:
-                failed = score.status is ScoreStatus.FAILED
-                values[task, score.sample_index] = None if failed else float(score.value or 0.0)
-    return values
 
 
 def race_models(
@@ -278,12 +276,11 @@ def race_models(
     metrics = main_metrics(prepared)
     with ExitStack() as stack:
         answering = stack.enter_context(Answering(opened, prepared, store, metrics, evaluation.get("command"), notify))
-        sides: list[_Side] = [answering]
+        sides: list[Side] = [answering]
         prepared_runs = [(answering.run_id, prepared)]
-        stored = _stored_run(store, second)
+        stored = stored_side(store, second, prepared, metrics)
         if stored is not None:
-            _refuse_other_questions(stored, prepared)
-            sides.append(_StoredRun(stored, metrics))
+            sides.append(stored)
         else:
             other, of_other = prepare_run(second, tasks, {**shared, "model_args": second_args})
             if of_other.plan.key == prepared.plan.key:
@@ -291,11 +288,20 @@ def race_models(
             side = stack.enter_context(Answering(other, of_other, store, metrics, evaluation.get("command"), notify))
             sides.append(side)
             prepared_runs.append((side.run_id, of_other))
-        state, n_failed = race(sides, places_of(prepared, options.seed), metrics, options, observe)
+        places = places_of(prepared, options.seed)
+        paired = PairedRace(len(places), options.alpha, options.margin)
+        forecasts = None
+        if isinstance(sides[1], _StoredRun) and options.forecasts:
+            forecasts = fixed_forecasts(store, answering.run_id, prepared)
+            control = _control(forecasts, sides[1].values(places), places, metrics)
+            paired = PairedRace(len(places), options.alpha, options.margin, control=control)
+        state, n_failed = race(sides, places, metrics, options, observe, paired)
     names = sides[0].name, sides[1].name
     for run_id, of_run in prepared_runs:
-        _summarise(Run(store, run_id), of_run, state, options)
+        record_race(Run(store, run_id), of_run, state, options)
     remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
+    if forecasts is not None and paired.variance_ratio is not None:
+        remarks = (*remarks, helped_line(forecasts, paired.variance_ratio))
     main = sorted({metric for metric, _ in metrics.values()})
     run_ids = sides[0].run_id, sides[1].run_id
     return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
@@ -311,14 +317,15 @@ def places_of(prepared: PreparedRun, seed: int) -> list[Place]:
 
 
 def race(
-    sides: Sequence[_Side],
+    sides: Sequence[Side],
     places: Sequence[Place],
     metrics: Mapping[str, tuple[str, str]],
     options: RaceOptions,
     observe: Callable[[RaceState], None] | None = None,
+    paired: PairedRace | None = None,
 ) -> tuple[RaceState, int]:
     """Compare two sides block by block; return the last state and how many questions failed, at which it stops."""
-    paired = PairedRace(len(places), options.alpha, options.margin)
+    paired = paired or PairedRace(len(places), options.alpha, options.margin)
     most = len(places) if options.most is None else min(options.most, len(places))
     state = paired.state()
     while not state.is_decided and state.n_seen < most:
@@ -330,8 +337,7 @@ def race(
             values = first[place], second[place]
             if values[0] is None or values[1] is None:
                 break  # evidence counts in the order alone, so that what follows a failed question has to wait
-            sign = 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
-            differences.append(sign * (values[0] - values[1]))
+            differences.append(score_difference(metrics, place, *values))
         if differences:
             state = paired.add(np.array(differences))
         if observe is not None:
@@ -339,6 +345,38 @@ def race(
         if len(differences) < len(block):
             return state, sum(first[place] is None or second[place] is None for place in block)
     return state, 0
+
+
+def _sign(metrics: Mapping[str, tuple[str, str]], place: Place) -> float:
+    return 1.0 if is_higher_better(metrics[place[0]][0]) else -1.0
+
+
+def score_difference(
+    metrics: Mapping[str, tuple[str, str]], place: Place, first: float | None, second: float | None
+) -> float:
+    """Return by how much the first is better, of two scores that a model did give; neither is None."""
+    return _sign(metrics, place) * ((first or 0.0) - (second or 0.0))
+
+
+def _control(
+    forecasts: Forecasts, baseline: Mapping[Place, float | None], places: Sequence[Place],
+    metrics: Mapping[str, tuple[str, str]],
+) -> Control | None:  # fmt: skip
+    """Return what is known of the differences from a stored run: its scores, and what forecasts the other's."""
+    others = forecasts.values(places, metrics)
+    if others is None or any(baseline[place] is None for place in places):
+        return None
+    signs = np.array([_sign(metrics, place) for place in places])
+    known = -signs * np.array([baseline[place] for place in places], dtype=np.float64)
+    return Control(signs * others, known, low=min(0.0, signs.min()), high=max(0.0, signs.max()))
+
+
+def helped_line(forecasts: Forecasts, variance_ratio: float) -> str:
+    """Return which stored models forecast the scores, and by how much that lowered the variance."""
+    names = ", ".join(forecasts.names[:3]) + (", ..." if len(forecasts.names) > 3 else "")
+    n = len(forecasts.names)
+    change = f"{variance_ratio:.2f} times smaller" if variance_ratio >= 1 else f"{1 / variance_ratio:.2f} times larger"
+    return f"forecasts from {n} stored {'model' if n == 1 else 'models'} ({names}) made the variance {change}"
 
 
 def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple[str, str]]:
@@ -353,6 +391,15 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
             )
         metrics[task.name] = task.primary
     return metrics
+
+
+def stored_side(store: Store, name: Any, prepared: PreparedRun, metrics: Mapping[str, tuple[str, str]]) -> Side | None:
+    """Return the side of a stored run; None for anything that names a model. Raises: PlanError for other questions."""
+    stored = _stored_run(store, name)
+    if stored is None:
+        return None
+    _refuse_other_questions(stored, prepared)
+    return _StoredRun(stored, metrics)
 
 
 def _stored_run(store: Store, name: Any) -> Run | None:
@@ -372,7 +419,7 @@ def _refuse_other_questions(run: Run, prepared: PreparedRun) -> None:
             raise PlanError(f"run {run.row.short_id} {what} {task.name}; name a run of the same tasks")
 
 
-def _summarise(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:
+def record_race(run: Run, prepared: PreparedRun, state: RaceState, options: RaceOptions) -> None:
     """Compute the run's estimates from what is stored, and record that a rule stopped it."""
     run.summarise(prepared)
     facts: dict[str, JsonValue] = {"n_seen": state.n_seen, "n": state.n, "rule": rule_of(options), **asdict(options)}

@@ -18,10 +18,11 @@ from assaymark.records import JsonValue
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.forecasting import Forecasts, fixed_forecasts
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import FIRST_BLOCK, GROWTH, Answering, Place, main_metrics, places_of
+from assaymark.runs.race import FIRST_BLOCK, GROWTH, Answering, Place, helped_line, main_metrics, places_of
 from assaymark.runs.run import Run
 from assaymark.statistics.sequential import MeanState, SequentialMean
 
@@ -122,6 +123,8 @@ class GoalState:
     goal: Goal
     metric: str
     state: MeanState
+    variance_ratio: float | None = None  # by what factor forecasts lowered the variance
+    helped: str = ""  # the same in words
 
     @property
     def answer(self) -> Answer:
@@ -171,7 +174,7 @@ class GoalState:
         return {
             "goal": goal.text, "name": goal.name, "half_width": goal.half_width, "bound": goal.bound,
             "rule": goal.rule, "metric": self.metric, "answer": self.answer, "n_more": self.n_more,
-            **asdict(self.state),
+            "variance_ratio": self.variance_ratio, **asdict(self.state),
         }  # fmt: skip
 
 
@@ -186,6 +189,7 @@ class Until:
     n: int
     n_failed: int = 0
     spent: str | None = None  # which part of the budget ended it
+    forecasts: tuple[str, ...] = ()  # models whose stored scores forecast these
 
     @property
     def is_decided(self) -> bool:
@@ -204,6 +208,7 @@ class Until:
     def lines(self) -> list[str]:
         """Return what to print below the run's table."""
         lines = [goal.sentence for goal in self.goals]
+        lines += [goal.helped for goal in self.goals if goal.helped]
         if self.spent:
             lines.append(f"stopped after {self.n_seen:,} of {self.n:,} questions: the budget of {self.spent} is spent")
         if self.n_failed:
@@ -215,6 +220,7 @@ class Until:
         return {
             "goals": [goal.to_json() for goal in self.goals], "is_decided": self.is_decided, "alpha": self.alpha,
             "n_seen": self.n_seen, "n": self.n, "n_failed": self.n_failed, "spent": self.spent, "about": self.about,
+            "forecasts": list(self.forecasts),
         }  # fmt: skip
 
 
@@ -224,10 +230,16 @@ Metrics = Mapping[str, tuple[str, str]]  # task -> metric and filter
 class _Followed:
     """A goal, the metric of each task whose questions count for it, and the evidence so far."""
 
-    def __init__(self, goal: Goal, metrics: Metrics, n: int, alpha: float) -> None:
-        self.goal, self.metrics = goal, metrics
+    def __init__(
+        self, goal: Goal, metrics: Metrics, places: Sequence[Place], alpha: float, forecasts: Forecasts
+    ) -> None:
+        self.goal, self.metrics, self._forecasts = goal, metrics, forecasts
         metric = ", ".join(sorted({metric for metric, _ in metrics.values()}))
-        self._mean = SequentialMean(n, alpha, half_width=goal.half_width, threshold=goal.bound)
+        own = [place for place in places if place[0] in metrics]
+        others = forecasts.values(own, metrics) if forecasts.runs else None
+        if others is not None:
+            others = 2 * others - 1
+        self._mean = SequentialMean(len(own), alpha, half_width=goal.half_width, threshold=goal.bound, others=others)
         self.state = GoalState(goal, metric, self._mean.state())
 
     @property
@@ -240,9 +252,10 @@ class _Followed:
         own = [place for place in places if place[0] in self.metrics]
         if own and self.is_open:
             scores = answering.stored_scores({task: self.metrics[task] for task, _ in own})
-            self.state = GoalState(
-                self.goal, self.state.metric, self._mean.add(np.array([scores[place] or 0.0 for place in own]))
-            )
+            state = self._mean.add(np.array([scores[place] or 0.0 for place in own]))
+            ratio = self._mean.variance_ratio
+            helped = "" if ratio is None else f"{self.goal.text}: {helped_line(self._forecasts, ratio)}"
+            self.state = GoalState(self.goal, self.state.metric, state, ratio, helped)
 
 
 def evaluate_until(
@@ -253,6 +266,7 @@ def evaluate_until(
     budget: Budget = Budget(),
     alpha: float = 0.05,
     order_seed: int = 0,
+    forecasts: bool = True,
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
     **evaluation: Any,
 ) -> Until:
@@ -265,6 +279,8 @@ def evaluate_until(
         budget: what may be spent.
         alpha: how often a statement may be wrong about the benchmark, all goals together.
         order_seed: seed of the order of the questions.
+        forecasts: whether finished runs of other models in the store forecast the scores, which narrows the intervals.
+            They are fixed before the first question is asked, and recorded with the run.
         observe_goals: called after each block.
         evaluation: other options of `evaluate`.
 
@@ -288,20 +304,22 @@ def evaluate_until(
     prepared = replace(prepared, options=replace(prepared.options, bill=bill))
     metrics = main_metrics(prepared, "--until")
     places = places_of(prepared, order_seed)
-    followed: list[_Followed] = []
-    for goal in wanted:
-        of_goal = _metrics_of(goal, prepared, metrics)
-        n_of_goal = sum(task in of_goal for task, _ in places)
-        followed.append(_Followed(goal, of_goal, n_of_goal, alpha / len(wanted)))
+    metrics_of_goals = [_metrics_of(goal, prepared, metrics) for goal in wanted]
     notify = evaluation.get("notify") or no_notice
     answering = Answering(opened, prepared, store, metrics, evaluation.get("command"), notify, "the rule of --until")
     with answering:
+        stored = fixed_forecasts(store, answering.run_id, prepared, wanted=forecasts)
+        followed = [
+            _Followed(goal, of_goal, places, alpha / len(wanted), stored)
+            for goal, of_goal in zip(wanted, metrics_of_goals, strict=True)
+        ]
         if bill is not None:
             answering.charge_stored()  # what an earlier call of the run has cost
         spent, n_failed, n_seen = _ask(answering, followed, places, budget, began, observe_goals)
     run = Run(store, answering.run_id)
     run.summarise(prepared)
-    done = Until(run, tuple(each.state for each in followed), alpha, n_seen, len(places), n_failed, spent)
+    states = tuple(each.state for each in followed)
+    done = Until(run, states, alpha, n_seen, len(places), n_failed, spent, stored.names)
     facts = {**done.to_json(), "rule": "; ".join(goal.rule for goal in wanted) or "the budget", "seed": order_seed}
     store.save_estimates(run.id, run.estimates, {**run.row.extra, "until": facts})
     return replace(done, run=Run(store, run.id))

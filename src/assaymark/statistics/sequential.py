@@ -17,6 +17,7 @@ import numpy as np
 
 from assaymark.errors import UsageError
 from assaymark.statistics.arrays import Floats
+from assaymark.statistics.forecasts import Control
 
 __all__ = ["PORTFOLIO", "BettingSequence", "MeanState", "PairedRace", "RaceState", "SequentialMean", "Verdict"]
 
@@ -32,6 +33,8 @@ PORTFOLIO = (
 SHARE_AT_RISK = 0.9  # of the capital, in one bet
 GRID = 401  # means from -1 to 1
 MEAN_GRID = 1001  # means from 0 to 1: an interval is wider by a tenth of a point at either end at most
+FIRST_FIT = 50  # values before the first forecast; then there is a new one after each tenth of what was seen
+ROUNDING = 1e-9  # of an expectation: less than that is no contradiction
 
 
 class BettingSequence:
@@ -49,6 +52,8 @@ class BettingSequence:
         planned: float | None = None,
         means: Floats | None = None,
         n_orders: int = 1,
+        weights: Floats | None = None,
+        control: Control | None = None,
     ) -> None:
         """Begin with nothing seen.
 
@@ -58,19 +63,30 @@ class BettingSequence:
             planned: the smallest distance from a mean that is of interest, for which bets are sized; None: a portfolio.
             means: those that are tested, sorted, in [-1, 1]; None: a grid.
             n_orders: the number of orders that are followed side by side.
+            weights: of the values in their order, for a weighted mean; each value was drawn with a probability
+                proportional to its weight among those left. Shape: [n] or [orders, n]. None: all equal.
+            control: what forecasts the values of a single order.
         """
         if n < 1 or not 0 < alpha < 1 or (planned is not None and not 0 < planned <= 2):
             expected = "expected n >= 1, 0 < alpha < 1 and 0 < planned <= 2"
             raise UsageError(f"n={n}, alpha={alpha}, planned={planned}; {expected}")
+        if control is not None and (n_orders != 1 or control.others.shape[1] != n):
+            raise UsageError(f"forecasts of {control.others.shape[1]} values for {n_orders} orders of {n}")
         self.n, self.alpha, self.n_seen = n, alpha, 0
         self.means = np.linspace(-1.0, 1.0, GRID) if means is None else np.asarray(means, dtype=np.float64)
         self._planned = planned
+        self._weights = None if weights is None else _shares(weights, n)
+        self._control, self._values = control, np.zeros(n if control is not None else 0)
+        self._forecasts, self._next_fit, self._forecast_left = np.zeros(0), FIRST_FIT, 0.0
+        self._plain_squares = self._residual_squares = 0.0  # of draws with a forecast
         n_bets = 1 if planned is not None else len(PORTFOLIO)
         shape = (n_bets, n_orders, len(self.means))
         self._up, self._down = np.zeros(shape), np.zeros(shape)  # logs of capitals
         self.most_up = np.full(shape[1:], -np.inf)  # log of the largest capital against each mean, so far
         self.most_down = np.full(shape[1:], -np.inf)
         self._sum, self._squares = np.zeros(n_orders), np.zeros(n_orders)
+        self.weighted, self.left = np.zeros(n_orders), np.ones(n_orders)
+        """What was seen adds to the mean of all, and the weight that is left. Shapes: [orders]."""
 
     def add(self, values: Floats) -> None:
         """Add the next values. Shapes: [t], or [orders, t]."""
@@ -78,42 +94,102 @@ class BettingSequence:
         if self.n_seen + block.shape[1] > self.n:
             raise UsageError(f"{self.n_seen + block.shape[1]} values of {self.n}")
         for value in block.T:
-            self._step(value[:, None])
+            self._step(value)
 
-    def _step(self, value: Floats) -> None:
-        """Bet on one value of each order. Shape: [orders, 1]."""
-        left = self.n - self.n_seen
-        expected = (self.n * self.means[None, :] - self._sum[:, None]) / left  # [orders, means]
-        possible = np.clip(expected, -1.0, 1.0)
-        surprise = value - possible
+    def _step(self, own: Floats) -> None:
+        """Bet on one value of each order. Shape: [orders]."""
+        expected = (self.means[None, :] - self.weighted[:, None]) / self.left[:, None]  # [orders, means]
+        weight = 1 / self.n if self._weights is None else self._weights[:, self.n_seen]
+        # a forecast moves a value by what is known beforehand and has an expectation of 0 among the values left
+        lowest, highest, moved = -1.0, 1.0, own
+        if self._control is not None:
+            lowest, highest, moved = self._moved(self._control, own, np.broadcast_to(weight, own.shape))
+        possible = np.clip(expected, lowest, highest)
+        surprise = moved[:, None] - possible
         bets = self._bets()
-        up = np.minimum(bets, SHARE_AT_RISK / np.maximum(1.0 + possible, 1e-12))  # [bets, orders, means]
-        down = np.minimum(bets, SHARE_AT_RISK / np.maximum(1.0 - possible, 1e-12))
+        up = np.minimum(bets, SHARE_AT_RISK / np.maximum(possible - lowest, 1e-12))  # [bets, orders, means]
+        down = np.minimum(bets, SHARE_AT_RISK / np.maximum(highest - possible, 1e-12))
         self._up += np.log1p(np.maximum(up * surprise, -SHARE_AT_RISK))
         self._down += np.log1p(np.maximum(-down * surprise, -SHARE_AT_RISK))
-        np.maximum(self.most_up, np.where(expected < -1.0, np.inf, _log_mean(self._up)), out=self.most_up)
-        np.maximum(self.most_down, np.where(expected > 1.0, np.inf, _log_mean(self._down)), out=self.most_down)
-        own = value[:, 0]
-        mean = self._sum / max(self.n_seen, 1)
-        self._squares += (own - mean) ** 2
-        self._sum += own
+        too_low, too_high = expected < lowest - ROUNDING, expected > highest + ROUNDING
+        np.maximum(self.most_up, np.where(too_low, np.inf, _log_mean(self._up)), out=self.most_up)
+        np.maximum(self.most_down, np.where(too_high, np.inf, _log_mean(self._down)), out=self.most_down)
+        self._squares += (moved - self._sum / max(self.n_seen, 1)) ** 2
+        self._sum += moved
+        self.weighted += weight * own
         self.n_seen += 1
+        # a count has no rounding errors; a sum of weights has, so that a last one is not left of them
+        self.left = (
+            np.full_like(self.left, (self.n - self.n_seen) / self.n)
+            if self._weights is None
+            else np.maximum(self.left - weight, self._weights[:, self.n_seen :].min(axis=1, initial=1.0))
+        )
         if self.n_seen == self.n:  # everything is known: only the mean itself is left
-            final = (self._sum / self.n)[:, None]
+            final = self.weighted[:, None]
             self.most_up[self.means[None, :] < final - 1e-12] = np.inf
             self.most_down[self.means[None, :] > final + 1e-12] = np.inf
 
+    def _moved(self, control: Control, own: Floats, weight: Floats) -> tuple[float, float, Floats]:
+        """Return bounds of the moved value, and the value moved by its forecast, which earlier values alone made."""
+        at, left = self.n_seen, float(self.left[0])
+        if at == self._next_fit:
+            self._forecasts = control.forecasts(self._values[:at])
+            weights = np.full(self.n - at, 1 / self.n) if self._weights is None else self._weights[0, at:]
+            self._forecast_left = float(weights @ self._forecasts[at:])
+            self._next_fit = at + max(FIRST_FIT, at // 10)
+        self._values[at] = own[0]
+        if not len(self._forecasts):
+            return -1.0, 1.0, own
+        mean_left, forecast = self._forecast_left / left, float(self._forecasts[at])
+        self._forecast_left -= float(weight[0]) * forecast
+        low, high = control.residuals(self._forecasts[at:])
+        moved = own - forecast + mean_left
+        mean = float(self._values[:at].mean())
+        self._plain_squares += float(own[0] - mean) ** 2
+        self._residual_squares += float(own[0] - forecast) ** 2
+        return low + mean_left, high + mean_left, moved
+
     def _bets(self) -> Floats:
-        """Return the sizes of the bets, from earlier values only. Shape: [bets, orders, 1]."""
+        """Return the sizes of the bets, from earlier values only. Shape: [bets, orders, 1].
+
+        What is left of a finite list departs the further from the expectation under a wrong mean, the less is left: if
+        the mean is off by delta, the next value is off by delta / (share left). So the bet that suits it grows.
+        """
         if self._planned is None:
-            return np.asarray(PORTFOLIO)[:, None, None]
-        variance = (0.25 + self._squares) / (self.n_seen + 1)
-        return (self._planned / variance)[None, :, None]
+            return np.asarray(PORTFOLIO)[:, None, None] / self.left[None, :, None]
+        variance = (1.0 + self._squares) / (self.n_seen + 1)
+        return (self._planned / (variance * self.left))[None, :, None]
 
     @property
     def mean(self) -> Floats:
-        """The mean of the values so far. Shape: [orders]."""
-        return self._sum / max(self.n_seen, 1)
+        """An estimate of the mean of all: of the values so far, and of forecasts for the rest. Shape: [orders]."""
+        n_seen = max(self.n_seen, 1)
+        if len(self._forecasts):
+            seen, rest = self._forecasts[: self.n_seen], self._forecast_left
+            mean: Floats = self.weighted + rest + self.left * (self._values[: self.n_seen] - seen).mean()
+            return mean
+        if self._weights is None:
+            return self.weighted * (self.n / n_seen)
+        return self.weighted + self.left * self._sum / n_seen
+
+    @property
+    def certain(self) -> tuple[Floats, Floats]:
+        """The least and the largest mean of all that the values which are left can make. Shapes: [orders]."""
+        if self._control is None:
+            return self.weighted - self.left, self.weighted + self.left
+        known = 0.0
+        if self._control.known is not None:
+            rest = self._control.known[self.n_seen :]
+            known = float(rest.sum() / self.n if self._weights is None else self._weights[0, self.n_seen :] @ rest)
+        low, high = self._control.low, self._control.high
+        return self.weighted + known + low * self.left, self.weighted + known + high * self.left
+
+    @property
+    def variance_ratio(self) -> float | None:
+        """By what factor forecasts lowered the variance, over the draws that had one; None without such a draw."""
+        if not self._residual_squares:
+            return None
+        return self._plain_squares / self._residual_squares
 
     @property
     def log_needed(self) -> float:
@@ -129,8 +205,17 @@ class BettingSequence:
         low_ends = np.where(low >= 0, self.means[np.maximum(low, 0)], -1.0)
         high_ends = np.where(high < len(self.means), self.means[np.minimum(high, len(self.means) - 1)], 1.0)
         if self.n_seen == self.n:
-            return self.mean, self.mean
+            return self.weighted.copy(), self.weighted.copy()
         return low_ends, high_ends
+
+
+def _shares(weights: Floats, n: int) -> Floats:
+    """Return weights as shares that sum to 1. Shapes: [n] or [orders, n] -> [orders, n]. Raises: UsageError."""
+    rows = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+    if rows.shape[1] != n or not np.isfinite(rows).all() or (rows <= 0).any():
+        raise UsageError(f"{rows.shape[1]} weights of {n} values; expected one above 0 for each")
+    shares: Floats = rows / rows.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _log_mean(logs: Floats) -> Floats:
@@ -146,7 +231,7 @@ class RaceState:
 
     n_seen: int
     n: int
-    difference: float  # over the questions so far; after a stop it is biased away from 0
+    difference: float  # over the questions so far, and forecasts for the rest; after a stop it is biased away from 0
     low: float  # of the interval for the difference on the whole benchmark, valid at any time
     high: float
     verdict: Verdict
@@ -162,7 +247,10 @@ class RaceState:
 class PairedRace:
     """Which of two models is better on a benchmark, from the differences of their scores in a random order."""
 
-    def __init__(self, n: int, alpha: float = 0.05, margin: float | None = None) -> None:
+    def __init__(
+        self, n: int, alpha: float = 0.05, margin: float | None = None, *,
+        weights: Floats | None = None, control: Control | None = None,
+    ) -> None:  # fmt: skip
         """Begin a race.
 
         Args:
@@ -170,12 +258,14 @@ class PairedRace:
             alpha: how often a verdict may be wrong about the benchmark.
             margin: the smallest difference of interest, in (0, 1]: bets are sized for it, and a difference that is
                 surely smaller is "equivalent". None: any difference, until it is certain.
+            weights: of the questions in their order, as in `BettingSequence`.
+            control: what forecasts their differences.
         """
         if margin is not None and not 0 < margin <= 1:
             raise UsageError(f"the margin is {margin}; expected a share above 0 and up to 1, such as 0.05 for 5 points")
         self.margin = margin
         means = np.union1d(np.linspace(-1.0, 1.0, GRID), [0.0] if margin is None else [-margin, 0.0, margin])
-        self._bets = BettingSequence(n, alpha, planned=margin, means=means)
+        self._bets = BettingSequence(n, alpha, planned=margin, means=means, weights=weights, control=control)
         self._zero = int(np.searchsorted(means, 0.0))
 
     def add(self, differences: Floats) -> RaceState:
@@ -187,14 +277,15 @@ class PairedRace:
         """Return what is known."""
         bets = self._bets
         low, high = (float(end[0]) for end in bets.interval())
-        total, left = float(bets.mean[0] * bets.n_seen), bets.n - bets.n_seen
+        left = bets.n - bets.n_seen
+        least, most = (float(end[0]) for end in bets.certain)
+        is_certain = least > ROUNDING or most < -ROUNDING
         evidence = (float(bets.most_up[0, self._zero]), float(bets.most_down[0, self._zero]))
         verdict: Verdict = "undecided"
-        if abs(total) > left or max(evidence) >= bets.log_needed:
-            if abs(total) > left:
-                verdict = "first" if total > 0 else "second"
-            else:
-                verdict = "first" if evidence[0] >= evidence[1] else "second"
+        if is_certain:
+            verdict = "first" if least > 0 else "second"
+        elif max(evidence) >= bets.log_needed:
+            verdict = "first" if evidence[0] >= evidence[1] else "second"
         elif self.margin is not None and -self.margin < low and high < self.margin:
             verdict = "equivalent"
         best = max(evidence)
@@ -202,7 +293,13 @@ class PairedRace:
         if verdict == "undecided" and left and bets.n_seen and best > 0.1:
             n_more = min(left, math.ceil(bets.n_seen * (bets.log_needed / best - 1)))
         mean = float(bets.mean[0]) if bets.n_seen else 0.0
-        return RaceState(bets.n_seen, bets.n, mean, low, high, verdict, abs(total) > left, n_more)
+        low, high = max(low, least), min(high, most)
+        return RaceState(bets.n_seen, bets.n, mean, low, high, verdict, is_certain, n_more)
+
+    @property
+    def variance_ratio(self) -> float | None:
+        """By what factor forecasts lowered the variance; None without them."""
+        return self._bets.variance_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +308,9 @@ class MeanState:
 
     n_seen: int
     n: int
-    mean: float  # over the values so far; after a stop it is biased away from the threshold
+    mean: (
+        float  # of the values so far, and of forecasts for the rest; after a stop it is biased away from the threshold
+    )
     low: float  # of the interval for the mean of all N values, valid at any time
     high: float
 
@@ -225,8 +324,9 @@ class SequentialMean:
     """The mean of N values in [0, 1], seen in a random order, with an interval that is valid at any time."""
 
     def __init__(
-        self, n: int, alpha: float = 0.05, *, half_width: float | None = None, threshold: float | None = None
-    ) -> None:
+        self, n: int, alpha: float = 0.05, *, half_width: float | None = None, threshold: float | None = None,
+        weights: Floats | None = None, others: Floats | None = None,
+    ) -> None:  # fmt: skip
         """Begin with nothing seen.
 
         Args:
@@ -234,13 +334,16 @@ class SequentialMean:
             alpha: how often the interval may miss the mean of all, over all times together.
             half_width: bets are sized for an interval of this half-width; None: a portfolio of bets.
             threshold: a mean that is tested exactly, besides a grid of `MEAN_GRID` means.
+            weights: of the values in their order, as in `BettingSequence`.
+            others: other models' values of the same questions in their order, which forecast these. Shape: [k, n].
         """
         means = np.linspace(0.0, 1.0, MEAN_GRID)
         if threshold is not None:
             means = np.union1d(means, [threshold])
         # values in [0, 1] are bet on as values in [-1, 1], at twice the distance
         planned = None if half_width is None else 2 * half_width
-        self._bets = BettingSequence(n, alpha, planned=planned, means=2 * means - 1)
+        control = None if others is None else Control(others)
+        self._bets = BettingSequence(n, alpha, planned=planned, means=2 * means - 1, weights=weights, control=control)
 
     def add(self, values: Floats) -> MeanState:
         """Add the next values, each in [0, 1], and return what is known then. Shape: [t]."""
@@ -250,10 +353,15 @@ class SequentialMean:
     def state(self) -> MeanState:
         """Return what is known: the means that neither a bet nor the values that are left refute."""
         bets = self._bets
-        n_left = bets.n - bets.n_seen
         mean = (float(bets.mean[0]) + 1) / 2 if bets.n_seen else 0.0
-        if not n_left:
+        if bets.n_seen == bets.n:
             return MeanState(bets.n_seen, bets.n, mean, mean, mean)
-        total = mean * bets.n_seen
         low, high = ((float(end[0]) + 1) / 2 for end in bets.interval())
-        return MeanState(bets.n_seen, bets.n, mean, max(low, total / bets.n), min(high, (total + n_left) / bets.n))
+        least, most = ((float(end[0]) + 1) / 2 for end in bets.certain)
+        low, high = max(low, least, 0.0), min(high, most, 1.0)
+        return MeanState(bets.n_seen, bets.n, min(max(mean, low), high), low, high)
+
+    @property
+    def variance_ratio(self) -> float | None:
+        """By what factor forecasts lowered the variance; None without them."""
+        return self._bets.variance_ratio

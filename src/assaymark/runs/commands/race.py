@@ -1,5 +1,6 @@
 """`assaymark race A B`: which of two models is better, with as few questions as that needs."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +11,13 @@ from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
 
 if TYPE_CHECKING:
+    from assaymark.runs.race import RaceOptions
     from assaymark.statistics.sequential import RaceState
 
 EXAMPLES = examples(
     "race DIR_A DIR_B --tasks mmlu --margin 5",
     "race DIR RUN --tasks arc_challenge --num_fewshot 25",
+    "race DIR_A DIR_B DIR_C --tasks mmlu --margin 5",
     "race fake:accuracy=0.7 fake:accuracy=0.5,seed=2 --tasks demo_facts",
 )
 
@@ -22,6 +25,7 @@ EXAMPLES = examples(
 @click.command(epilog=EXAMPLES)
 @click.argument("first", metavar="MODEL")
 @click.argument("second", metavar="MODEL|RUN")
+@click.argument("others", metavar="[MODEL|RUN]...", nargs=-1)
 @click.option(
     "--tasks", "-t", multiple=True, required=True, metavar="NAMES", help="Tasks, groups, tags, globs or task files."
 )
@@ -37,6 +41,11 @@ EXAMPLES = examples(
 )  # fmt: skip
 @click.option("--race_seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the questions' order.")
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
+@click.option(
+    "--no_forecasts",
+    is_flag=True,
+    help="Against a stored RUN: let no stored runs of other models forecast the scores.",
+)
 @declared_option("num_fewshot", type=click.IntRange(0), callback=None)
 @declared_option("apply_chat_template")
 @declared_option("data_dir")
@@ -45,12 +54,13 @@ EXAMPLES = examples(
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @store_option
 @json_option
-def race(first: str, second: str, *, as_json: bool, **options: Any) -> int:
-    """Let two models answer questions in one random order until it is decided which is better.
+def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
+    """Let models answer questions in one random order until it is decided which is better.
 
     MODEL is a folder, a Hub id, or KIND:ARGUMENTS such as local-completions:model=M,base_url=URL; the second may be a
-    stored RUN of all questions. Both runs are stored as incomplete ones, and the same command continues them. Exit code
-    0 if it is decided, 1 if not, 5 if requests failed.
+    stored RUN of all questions. Of three or more every pair is decided, and --alpha is shared by the pairs. Runs are
+    stored as incomplete ones, and the same command continues them. Exit code 0 if it is decided, 1 if not, 5 if
+    requests failed.
     """
     from assaymark.runs.race import RaceOptions, race_models
 
@@ -61,12 +71,16 @@ def race(first: str, second: str, *, as_json: bool, **options: Any) -> int:
 
     is_quiet = options.pop("quiet") or as_json
     margin, alpha, seed, most = (options.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
+    share = None if margin is None else margin / 100
+    race_options = RaceOptions(share, alpha, seed, most, not options.pop("no_forecasts"))
+    if others:
+        return _race_several([first, second, *others], race_options, options, is_quiet=is_quiet, as_json=as_json)
     (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)
     outcome = race_models(
         first_kind,
         second_kind,
         options.pop("tasks"),
-        RaceOptions(None if margin is None else margin / 100, alpha, seed, most),
+        race_options,
         observe=None if is_quiet else shown,
         first_args=first_args,
         second_args=second_args,
@@ -89,6 +103,38 @@ def race(first: str, second: str, *, as_json: bool, **options: Any) -> int:
     if outcome.n_failed:
         return ModelError.exit_code
     return 0 if outcome.state.is_decided else 1
+
+
+def _race_several(
+    models: Sequence[str], race_options: "RaceOptions", options: dict[str, Any], *, is_quiet: bool, as_json: bool
+) -> int:
+    """Race three or more models and print each pair's verdict."""
+    from assaymark.runs.several_races import race_several
+
+    def report(states: "Mapping[tuple[str, str], RaceState]") -> None:
+        n_open = sum(not state.is_decided for state in states.values())
+        n_seen = max(state.n_seen for state in states.values())
+        n = next(iter(states.values())).n
+        echo(f"{n_seen:,} of {n:,}: {n_open} of {len(states)} pairs undecided", err=True)
+
+    outcome = race_several(
+        [_model(text) for text in models],
+        options.pop("tasks"),
+        race_options,
+        observe=None if is_quiet else report,
+        command=typed_command(),
+        notify=lambda line: None if is_quiet else echo(line, err=True),
+        **{name: value for name, value in options.items() if value not in (None, ())},
+    )
+    if as_json:
+        print_json(outcome.to_json())
+    else:
+        for line in outcome.lines():
+            echo(line)
+    if outcome.n_failed:
+        echo(outcome.pairs[0].remarks[0], err=True)
+        return ModelError.exit_code
+    return 0 if outcome.is_decided else 1
 
 
 def _model(text: str) -> tuple[str, str]:

@@ -88,6 +88,9 @@ EXAMPLES = examples(
     metavar="AMOUNT",
     help="Ask no more than '500 samples', '10 minutes' or '$5' allow, in random order. Repeatable.",
 )
+@click.option(
+    "--no_forecasts", is_flag=True, help="With --until: let no stored runs of other models forecast the scores."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
@@ -117,6 +120,8 @@ def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
             "--until and --budget are for one run of a model; omit --target, --prompt_style, --question_blind, and "
             "name one number of shots"
         )
+    if parameters["no_forecasts"] and not parameters["until"]:
+        raise UsageError("--no_forecasts is about the intervals of --until; give that option too")
     if parameters["prompt_style"] or (several_shots and target is None):
         return _run_prompt_styles(parameters, quiet=quiet, as_json=as_json)
     wandb = _checked_wandb(parameters)
@@ -179,6 +184,7 @@ def _run_until(
         tasks,
         parameters["until"],
         budget=parse_budget(parameters["budget"]),
+        forecasts=not parameters["no_forecasts"],
         observe_goals=None if is_quiet else report,
         notify=_note,
         command=typed_command(),

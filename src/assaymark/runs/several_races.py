@@ -1,0 +1,169 @@
+"""A race of three or more models: every pair is decided, with one error for all verdicts together.
+
+All models answer the same questions in the same order, so each answer counts for all its pairs. A model whose pairs are
+all decided is asked nothing more. Each pair has its share of alpha (Bonferroni).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from assaymark.errors import UsageError
+from assaymark.records import JsonValue
+from assaymark.runs.evaluate_options import EvaluateOptions
+from assaymark.runs.opening import no_notice
+from assaymark.runs.plan import PreparedRun
+from assaymark.runs.prepare import open_store, prepare_run
+from assaymark.runs.race import (
+    FIRST_BLOCK,
+    GROWTH,
+    Answering,
+    Place,
+    Race,
+    RaceOptions,
+    Side,
+    main_metrics,
+    places_of,
+    record_race,
+    score_difference,
+    stored_side,
+)
+from assaymark.runs.run import Run
+from assaymark.statistics.sequential import PairedRace, RaceState
+
+__all__ = ["SeveralRaces", "race_several"]
+
+Pair = tuple[int, int]
+_DEFAULTS = RaceOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralRaces:
+    """The pairs of a race of several models, in the order in which the models were named."""
+
+    pairs: tuple[Race, ...]
+    alpha: float  # of all verdicts together
+    n_failed: int
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether every pair is."""
+        return all(pair.state.is_decided for pair in self.pairs)
+
+    def lines(self) -> list[str]:
+        """Return a line for each pair, and what they are about."""
+        lines = []
+        for pair in self.pairs:
+            state = pair.state
+            interval = f"{100 * state.low:+.1f} to {100 * state.high:+.1f}"
+            lines.append(f"{pair.verdict} Interval at any time {interval}.")
+        lines.append(
+            f"The chance that any of the {len(self.pairs)} verdicts is wrong about this benchmark is at most "
+            f"{self.alpha:.0%}. Which is better on new questions of this kind is another question (assaymark compare)."
+        )
+        return lines
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return it with stable names."""
+        return {
+            "pairs": [pair.to_json() for pair in self.pairs], "alpha": self.alpha, "n_failed": self.n_failed,
+            "is_decided": self.is_decided,
+        }  # fmt: skip
+
+
+def race_several(
+    models: Sequence[tuple[Any, str | Mapping[str, Any]]],
+    tasks: str | Sequence[str],
+    options: RaceOptions = _DEFAULTS,
+    *,
+    observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None = None,
+    **evaluation: Any,
+) -> SeveralRaces:
+    """Let models answer questions until every pair of them is decided.
+
+    Args:
+        models: model and `model_args` of each, as `evaluate` takes them; from the second on a model may be the id of a
+            stored run of all questions, of which nothing is asked again.
+        tasks: as `evaluate` takes them.
+        options: when it ends; `alpha` is that of all pairs together. Forecasts are not used.
+        observe: called after each block with the state of each pair, by the models' names.
+        evaluation: other options of `evaluate`, for all models.
+
+    Raises: UsageError for fewer than two models, or one named twice; as `race_models`.
+    """
+    if len(models) < 2:
+        raise UsageError(f"a race needs two models or more; {len(models)} was named")
+    shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
+    store, notify = open_store(shared), evaluation.get("notify") or no_notice
+    opened, prepared = prepare_run(models[0][0], tasks, {**shared, "model_args": models[0][1]})
+    if prepared.plan.limit is not None or prepared.options.samples:
+        raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
+    metrics, places = main_metrics(prepared), places_of(prepared, options.seed)
+    with ExitStack() as stack:
+        sides: list[Side] = []
+        prepared_runs: dict[str, PreparedRun] = {}
+        for at, (model, arguments) in enumerate(models):
+            stored = stored_side(store, model, prepared, metrics) if at else None
+            if stored is None:
+                if at:
+                    opened, of_model = prepare_run(model, tasks, {**shared, "model_args": arguments})
+                else:
+                    of_model = prepared
+                if of_model.plan.key in {each.plan.key for each in prepared_runs.values()}:
+                    raise UsageError("two of the models are the same; name models that differ")
+                answering = Answering(opened, of_model, store, metrics, evaluation.get("command"), notify)
+                prepared_runs[answering.run_id] = of_model
+                sides.append(stack.enter_context(answering))
+            else:
+                sides.append(stored)
+        states, n_failed = _ask(sides, places, metrics, options, observe)
+    for at, side in enumerate(sides):
+        if side.run_id in prepared_runs:
+            furthest = max((states[pair] for pair in states if at in pair), key=lambda state: state.n_seen)
+            record_race(Run(store, side.run_id), prepared_runs[side.run_id], furthest, options)
+    remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
+    main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
+    of_pair = replace(options, alpha=options.alpha / len(states))
+    pairs = []
+    for (first, second), state in states.items():
+        names, run_ids = (sides[first].name, sides[second].name), (sides[first].run_id, sides[second].run_id)
+        pairs.append(Race(names, run_ids, tuple(metrics), main, state, of_pair, n_failed, remarks))
+    return SeveralRaces(tuple(pairs), options.alpha, n_failed)
+
+
+def _ask(
+    sides: Sequence[Side],
+    places: Sequence[Place],
+    metrics: Mapping[str, tuple[str, str]],
+    options: RaceOptions,
+    observe: Callable[[Mapping[tuple[str, str], RaceState]], None] | None,
+) -> tuple[dict[Pair, RaceState], int]:
+    """Ask block by block; return each pair's last state, and how many questions failed, at which it stops."""
+    pairs = list(combinations(range(len(sides)), 2))
+    paired = {pair: PairedRace(len(places), options.alpha / len(pairs), options.margin) for pair in pairs}
+    states = {pair: paired[pair].state() for pair in pairs}
+    most, n_seen = len(places) if options.most is None else min(options.most, len(places)), 0
+    while n_seen < most:
+        undecided = [pair for pair in pairs if not states[pair].is_decided]
+        if not undecided:
+            break
+        block = places[n_seen : min(n_seen + max(FIRST_BLOCK, int(GROWTH * n_seen)), most)]
+        asked = sorted({at for pair in undecided for at in pair})
+        values = {at: sides[at].values(block) for at in asked}
+        # evidence counts in the order alone, so that what follows a failed question has to wait
+        failed = [place for place in block if any(values[at][place] is None for at in asked)]
+        answered = block[: block.index(failed[0])] if failed else block
+        for pair in undecided if answered else ():
+            first, second = (values[at] for at in pair)
+            differences = [score_difference(metrics, place, first[place], second[place]) for place in answered]
+            states[pair] = paired[pair].add(np.array(differences))
+        if observe is not None:
+            observe({(sides[first].name, sides[second].name): states[first, second] for first, second in pairs})
+        if failed:
+            return states, len(failed)
+        n_seen += len(block)
+    return states, 0
