@@ -5,6 +5,7 @@ Bets of our rules are passed to its martingales as functions; what happens to th
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
 from confseq.betting import betting_cs, betting_mart, diversified_betting_mart
@@ -27,10 +28,10 @@ def planned_bets(values: np.ndarray, mean: float) -> np.ndarray:
 
 fixed = [lambda values, mean, bet=bet: bet * n / (n - np.arange(len(values))) for bet in case["bets"]]
 rules = {"planned": [planned_bets], "portfolio": fixed}
-told = {"capitals": {}, "intervals": {}}
+sequences: dict[str, Any] = {"capitals": {}, "intervals": {}}
 with np.errstate(all="ignore"):
     for name, functions in rules.items():
-        told["capitals"][name] = [
+        sequences["capitals"][name] = [
             [
                 diversified_betting_mart(x, mean, functions, functions, N=n, theta=theta, trunc_scale=share).tolist()
                 for theta in (1, 0)
@@ -40,10 +41,10 @@ with np.errstate(all="ignore"):
         low, high = betting_cs(
             x, functions, functions, alpha=alpha, N=n, breaks=1000, running_intersection=True, trunc_scale=share
         )
-        told["intervals"][name] = [low.tolist(), high.tolist()]
+        sequences["intervals"][name] = [low.tolist(), high.tolist()]
     low, high = predmix_empbern_twosided_cs(x, alpha=alpha, N=n, running_intersection=True)
-    told["intervals"]["empirical Bernstein"] = [low.tolist(), high.tolist()]
-    told["hedged"] = [
+    sequences["intervals"]["empirical Bernstein"] = [low.tolist(), high.tolist()]
+    sequences["hedged"] = [
         betting_mart(x, mean, alpha=alpha, N=n, convex_comb=True, theta=0.5).tolist() for mean in case["means"]
     ]
-sys.stdout.write(json.dumps(told) + "\n")
+sys.stdout.write(json.dumps(sequences) + "\n")
