@@ -22,7 +22,7 @@ from assaymark.swe.patches import (
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
-__all__ = ["Attempt", "attempt_tests", "run_tests"]
+__all__ = ["Attempt", "attempt_tests", "run_tests", "shown_interpreter"]
 
 INSIDE = "/assaymark-swe/verdict_plugin.py"
 LONGEST_LOG = 1 << 20  # characters that are kept: the first and the last half
@@ -132,7 +132,12 @@ def run_tests(
     }
     ended = run_sandboxed(
         [environment.python, INSIDE],
-        Workplace(work, environment.folder, _readable(work, named, environment), environment.variables),
+        Workplace(
+            work,
+            environment.folder,
+            {**shown_interpreter(environment), **_tests_shown(work, named, environment)},
+            environment.variables,
+        ),
         limits,
         given=json.dumps(job).encode() + b"\n",
         pipe=(reading, writing),
@@ -150,12 +155,16 @@ def run_tests(
     return Attempt("tested", run=run, log=log, seconds=ended.seconds)
 
 
-def _readable(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
-    """Return what the tests may read: the interpreter, the plugin, and their own files, which they cannot change."""
+def shown_interpreter(environment: Environment) -> Mapping[str, Path]:
+    """Return what a sandbox must show for an environment's interpreter to run: path there -> path here."""
     known = interpreter_of(environment.python)
     folders = {str(path): path for path in (known.executable.parent, *known.folders) if not _is_shown(path)}
-    outer = {name: path for name, path in folders.items() if not any(_is_below(path, each) for each in folders)}
-    shown = {**outer, INSIDE: PLUGIN}
+    return {name: path for name, path in folders.items() if not any(_is_below(path, each) for each in folders)}
+
+
+def _tests_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
+    """Return the plugin, and the files of tests, which the tests cannot change."""
+    shown = {INSIDE: PLUGIN}
     for name in tests:
         path = work / name
         if path.is_file() and not path.is_symlink():

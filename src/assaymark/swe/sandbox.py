@@ -69,12 +69,14 @@ class Workplace:
         folder: its path in the sandbox.
         readable: path in the sandbox -> file or folder on this machine, read-only.
         variables: further variables of the command.
+        scratch: folder on this machine that is /tmp, so that commands find what earlier ones left; None: memory.
     """
 
     copy: Path
     folder: str
     readable: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,8 @@ def _words(sandbox: JobSandbox, place: Workplace, limits: SweLimits) -> list[str
     words = [sandbox.executable, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
     words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [*sandbox.rights, *system_mounts(SYSTEM, _ETC), "--proc", "/proc", "--dev", "/dev"]
-    words += [*scratch, "/tmp", *scratch, "/dev/shm"]  # noqa: S108 - its own
+    words += ["--bind", str(place.scratch), "/tmp"] if place.scratch else [*scratch, "/tmp"]  # noqa: S108 - its own
+    words += [*scratch, "/dev/shm"]  # noqa: S108 - its own
     words += ["--bind", str(place.copy), place.folder]
     for inside, path in sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts)):
         words += ["--ro-bind", str(path), inside]

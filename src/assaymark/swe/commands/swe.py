@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "swe init path/to/repository -o instances.jsonl",
+    "swe predict --model KIND --instances instances.jsonl --repo path/to/repository -o predictions.jsonl",
     "swe grade predictions.jsonl --instances instances.jsonl --repo path/to/repository",
     "swe report predictions.jsonl --instances instances.jsonl --against other.jsonl",
 )
@@ -105,6 +106,113 @@ def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> No
         print_json({"file": str(output), "instances": [each.instance_id for each in made]})
     else:
         echo(f"{len(made)} instances in {output}")
+
+
+@swe.command(
+    "predict",
+    epilog=examples(
+        "swe predict --model local-chat-completions --model_args model=NAME,base_url=URL --instances instances.jsonl "
+        "--repo . -o predictions.jsonl",
+    ),
+)
+@_instances
+@click.option("--model", required=True, metavar="KIND", help="Kind of model, as in `run`.")
+@click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
+@click.option("-o", "--output", required=True, type=_PATH, metavar="FILE", help="Predictions to write: JSON lines.")
+@click.option(
+    "--how",
+    type=click.Choice(["agent", "oracle", "bm25"]),
+    default="agent",
+    show_default=True,
+    help="An agent with bash; or one answer, with the gold patch's files or those that BM25 finds.",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the model in predictions (default: its own).")
+@click.option(
+    "--attempt",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of the attempt; another one asks again.",
+)
+@click.option(
+    "--max_tokens",
+    type=click.IntRange(1),
+    default=4096,
+    show_default=True,
+    metavar="N",
+    help="Longest answer of the model.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=250,
+    show_default=True,
+    metavar="N",
+    help="Calls of the model by an agent, for each instance.",
+)
+@click.option(
+    "--max_cost",
+    type=click.FloatRange(0),
+    default=3.0,
+    show_default=True,
+    metavar="COST",
+    help="Of an agent for each instance, where the model's price is known.",
+)
+@click.option("--trajectories", type=_PATH, metavar="FOLDER", help="Also write each ID.traj.json there.")
+@_places
+@_tests
+@store_option
+@json_option
+def predict_command(output: Path, instances: Path, *, store: str | None, as_json: bool, **options: Any) -> int:
+    """Let a model write a patch for each instance; the same command resumes. An agent works in bubblewrap.
+
+    Exit code 5 if some instances have no prediction.
+    """
+    from assaymark.models.create import create_model
+    from assaymark.records import GenerationSettings
+    from assaymark.runs.stored import check_writable
+    from assaymark.store import Store
+    from assaymark.swe.agent import AgentLimits
+    from assaymark.swe.base_copies import Repositories
+    from assaymark.swe.environments import Environments
+    from assaymark.swe.instances import read_instances, write_rows
+    from assaymark.swe.predicting import PredictOptions, predict, write_trajectories
+
+    check_writable(output, "-o")
+    known = read_instances(instances)
+    chosen = PredictOptions(
+        Repositories(options["repositories"]),
+        Environments.read(options["environments"], options["python"]),
+        options["how"],
+        options["name"],
+        GenerationSettings(max_tokens=options["max_tokens"]),
+        agent=AgentLimits(n_steps=options["steps"], cost=options["max_cost"]),
+        limits=_limits(options),
+        attempt=options["attempt"],
+    )
+    model = create_model(options["model"], options["model_args"])
+    try:
+        with Store.open(store) as opened:
+            made, failures = predict(opened, known, model, chosen, lambda line: echo(line, err=True))
+            if options["trajectories"] is not None:
+                write_trajectories(opened, made, options["trajectories"])
+    finally:
+        model.close()
+    rows = [
+        {
+            "instance_id": each.instance_id,
+            "model_name_or_path": each.model_name_or_path,
+            "model_patch": each.model_patch,
+        }
+        for each in made
+    ]
+    write_rows(output, rows)
+    if as_json:
+        print_json({"file": str(output), "predictions": len(made), "failures": failures})
+    else:
+        echo(f"{len(made)} predictions in {output}; {len(failures)} instances without one")
+    return 5 if failures else 0
 
 
 @swe.command("grade", epilog=examples("swe grade predictions.jsonl --instances instances.jsonl --repo . --workers 2"))
