@@ -2,17 +2,18 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from assaymark.swe.attempts import Attempt, attempt_tests
+from assaymark.swe.attempts import Attempt, attempt_tests, run_tests
 from assaymark.swe.base_copies import copy_tree
 from assaymark.swe.environments import Environment, interpreter_of
 from assaymark.swe.grading import is_resolved
 from assaymark.swe.instances import Instance
 from assaymark.swe.log_parsing import parse_pytest_log
-from assaymark.swe.patches import apply_patch, changed_paths
+from assaymark.swe.patches import apply_patch, changed_paths, restore_tests
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import disagreements
 from tests.swe.projects import CODE, FIXED, LATER, TESTS, git, patch_of
@@ -266,3 +267,31 @@ def test_limits(
         assert attempt.stage == stage
         assert reason in attempt.reason
     assert not (tmp_path / "work").exists()
+
+
+def test_tests_are_not_put_back_through_a_link(base: Path, tmp_path: Path) -> None:
+    """A patch that makes the folder of tests a link does not reach what it leads to."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "test_calc.py").write_text("mine", encoding="utf-8")
+    copy_tree(base, tmp_path / "work")
+    shutil.rmtree(tmp_path / "work/tests")
+    (tmp_path / "work/tests").symlink_to(outside)
+    changed = changed_paths(base, tmp_path / "work")
+    assert (changed["tests"], changed["tests/test_calc.py"]) == ("added", "removed")
+    restore_tests(changed, "", base, tmp_path / "work")
+    assert (outside / "test_calc.py").read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "work/tests/test_calc.py").read_text(encoding="utf-8") == TESTS
+    assert not (tmp_path / "work/tests").is_symlink()
+
+
+def test_files_that_a_row_names_outside_the_repository_are_not_shown(
+    instance: Instance, base: Path, tmp_path: Path
+) -> None:
+    """The names in a patch of tests come from elsewhere."""
+    (tmp_path / "secret_test.py").write_text("def test_secret(): print('SECRET')", encoding="utf-8")
+    copy_tree(base, tmp_path / "work")
+    (tmp_path / "work/tests/test_link.py").symlink_to(tmp_path / "secret_test.py")
+    names = "\n".join(f"diff --git a/x b/{name}" for name in ("../secret_test.py", "tests/test_link.py"))
+    attempt = run_tests(replace(instance, test_patch=names), tmp_path / "work", Environment(), SweLimits())
+    assert attempt.reason == "the tests' patch has no file of tests"

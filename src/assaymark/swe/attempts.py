@@ -114,11 +114,10 @@ def attempt_tests(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def run_tests(
-    instance: Instance, work: Path, environment: Environment, limits: SweLimits, files: Sequence[str] | None = None
-) -> Attempt:
-    """Run the test files of an instance's patch of tests (or those that are named) in a copy as it is."""
-    named = paths_of_patch(instance.test_patch) if files is None else files
+def run_tests(instance: Instance, work: Path, environment: Environment, limits: SweLimits) -> Attempt:
+    """Run the test files of an instance's patch of tests in a copy as it is."""
+    # a row from elsewhere may name, or link to, files of this machine: they are not shown
+    named = [name for name in paths_of_patch(instance.test_patch) if _is_inside(work / name, work)]
     present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
     if not present:
         return Attempt("incomplete", "the tests' patch has no file of tests")
@@ -170,6 +169,13 @@ def _tests_shown(work: Path, tests: Sequence[str], environment: Environment) -> 
         if path.is_file() and not path.is_symlink():
             shown[str(PurePosixPath(environment.folder, name))] = path
     return shown
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        return False
 
 
 def _is_shown(path: Path) -> bool:

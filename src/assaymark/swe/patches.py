@@ -172,14 +172,14 @@ def restore_tests(changed: Mapping[str, str], test_patch: str, base: Path, copy:
     restored = [name for name in changed if name in own or is_test_path(name)]
     for name in restored:
         target, source = copy / name, base / name
+        for parent in reversed(Path(name).parents):
+            if (copy / parent).is_symlink() or (copy / parent).is_file():
+                (copy / parent).unlink()  # a patch made a folder of tests a link or a file
         if target.is_symlink() or target.is_file():
             target.unlink()
         elif target.is_dir():
             shutil.rmtree(target)
         if source.is_symlink() or source.is_file():
-            for parent in reversed(target.relative_to(copy).parents):
-                if (copy / parent).is_symlink() or (copy / parent).is_file():
-                    (copy / parent).unlink()  # a patch made a folder of tests a link or a file
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
         else:
