@@ -222,6 +222,39 @@ def test_a_killed_grading_resumes(project: Path, instance: Instance, tmp_path: P
         assert [(each.outcome, each.is_new) for each in graded] == [("resolved", False), ("resolved", True)]
 
 
+def test_an_interrupt_does_not_wait_for_tests(project: Path, instance: Instance, tmp_path: Path) -> None:
+    """Ctrl-C ends a grading within seconds; nothing is stored of the attempt."""
+    slow = patch_of(project, instance.base_commit, {"calc.py": f"import time\ntime.sleep(100)\n{FIXED}"})
+    place = str(tmp_path / "swe.sqlite")
+    write_rows(tmp_path / "i.jsonl", [instance.row()])
+    row = {"instance_id": instance.instance_id, "model_name_or_path": "m", "model_patch": slow}
+    path = written(tmp_path / "p.jsonl", row)
+    words = [sys.executable, "-m", "assaymark", "swe", "grade", str(path), "--instances", str(tmp_path / "i.jsonl")]
+    process = subprocess.Popen(
+        [*words, "--repo", str(project), "--store", place], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline and not _is_checked(place, instance):
+        time.sleep(0.2)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - started < 20
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    with Store.open(place) as store:
+        assert GradingLog(store).gradings(predicted(instance, "m", slow).patch_sha, instance.sha) == []
+
+
+def _is_checked(place: str, instance: Instance) -> bool:
+    if not Store.exists(place):
+        return False
+    with Store.open_to_read(place) as store:
+        environment = Environments.read(None).of(instance)
+        return GradingLog(store).check(instance.sha, environment.sha) is not None
+
+
 def _command_of(number: int) -> str:
     try:
         return Path(f"/proc/{number}/cmdline").read_text(encoding="utf-8", errors="replace")

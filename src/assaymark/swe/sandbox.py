@@ -18,6 +18,7 @@ from assaymark.errors import PlanError
 from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
 from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
 from assaymark.limits.system_folders import SYSTEM, system_mounts
+from assaymark.stopping import raise_if_requested
 
 __all__ = ["Ended", "SweLimits", "Workplace", "run_sandboxed", "working_sandbox"]
 
@@ -231,6 +232,7 @@ class _Listening:
                 self._check(deadline)
 
     def _check(self, deadline: float) -> None:
+        raise_if_requested()  # a requested end does not wait for tests, which can be run again
         if self._n_bytes > self._limits.output_bytes:
             self.limit = f"it printed more than the {self._limits.output_bytes >> 20} MiB that it may print"
         elif time.monotonic() > deadline:
