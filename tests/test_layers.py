@@ -85,6 +85,7 @@ MAY_IMPORT["judges"] = BELOW | {"runs", "arena"}
 MAY_IMPORT["audit"] = BELOW | {"runs"}
 MAY_IMPORT["applications"] = BELOW | {"web", "runs", "hosting", "arena", "judges", "audit"}
 MAY_IMPORT["leaderboard"] = BELOW | {"web", "interop", "runs", "arena"}
+MAY_IMPORT["swe"] = BELOW | {"runs", "leaderboard"}
 
 
 # Inside the parts with packages: what each package may import of its own part. Modules beside the packages (protocols,
@@ -237,7 +238,7 @@ THIRD_PARTY_PLACES = {
     "httpx": {"models", "hosting", "leaderboard", "applications"},
     "tokenizers": {"models"},
     "ray": {"models"},
-    "sqlalchemy": {"store", "arena", "applications", "leaderboard"},  # features define tables of their own
+    "sqlalchemy": {"store", "arena", "applications", "leaderboard", "swe"},  # features define tables of their own
     "alembic": {"store"},
     "fastapi": {"web", "hosting", "arena", "leaderboard", "applications"},
     "starlette": {"web", "hosting", "arena", "leaderboard", "applications"},

@@ -110,6 +110,7 @@ def copy_rows(source: str, target: str) -> None:
 
 def test_a_store_of_the_first_revision_is_read(first_revision: str) -> None:
     """A store of the first version opens, its hashes match, and its run is complete, on either database."""
+    feature_tables()  # theirs are on the same metadata
     with Store.open(first_revision) as store:
         with store._database.reading() as connection:
             context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})

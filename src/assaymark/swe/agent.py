@@ -1,0 +1,153 @@
+"""An agent with one tool, bash: mini-swe-agent's protocol, its limits and its trajectories, in the sandbox.
+
+Source: SWE-agent/mini-swe-agent, release 2.4.6 (MIT): protocol, limits and format; the prompt is our own.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from assaymark.stopping import raise_if_requested
+from assaymark.swe.asking import Asker, Turn
+from assaymark.swe.attempts import shown_interpreter
+from assaymark.swe.environments import Environment
+from assaymark.swe.instances import LONGEST_PATCH, Instance
+from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
+
+__all__ = ["AgentLimits", "AgentRun", "run_agent"]
+
+SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+LONGEST_OUTPUT = 10_000  # characters; of a longer one the first and the last half are shown
+_ACTION = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\n(.*?)\n?```", re.DOTALL)
+_SYSTEM = (
+    "You solve software issues in a repository by running bash commands. Each of your answers has a short thought and "
+    "exactly one command in a block:\n\n```bash\nCOMMAND\n```\n\nEach command runs in a new shell in the repository's "
+    "folder; changes of files stay, variables and folders do not. There is no network."
+)
+_TASK = (
+    "Solve this issue by changing files of the repository in {folder}, but not its tests:\n\n"
+    "<issue>\n{issue}\n</issue>\n"
+    "\nWhen you are done, write the patch with `git diff -- FILES > /tmp/patch.txt`, look at it, and submit it "
+    f"with this one command:\n\n```bash\necho {SUBMIT} && cat /tmp/patch.txt\n```\n"
+)
+_WRONG_FORMAT = "Your answer has {n} blocks of bash; expected exactly one:\n\n```bash\nCOMMAND\n```"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """What an agent may use."""
+
+    n_steps: int = 250
+    cost: float = 3.0  # where the model's price is known
+    seconds: float = 3600.0
+    command_seconds: float = 60.0
+    n_format_errors: int = 3  # in a row
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """How an agent ended.
+
+    Attributes:
+        exit_status: Submitted, LimitsExceeded, TimeExceeded or RepeatedFormatError.
+        patch: what it submitted; empty where it did not.
+        n_calls: of the model.
+        cost: of all; None where the price is not known.
+        trajectory: in mini-swe-agent's format.
+    """
+
+    exit_status: str
+    patch: str
+    n_calls: int
+    cost: float | None
+    trajectory: Mapping[str, Any]
+
+
+def run_agent(
+    asker: Asker, instance: Instance, folder: Path, environment: Environment, limits: AgentLimits, sandbox: SweLimits
+) -> AgentRun:
+    """Let a model solve an instance.
+
+    Args:
+        asker: the model.
+        instance: whose issue; neither its patch nor its tests are shown.
+        folder: has the copy that the agent changes, `work`, and an empty folder `scratch`.
+        environment: whose interpreter the agent has.
+        limits: of the agent.
+        sandbox: of each command, beside its time.
+
+    Raises: ModelError where the model gives no answer; PlanError without a sandbox.
+    """
+    variables = {"PAGER": "cat", "GIT_PAGER": "cat", "TQDM_DISABLE": "1", **environment.variables}
+    variables["PATH"] = f"{Path(environment.python).parent}:/usr/bin:/bin"
+    place = Workplace(
+        folder / "work", environment.folder, shown_interpreter(environment), variables, folder / "scratch"
+    )
+    per_command = SweLimits(limits.command_seconds, sandbox.memory_bytes, sandbox.n_processes)
+    turns: list[Turn] = [
+        ("system", _SYSTEM),
+        ("user", _TASK.format(folder=environment.folder, issue=instance.problem_statement)),
+    ]
+    messages: list[dict[str, Any]] = [{"role": role, "content": text, "extra": {}} for role, text in turns]
+    started, n_calls, n_errors, costs = time.monotonic(), 0, 0, [0.0]
+    is_priced, status, patch = True, "", ""
+    while not status:
+        raise_if_requested()
+        if n_calls >= limits.n_steps or sum(costs) > limits.cost:
+            status = "LimitsExceeded"
+            break
+        if time.monotonic() - started > limits.seconds:
+            status = "TimeExceeded"
+            break
+        reply = asker.ask(turns)
+        n_calls += 1
+        costs.append(reply.cost or 0.0)
+        is_priced = is_priced and reply.cost is not None
+        actions = _ACTION.findall(reply.text)
+        extra = {"actions": [{"command": each} for each in actions], "cost": reply.cost, "timestamp": time.time()}
+        messages.append({"role": "assistant", "content": reply.text, "extra": extra})
+        turns.append(("assistant", reply.text))
+        if len(actions) != 1:
+            n_errors += 1
+            observation, code = _WRONG_FORMAT.format(n=len(actions)), None
+            if n_errors == limits.n_format_errors:
+                status = "RepeatedFormatError"
+        else:
+            n_errors = 0
+            ended = run_sandboxed(["/bin/bash", "-c", actions[0]], place, per_command)
+            first, _, rest = ended.output.lstrip().partition("\n")
+            if first.strip() == SUBMIT and ended.status == 0 and not ended.limit:
+                status, patch = "Submitted", rest[:LONGEST_PATCH]
+            code = ended.status
+            observation = f"<returncode>{code}</returncode>\n<output>\n{_shown(ended.output)}</output>"
+            if ended.limit:
+                observation = f"The command was ended: {ended.limit}.\n{observation}"
+        messages.append(
+            {"role": "user", "content": observation, "extra": {"returncode": code, "timestamp": time.time()}}
+        )
+        turns.append(("user", observation))
+    cost = sum(costs) if is_priced and n_calls else None
+    messages.append({"role": "exit", "content": patch, "extra": {"exit_status": status, "submission": patch}})
+    trajectory = {
+        "info": {
+            "model_stats": {"instance_cost": cost or 0.0, "api_calls": n_calls},
+            "config": {"agent": asdict(limits), "model": {"model_name": asker.model.identity.name}},
+            "mini_version": "2.4.6",
+            "exit_status": status,
+            "submission": patch,
+        },
+        "messages": messages,
+        "trajectory_format": "mini-swe-agent-1.1",
+        "instance_id": instance.instance_id,
+    }
+    return AgentRun(status, patch, n_calls, cost, trajectory)
+
+
+def _shown(output: str) -> str:
+    if len(output) <= LONGEST_OUTPUT:
+        return output
+    half = LONGEST_OUTPUT // 2
+    return f"{output[:half]}\n[{len(output) - LONGEST_OUTPUT:,} characters left out]\n{output[-half:]}"

@@ -1,0 +1,212 @@
+"""One attempt at an instance's tests: a copy of the base commit, the patch, the tests put back, pytest in a sandbox."""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from assaymark.swe.base_copies import copy_tree
+from assaymark.swe.environments import PLUGIN, Environment, interpreter_of
+from assaymark.swe.instances import Instance, paths_of_patch
+from assaymark.swe.patches import (
+    apply_patch,
+    apply_tests,
+    changed_paths,
+    flags_of_patch,
+    restore_tests,
+    why_refused,
+)
+from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
+from assaymark.swe.verdicts import TestRun
+
+__all__ = ["Attempt", "attempt_tests", "run_tests", "shown_interpreter"]
+
+INSIDE = "/assaymark-swe/verdict_plugin.py"
+LONGEST_LOG = 1 << 20  # characters that are kept: the first and the last half
+_DATA = frozenset(
+    {".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml"}
+)  # SWE-bench's NON_TEST_EXTS
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one attempt ended.
+
+    Attributes:
+        stage: tested, or where it ended before: not applied (the patch), refused (the patch), tests not applied,
+            timeout, limit (another one), incomplete (pytest ended without its last report), forged (the reports
+            contradict each other, or were written by something else).
+        reason: in words; empty where it was tested.
+        applied_by: the command that applied the patch.
+        restored: paths of tests that the patch changed, and that were put back.
+        flags: what people should look at.
+        run: what the tests did, as far as they came.
+        log: what was printed, shortened in the middle.
+        seconds: of the tests.
+    """
+
+    stage: str
+    reason: str = ""
+    applied_by: str = ""
+    restored: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    run: TestRun | None = None
+    log: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Patch:
+    """What was found while a patch was applied."""
+
+    applied_by: str = ""
+    restored: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+
+
+def attempt_tests(
+    instance: Instance,
+    patch: str,
+    base: Path,
+    work: Path,
+    environment: Environment,
+    limits: SweLimits,
+    *,
+    is_trusted: bool = False,
+) -> Attempt:
+    """Run an instance's tests with a patch applied; the copy is removed.
+
+    Args:
+        instance: whose tests.
+        patch: a git diff; empty: the base commit alone.
+        base: a base copy of the instance's commit.
+        work: a folder for the copy, which must not exist.
+        environment: of the tests.
+        limits: of the tests.
+        is_trusted: whether the patch is the instance's own, which may change what decides how tests run.
+
+    Raises: PlanError without a sandbox.
+    """
+    copy_tree(base, work)
+    try:
+        noted = _Patch()
+        if patch.strip():
+            applied = apply_patch(patch, work, base, environment.folder)
+            if not applied.by:
+                return Attempt("not applied", f"the patch does not apply: {_last_line(applied.log)}", log=applied.log)
+            noted.applied_by = applied.by
+            changed = changed_paths(base, work)
+            if not is_trusted and (why := why_refused(changed, base, work)):
+                return Attempt("refused", f"refused: {why}", applied.by, log=applied.log, flags=(why,))
+            noted.restored = restore_tests(changed, instance.test_patch, base, work)
+            if not is_trusted:
+                noted.flags = flags_of_patch(patch, changed, noted.restored)
+        tests = apply_tests(instance.test_patch, work, environment.folder)
+        if not tests.by:
+            return Attempt(
+                "tests not applied", f"the tests' patch does not apply: {_last_line(tests.log)}", log=tests.log
+            )
+        return _tested(run_tests(instance, work, environment, limits), noted)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def run_tests(instance: Instance, work: Path, environment: Environment, limits: SweLimits) -> Attempt:
+    """Run the test files of an instance's patch of tests in a copy as it is."""
+    # a row from elsewhere may name, or link to, files of this machine: they are not shown
+    named = [name for name in paths_of_patch(instance.test_patch) if _is_inside(work / name, work)]
+    present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
+    if not present:
+        return Attempt("incomplete", "the tests' patch has no file of tests")
+    key = secrets.token_bytes(32)
+    reading, writing = os.pipe()
+    job = {
+        "key": key.hex(),
+        "pipe": writing,
+        "paths": [str(PurePosixPath(environment.folder, each)) for each in environment.pythonpath],
+        "arguments": ["-rA", "-p", "no:cacheprovider", *environment.test_arguments, *present],
+    }
+    ended = run_sandboxed(
+        [environment.python, INSIDE],
+        Workplace(
+            work,
+            environment.folder,
+            {**shown_interpreter(environment), **_tests_shown(work, named, environment)},
+            environment.variables,
+        ),
+        limits,
+        given=json.dumps(job).encode() + b"\n",
+        pipe=(reading, writing),
+    )
+    run = TestRun.of(ended.output, ended.reports, key, instance.repo)
+    log = _shortened(ended.output)
+    if ended.limit:
+        return Attempt("timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds)
+    if run.reported.forged:
+        return Attempt("forged", run.reported.forged[0], flags=run.reported.forged, run=run, log=log,
+                       seconds=ended.seconds)  # fmt: skip
+    if run.reported.status is None:
+        why = f"the tests' process ended with status {ended.status} before pytest's last report"
+        return Attempt("incomplete", why, run=run, log=log, seconds=ended.seconds)
+    return Attempt("tested", run=run, log=log, seconds=ended.seconds)
+
+
+def shown_interpreter(environment: Environment) -> Mapping[str, Path]:
+    """Return what a sandbox must show for an environment's interpreter to run: path there -> path here."""
+    known = interpreter_of(environment.python)
+    folders = {str(path): path for path in (known.executable.parent, *known.folders) if not _is_shown(path)}
+    return {name: path for name, path in folders.items() if not any(_is_below(path, each) for each in folders)}
+
+
+def _tests_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
+    """Return the plugin, and the files of tests, which the tests cannot change."""
+    shown = {INSIDE: PLUGIN}
+    for name in tests:
+        path = work / name
+        if path.is_file() and not path.is_symlink():
+            shown[str(PurePosixPath(environment.folder, name))] = path
+    return shown
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        return False
+
+
+def _is_shown(path: Path) -> bool:
+    return path.is_relative_to("/usr") or path.is_relative_to("/bin")
+
+
+def _is_below(path: Path, other: str) -> bool:
+    return path.is_relative_to(other) and str(path) != other
+
+
+def _tested(attempt: Attempt, noted: _Patch) -> Attempt:
+    flags = (*noted.flags, *(f"puts back {name}, which the patch changed" for name in noted.restored), *attempt.flags)
+    return Attempt(
+        attempt.stage,
+        attempt.reason,
+        noted.applied_by,
+        tuple(noted.restored),
+        flags,
+        attempt.run,
+        attempt.log,
+        attempt.seconds,
+    )
+
+
+def _last_line(log: str) -> str:
+    lines = [line for line in log.strip().splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "nothing was printed"
+
+
+def _shortened(log: str) -> str:
+    if len(log) <= LONGEST_LOG:
+        return log
+    half = LONGEST_LOG // 2
+    return f"{log[:half]}\n[... {len(log) - LONGEST_LOG:,} characters left out ...]\n{log[-half:]}"

@@ -1,0 +1,10 @@
+"""What software-engineering tasks register: their commands and tables."""
+
+from assaymark.registry import Place
+
+PLACES = {
+    "commands": {
+        "swe": Place("assaymark.swe.commands.swe:swe", "Software-engineering tasks: write, grade and compare patches."),
+    },
+    "tables": {"swe": "assaymark.swe.grading_log:TABLES"},
+}

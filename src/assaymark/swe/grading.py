@@ -1,0 +1,244 @@
+"""Grading predictions: what each patch resolves, stored under the hashes of patch, instance and environment.
+
+Before an instance is graded in an environment, its gold patch must resolve it and the empty patch must not, twice. An
+instance for which that is not so is not runnable here: no patch fails because of it.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assaymark.drafts import draft_folder
+from assaymark.errors import DataError, PlanError
+from assaymark.settings import home_folder
+from assaymark.stopping import raise_if_requested, under_way
+from assaymark.store.connection import OpenStore
+from assaymark.swe.attempts import Attempt, attempt_tests
+from assaymark.swe.base_copies import Repositories, make_base_copy
+from assaymark.swe.environments import Environment, Environments
+from assaymark.swe.grading_log import Check, Grading, GradingLog
+from assaymark.swe.instances import Instance, Prediction, is_empty, text_sha
+from assaymark.swe.sandbox import SweLimits, working_sandbox
+from assaymark.swe.verdicts import TestLists, disagreements, grade_tests
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["GradeOptions", "Graded", "check_instance", "grade", "is_resolved", "match_predictions"]
+
+TIMES = 2  # that gold and empty patch are tried
+_OUTCOMES = {
+    "not applied": "error",
+    "tests not applied": "error",
+    "timeout": "error",
+    "limit": "error",
+    "refused": "unresolved",
+    "forged": "unresolved",
+    "incomplete": "ambiguous_failure",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GradeOptions:
+    """Where the repositories and environments are, and what grading may use."""
+
+    repositories: Repositories
+    environments: Environments
+    limits: SweLimits = field(default_factory=SweLimits)
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What became of one prediction.
+
+    Attributes:
+        outcome: as `Grading.outcome`, or empty_patch.
+        reason: why it is not resolved, where more is known than which tests failed.
+        grading: the stored one; None for empty patches, and for instances that are not runnable here.
+        is_new: whether it was graded now.
+    """
+
+    prediction: Prediction
+    outcome: str
+    reason: str = ""
+    grading: Grading | None = None
+    is_new: bool = False
+
+
+def match_predictions(
+    instances: Sequence[Instance], predictions: Sequence[Prediction]
+) -> list[tuple[Instance, Prediction]]:
+    """Return the predictions with their instances.
+
+    Raises: DataError for predictions of unknown instances.
+    """
+    by_id = {each.instance_id: each for each in instances}
+    unknown = [each.instance_id for each in predictions if each.instance_id not in by_id]
+    if unknown:
+        raise DataError(
+            f"{len(unknown)} predictions are of instances that --instances does not have, such as {unknown[0]}; "
+            "name the file of the instances that they were made for"
+        )
+    return [(by_id[each.instance_id], each) for each in predictions]
+
+
+def grade(
+    store: OpenStore,
+    instances: Sequence[Instance],
+    predictions: Sequence[Prediction],
+    options: GradeOptions,
+    notify: Callable[[Graded], None] = lambda _: None,
+) -> list[Graded]:
+    """Grade predictions and store each result at once; those that are stored are not graded again.
+
+    Returns: what became of each prediction, in their order.
+    Raises: DataError, as `match_predictions`; PlanError without a sandbox; StoreError.
+    """
+    pairs = match_predictions(instances, predictions)
+    working_sandbox()
+    log = GradingLog(store)
+    graded: dict[str, Graded] = {}
+    with under_way(), ThreadPoolExecutor(max_workers=options.workers) as executor:
+        waiting = [executor.submit(_grade_prediction, log, instance, each, options) for instance, each in pairs]
+        try:
+            for future in as_completed(waiting):
+                done = future.result()
+                graded[done.prediction.instance_id] = done
+                notify(done)
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [graded[each.instance_id] for each in predictions]
+
+
+def _grade_prediction(log: GradingLog, instance: Instance, prediction: Prediction, options: GradeOptions) -> Graded:
+    raise_if_requested()
+    if is_empty(prediction):
+        return Graded(prediction, "empty_patch", "the patch is empty")
+    try:
+        environment = options.environments.of(instance)
+        sha = environment.sha
+        source = options.repositories.folder_of(instance.repo)
+    except PlanError as error:  # it may be put right, so nothing is stored
+        return Graded(prediction, "infra_failure", f"not runnable here: {error}")
+    with _alone(text_sha(f"{prediction.patch_sha} {instance.sha} {sha}")):
+        if stored := log.gradings(prediction.patch_sha, instance.sha, sha):
+            return Graded(prediction, stored[0].outcome, stored[0].reason, stored[0])
+        with draft_folder() as folder:
+            try:
+                make_base_copy(source, instance.base_commit, folder / "base")
+            except DataError as error:
+                return Graded(prediction, "infra_failure", f"not runnable here: {error}")
+            check = check_instance(log, instance, folder, environment, options.limits)
+            if not check.is_runnable:
+                return Graded(prediction, "infra_failure", f"not runnable here: {check.reason}")
+            grading = _grade(instance, prediction, folder, environment, options.limits)
+        log.add_grading(grading)
+    return Graded(prediction, grading.outcome, grading.reason, grading, is_new=True)
+
+
+def check_instance(
+    log: GradingLog, instance: Instance, folder: Path, environment: Environment, limits: SweLimits
+) -> Check:
+    """Return whether gold resolves an instance and empty does not, twice; a stored yes is not computed again.
+
+    Args:
+        log: of the store.
+        instance: the instance.
+        folder: has its base copy, `base`.
+        environment: of the tests.
+        limits: of the tests.
+    """
+    sha = environment.sha
+    with _alone(text_sha(f"check {instance.sha} {sha}")):
+        stored = log.check(instance.sha, sha)
+        if stored is not None and stored.is_runnable:  # what was not may have been put right
+            return stored
+        reason, seconds = "", 0.0
+        for patch, expected in ((instance.patch, True), ("", False)) * TIMES:
+            attempt = attempt_tests(
+                instance, patch, folder / "base", folder / "work", environment, limits, is_trusted=True
+            )
+            if expected:
+                seconds = max(seconds, attempt.seconds)
+            if reason := _why_not_as_expected(instance, attempt, expected=expected):
+                break
+        check = Check(instance.sha, sha, instance.instance_id, not reason, reason, seconds)
+        log.add_check(check)
+        return check
+
+
+def _why_not_as_expected(instance: Instance, attempt: Attempt, *, expected: bool) -> str:
+    if not expected:
+        return "the tests pass without any patch" if is_resolved(instance, attempt) else ""
+    if is_resolved(instance, attempt):
+        return ""
+    if attempt.stage != "tested":
+        return f"with the gold patch {attempt.reason}"
+    failed = [
+        test
+        for name in ("fail_to_pass", "pass_to_pass")
+        for test in getattr(_lists(instance, attempt), name)["failure"]
+    ]
+    if not failed:
+        return "the gold patch's tests pass, and pytest prints something else"
+    return f"the gold patch does not resolve it: {len(failed)} tests fail, such as {failed[0]}"
+
+
+def is_resolved(instance: Instance, attempt: Attempt) -> bool:
+    """Return whether all tests are as they should be, by the reports and by what was printed."""
+    if attempt.stage != "tested" or attempt.run is None:
+        return False
+    return _lists(instance, attempt).is_resolved and grade_tests(instance, attempt.run.printed).is_resolved
+
+
+def _lists(instance: Instance, attempt: Attempt) -> TestLists:
+    return grade_tests(instance, attempt.run.reported.statuses if attempt.run is not None else {})
+
+
+def _grade(
+    instance: Instance, prediction: Prediction, folder: Path, environment: Environment, limits: SweLimits
+) -> Grading:
+    attempt = attempt_tests(instance, prediction.model_patch, folder / "base", folder / "work", environment, limits)
+    flags = [*attempt.flags, *(disagreements(instance, attempt.run) if attempt.run is not None else ())]
+    lists = _lists(instance, attempt)
+    outcome, reason = _OUTCOMES.get(attempt.stage, ""), attempt.reason
+    if attempt.stage == "tested" and attempt.run is not None:
+        outcome = "resolved" if is_resolved(instance, attempt) else "unresolved"
+        if outcome == "unresolved" and grade_tests(instance, attempt.run.printed).is_resolved:
+            reason = "what was printed says resolved, and the tests did not pass"
+    details = {
+        "patch_successfully_applied": bool(attempt.applied_by),
+        "applied_by": attempt.applied_by,
+        "restored": list(attempt.restored),
+        "flags": flags,
+        "tests_status": {"FAIL_TO_PASS": lists.fail_to_pass, "PASS_TO_PASS": lists.pass_to_pass},
+    }
+    return Grading(
+        instance_sha=instance.sha,
+        patch_sha=prediction.patch_sha,
+        environment_sha=environment.sha,
+        instance_id=instance.instance_id,
+        outcome=outcome,
+        reason=reason,
+        seconds=attempt.seconds,
+        patch=prediction.model_patch,
+        details=details,
+        log=attempt.log,
+    )
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Wait until no other process of this home folder grades the same; a killed one's lock ends with it."""
+    folder = home_folder() / "swe"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name[:32]}.lock"
+    with path.open("ab") as file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,143 @@
+"""Predictions of a model: one shot, or as an agent; each attempt is stored as it ends, and not made again."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assaymark.drafts import draft_folder, write_whole
+from assaymark.errors import DataError, ModelError, PlanError
+from assaymark.models.model import Model
+from assaymark.records import GenerationSettings, content_hash
+from assaymark.stopping import raise_if_requested
+from assaymark.store.connection import OpenStore
+from assaymark.swe.agent import AgentLimits, run_agent
+from assaymark.swe.asking import Asker
+from assaymark.swe.base_copies import Repositories, copy_tree, make_base_copy
+from assaymark.swe.environments import Environments
+from assaymark.swe.grading_log import GradingLog, StoredAttempt
+from assaymark.swe.instances import Instance, Prediction, text_sha
+from assaymark.swe.one_shot import chosen_files, extract_patch, one_shot_prompt
+from assaymark.swe.sandbox import SweLimits
+
+__all__ = ["PredictOptions", "predict", "write_trajectories"]
+
+PROMPTS = 1  # counts into what an attempt is stored under
+
+
+@dataclass(frozen=True, slots=True)
+class PredictOptions:
+    """How patches are written.
+
+    Attributes:
+        repositories: where they are.
+        environments: whose interpreter an agent has.
+        how: agent, oracle (one shot with the files of the gold patch) or bm25 (one shot with retrieved files).
+        name: of the model in predictions; empty: its own.
+        settings: of generation.
+        most_characters: of files in a one-shot question.
+        agent: limits of the agent.
+        limits: of its commands.
+        attempt: number, so that an instance can be tried again.
+    """
+
+    repositories: Repositories
+    environments: Environments
+    how: str = "agent"
+    name: str = ""
+    settings: GenerationSettings = field(default_factory=lambda: GenerationSettings(max_tokens=4096))
+    most_characters: int = 60_000
+    agent: AgentLimits = field(default_factory=AgentLimits)
+    limits: SweLimits = field(default_factory=SweLimits)
+    attempt: int = 1
+
+
+def predict(
+    store: OpenStore,
+    instances: Sequence[Instance],
+    model: Model,
+    options: PredictOptions,
+    notify: Callable[[str], None] = lambda _: None,
+) -> tuple[list[Prediction], dict[str, str]]:
+    """Let a model write a patch for each instance.
+
+    Returns: the predictions, and instance id -> why there is none: its repository or the model's answer is missing.
+    Raises: UsageError for a model that generates no text; PlanError without a sandbox; StoreError.
+    """
+    asker, log = Asker(model, options.settings), GradingLog(store)
+    name = options.name or model.identity.name
+    predictions: list[Prediction] = []
+    failures: dict[str, str] = {}
+    for instance in instances:
+        raise_if_requested()
+        try:
+            attempt = _attempt(log, asker, instance, name, options)
+        except (DataError, PlanError, ModelError) as error:
+            failures[instance.instance_id] = str(error)
+            notify(f"{instance.instance_id}: {error}")
+            continue
+        info: Any = attempt.trajectory["info"]
+        predictions.append(Prediction(instance.instance_id, name, str(info["submission"])))
+        notify(f"{instance.instance_id}: {attempt.exit_status} after {attempt.n_calls} calls")
+    return predictions, failures
+
+
+def _attempt(log: GradingLog, asker: Asker, instance: Instance, name: str, options: PredictOptions) -> StoredAttempt:
+    environment = options.environments.of(instance)
+    how: list[Any] = [PROMPTS, options.how, options.attempt, asdict(options.settings), instance.problem_statement]
+    how += [asdict(options.agent), environment.sha] if options.how == "agent" else [options.most_characters]
+    key = text_sha(content_hash([name, asdict(asker.model.identity), instance.instance_id, instance.sha, how]))
+    if (stored := log.attempt(key)) is not None:
+        return stored
+    source = options.repositories.folder_of(instance.repo)
+    with draft_folder() as folder:
+        make_base_copy(source, instance.base_commit, folder / "base")
+        if options.how == "agent":
+            copy_tree(folder / "base", folder / "work")
+            (folder / "scratch").mkdir(mode=0o1777)
+            run = run_agent(asker, instance, folder, environment, options.agent, options.limits)
+            status, patch, n_calls, cost = run.exit_status, run.patch, run.n_calls, run.cost
+            trajectory = dict(run.trajectory)
+        else:
+            status, n_calls = "Submitted", 1
+            patch, cost, trajectory = _one_shot(asker, instance, folder / "base", options)
+    made = StoredAttempt(key, instance.instance_id, name, text_sha(patch), status, n_calls, cost, trajectory)
+    log.add_attempt(made)
+    return made
+
+
+def _one_shot(
+    asker: Asker, instance: Instance, base: Path, options: PredictOptions
+) -> tuple[str, float | None, dict[str, Any]]:
+    prompt = one_shot_prompt(instance, chosen_files(instance, base, options.how, options.most_characters))
+    reply = asker.ask([("user", prompt)])
+    patch = extract_patch(reply.text)
+    info = {
+        "model_stats": {"instance_cost": reply.cost or 0.0, "api_calls": 1},
+        "config": {"one_shot": options.how, "model": {"model_name": asker.model.identity.name}},
+        "exit_status": "Submitted",
+        "submission": patch,
+    }
+    messages = [
+        {"role": "user", "content": prompt, "extra": {}},
+        {"role": "assistant", "content": reply.text, "extra": {"cost": reply.cost, "timestamp": time.time()}},
+    ]
+    return patch, reply.cost, {"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1.1"}
+
+
+def write_trajectories(store: OpenStore, predictions: Sequence[Prediction], folder: Path) -> None:
+    """Write the latest stored attempt of each prediction as `{instance}.traj.json`, mini-swe-agent's form.
+
+    Raises: DataError where a file cannot be written.
+    """
+    log = GradingLog(store)
+    for each in predictions:
+        attempts = log.attempts_of(each.patch_sha, each.instance_id, each.model_name_or_path)
+        path = folder / f"{each.instance_id}.traj.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(attempts[-1].trajectory, indent=2) + "\n")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,208 @@
+"""What a file of predictions resolves: SWE-bench's report, with intervals, and two files compared by instance."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assaymark.drafts import write_whole
+from assaymark.errors import DataError, UsageError
+from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
+from assaymark.statistics.paired import PairedComparison, compare_paired
+from assaymark.store.connection import OpenStore
+from assaymark.swe.grading import Graded, match_predictions
+from assaymark.swe.grading_log import GradingLog, StoredAttempt
+from assaymark.swe.instances import Instance, Prediction, is_empty
+
+__all__ = ["Efforts", "SweReport", "compare_reports", "report_file", "stored_report"]
+
+COMPLETED = frozenset({"resolved", "unresolved"})
+SCORED = COMPLETED | {"error", "ambiguous_failure", "empty_patch"}
+"""Outcomes that count: of an instance that is not runnable here, nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Efforts:
+    """What the attempts took whose trajectories are stored.
+
+    Attributes:
+        n: attempts.
+        n_calls: of the model, in all.
+        cost: in all; None where it is not known of each.
+        n_resolved: of them.
+    """
+
+    n: int
+    n_calls: int
+    cost: float | None
+    n_resolved: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweReport:
+    """What a file of predictions resolves.
+
+    Attributes:
+        model: that wrote the patches.
+        instances: of the set, in order.
+        graded: instance id -> what became of its prediction; those that are not graded yet are missing.
+        submitted: ids of the predictions.
+        estimate: of the share that is resolved, over the instances whose predictions are scored; None without any.
+        efforts: of the attempts that are stored; None without any.
+    """
+
+    model: str
+    instances: tuple[str, ...]
+    graded: Mapping[str, Graded]
+    submitted: tuple[str, ...]
+    estimate: IntervalEstimate | None
+    efforts: Efforts | None = None
+    environments: tuple[str, ...] = field(default=())
+
+    def ids(self, *outcomes: str) -> list[str]:
+        """Return the instances with one of the outcomes, sorted."""
+        return sorted(name for name, each in self.graded.items() if each.outcome in outcomes)
+
+    def scores(self) -> dict[str, float]:
+        """Return instance id -> 1 for resolved, else 0; without instances that are not runnable here."""
+        return {name: float(each.outcome == "resolved") for name, each in self.graded.items() if each.outcome in SCORED}
+
+    def flags(self) -> dict[str, list[str]]:
+        """Return instance id -> what people should look at."""
+        return {
+            name: list(each.grading.details["flags"])
+            for name, each in sorted(self.graded.items())
+            if each.grading is not None and each.grading.details.get("flags")
+        }
+
+    def reasons(self) -> dict[str, str]:
+        """Return instance id -> why it is not resolved, where that is more than tests that failed."""
+        return {name: each.reason for name, each in sorted(self.graded.items()) if each.reason}
+
+    def official(self) -> dict[str, Any]:
+        """Return SWE-bench's report. Source: swebench.harness.reporting, release 5.0.2."""
+        lists = {
+            "submitted": sorted(self.submitted),
+            "completed": self.ids(*COMPLETED),
+            "incomplete": sorted(set(self.instances) - set(self.submitted)),
+            "resolved": self.ids("resolved"),
+            "unresolved": self.ids("unresolved"),
+            "infra_failure": self.ids("infra_failure"),
+            "ambiguous_failure": self.ids("ambiguous_failure"),
+            "empty_patch": self.ids("empty_patch"),
+            # as there, a prediction without a result is an error
+            "error": sorted({*self.ids("error"), *(set(self.submitted) - set(self.graded))}),
+        }
+        counts = {f"{name}_instances": len(ids) for name, ids in lists.items() if name != "incomplete"}
+        return {
+            "total_instances": len(self.instances),
+            **counts,
+            **{f"{name}_ids": ids for name, ids in lists.items()},
+            "failure_reasons": self.reasons(),
+            "schema_version": 2,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return SWE-bench's report and what it lacks."""
+        interval = None if self.estimate is None else {
+            "resolved_share": self.estimate.value, "low": self.estimate.low, "high": self.estimate.high,
+            "n": self.estimate.n, "method": self.estimate.method,
+        }  # fmt: skip
+        efforts = self.efforts
+        per_resolved = None if efforts is None else {
+            "attempts": efforts.n, "model_calls": efforts.n_calls, "cost": efforts.cost,
+            "calls_per_resolved": efforts.n_calls / efforts.n_resolved if efforts.n_resolved else None,
+            "cost_per_resolved": efforts.cost / efforts.n_resolved
+            if efforts.cost is not None and efforts.n_resolved else None,
+        }  # fmt: skip
+        return {
+            "model": self.model,
+            **self.official(),
+            "not_graded_ids": sorted(set(self.submitted) - set(self.graded)),
+            "estimate": interval,
+            "flags": self.flags(),
+            "efforts": per_resolved,
+            "environments": list(self.environments),
+        }
+
+
+def stored_report(store: OpenStore, instances: Sequence[Instance], predictions: Sequence[Prediction]) -> SweReport:
+    """Return the report of predictions from their stored gradings; of several environments the latest counts.
+
+    Raises: DataError, as `match_predictions`.
+    """
+    log = GradingLog(store)
+    graded: dict[str, Graded] = {}
+    attempts: list[tuple[str, StoredAttempt]] = []
+    environments: set[str] = set()
+    for instance, prediction in match_predictions(instances, predictions):
+        name = instance.instance_id
+        if is_empty(prediction):
+            graded[name] = Graded(prediction, "empty_patch", "the patch is empty")
+        elif stored := log.gradings(prediction.patch_sha, instance.sha):
+            graded[name] = Graded(prediction, stored[0].outcome, stored[0].reason, stored[0])
+            environments.add(stored[0].environment_sha)
+        elif (why := log.why_not_runnable(instance.sha)) is not None:
+            graded[name] = Graded(prediction, "infra_failure", f"not runnable here: {why}")
+        found = log.attempts_of(prediction.patch_sha, name, prediction.model_name_or_path)
+        attempts += [(name, each) for each in found[-1:]]
+    made = SweReport(
+        predictions[0].model_name_or_path,
+        tuple(each.instance_id for each in instances),
+        graded,
+        tuple(each.instance_id for each in predictions),
+        None,
+        _efforts(attempts, graded),
+        tuple(sorted(environments)),
+    )
+    scores = list(made.scores().values())
+    estimate = estimate_mean(scores, binary=True) if scores else None
+    return SweReport(made.model, made.instances, graded, made.submitted, estimate, made.efforts, made.environments)
+
+
+def _efforts(attempts: Sequence[tuple[str, StoredAttempt]], graded: Mapping[str, Graded]) -> Efforts | None:
+    if not attempts:
+        return None
+    costs = [each.cost for _, each in attempts]
+    known = [cost for cost in costs if cost is not None]
+    return Efforts(
+        len(attempts),
+        sum(each.n_calls for _, each in attempts),
+        sum(known) if len(known) == len(costs) else None,
+        sum(name in graded and graded[name].outcome == "resolved" for name, _ in attempts),
+    )
+
+
+def compare_reports(first: SweReport, second: SweReport) -> tuple[PairedComparison, dict[str, list[str]]]:
+    """Return the second minus the first over the instances that both have scores of, and those that only one resolves.
+
+    Raises: DataError where there are none.
+    """
+    a, b = first.scores(), second.scores()
+    common = [name for name in first.instances if name in a and name in b]
+    if not common:
+        raise DataError(
+            f"{first.model} and {second.model} have no graded instance in common; grade both with `assaymark swe grade`"
+        )
+    only = {
+        "only_first": sorted(name for name in common if a[name] > b[name]),
+        "only_second": sorted(name for name in common if b[name] > a[name]),
+    }
+    return compare_paired([a[name] for name in common], [b[name] for name in common]), only
+
+
+def report_file(report: SweReport, run_id: str, folder: Path) -> Path:
+    """Write SWE-bench's report as `{model}.{run_id}.json` and return its path.
+
+    Raises: UsageError for an id that cannot be part of a file's name; DataError where it cannot be written.
+    """
+    if not run_id or not all(letter.isalnum() or letter in "._-" for letter in run_id):
+        raise UsageError(f"--run_id is '{run_id}'; expected letters, digits, '.', '_' and '-'")
+    path = folder / f"{report.model.replace('/', '__')}.{run_id}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(report.official(), indent=4) + "\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
+    return path

@@ -1,0 +1,242 @@
+"""Commands on a copy of a repository, in bubblewrap: no network, no home, read-only programs, and limits.
+
+Only the copy, and memory as /tmp, can be written. Without bubblewrap nothing is run at all: patches are untrusted code.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+from assaymark.errors import PlanError
+from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
+from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
+from assaymark.limits.system_folders import SYSTEM, system_mounts
+from assaymark.stopping import raise_if_requested
+
+__all__ = ["Ended", "SweLimits", "Workplace", "run_sandboxed", "working_sandbox"]
+
+POLL_SECONDS = 0.1
+PIECE = 1 << 16
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types")
+_LIMITED = 'ulimit -c 0; ulimit -n "$1"; ulimit -f "$2"; ulimit -d "$3"; shift 3; exec "$@"'
+_VARIABLES = {
+    "HOME": "/tmp",  # noqa: S108 - the sandbox's own
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+    "GIT_AUTHOR_NAME": "nobody",
+    "GIT_AUTHOR_EMAIL": "nobody@localhost",
+    "GIT_COMMITTER_NAME": "nobody",
+    "GIT_COMMITTER_EMAIL": "nobody@localhost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SweLimits:
+    """What one command may use."""
+
+    seconds: float = 1800.0  # SWE-bench's
+    memory_bytes: int = 4 << 30
+    n_processes: int = 512  # threads count
+    output_bytes: int = 32 << 20
+    disk_bytes: int = 4 << 30
+
+    @property
+    def resources(self) -> Resources:
+        """The limits as the watch of processes and the kernel's control groups take them."""
+        return Resources(
+            self.memory_bytes, self.n_processes, file_bytes=self.disk_bytes // 2, disk_bytes=self.disk_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """A copy of a repository and what else a command sees.
+
+    Attributes:
+        copy: the folder on this machine, which the command may change.
+        folder: its path in the sandbox.
+        readable: path in the sandbox -> file or folder on this machine, read-only.
+        variables: further variables of the command.
+        scratch: folder on this machine that is /tmp, so that commands find what earlier ones left; None: memory.
+    """
+
+    copy: Path
+    folder: str
+    readable: Mapping[str, Path] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended. limit: that it exceeded, in words; status: of the command, 128 and more for a signal."""
+
+    status: int
+    output: str
+    reports: bytes  # from its pipe, if it had one
+    seconds: float
+    limit: str = ""
+    is_late: bool = False  # the limit is that of time
+
+
+def working_sandbox() -> JobSandbox:
+    """Return bubblewrap. Raises: PlanError where it does not work here."""
+    sandbox = find_sandbox()
+    if sandbox is None:
+        raise PlanError(
+            "bubblewrap does not work here, and patches are run in nothing else; install it (apt-get install "
+            "bubblewrap) and allow user namespaces, then check with `assaymark doctor`"
+        )
+    return sandbox
+
+
+def run_sandboxed(
+    command: Sequence[str],
+    place: Workplace,
+    limits: SweLimits,
+    *,
+    given: bytes = b"",
+    pipe: tuple[int, int] | None = None,
+) -> Ended:
+    """Run a command; return how it ended. It and all that it started have ended then.
+
+    Args:
+        command: what to run, in the copy.
+        place: where.
+        limits: what it may use.
+        given: its standard input.
+        pipe: ends for reading and writing of a pipe that the command inherits; both are closed.
+
+    Raises: PlanError without a sandbox.
+    """
+    words = _words(working_sandbox(), place, limits)
+    shell = ["/bin/sh", "-c", _LIMITED, "sh", "1024", str(limits.disk_bytes // 1024), str(limits.memory_bytes // 1024)]
+    group = Cgroup.create(limits.resources)
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [*words, "--", *shell, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={},
+        pass_fds=(pipe[1],) if pipe else (),
+        start_new_session=True,
+    )
+    try:
+        if group is not None:
+            group.add(process.pid)
+        Thread(target=_send, args=(process, given), daemon=True).start()
+        if pipe is not None:
+            os.close(pipe[1])
+        listening = _Listening(process, pipe[0] if pipe else None, limits, place.copy)
+        listening.until_it_ends(started + limits.seconds)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        if pipe is not None:
+            os.close(pipe[0])
+        if group is not None:
+            group.remove()
+    status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    output = listening.output.decode("utf-8", "replace").replace("\x00", "\ufffd")
+    seconds = time.monotonic() - started
+    return Ended(status, output, listening.reports, seconds, listening.limit, listening.is_late)
+
+
+def _words(sandbox: JobSandbox, place: Workplace, limits: SweLimits) -> list[str]:
+    scratch = ["--perms", "1777", "--size", str(limits.resources.scratch_size), "--tmpfs"]
+    words = [sandbox.executable, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
+    words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    words += [*sandbox.rights, *system_mounts(SYSTEM, _ETC), "--proc", "/proc", "--dev", "/dev"]
+    words += ["--bind", str(place.scratch), "/tmp"] if place.scratch else [*scratch, "/tmp"]  # noqa: S108 - its own
+    words += [*scratch, "/dev/shm"]  # noqa: S108 - its own
+    words += ["--bind", str(place.copy), place.folder]
+    for inside, path in sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts)):
+        words += ["--ro-bind", str(path), inside]
+    words += ["--chdir", place.folder, "--remount-ro", "/dev", "--remount-ro", "/"]
+    for name, value in {**_VARIABLES, **place.variables}.items():
+        words += ["--setenv", name, value]
+    return words
+
+
+def _send(process: "subprocess.Popen[bytes]", content: bytes) -> None:
+    if process.stdin is not None:
+        with suppress(OSError, ValueError):  # it has ended
+            process.stdin.write(content)
+            process.stdin.close()
+
+
+class _Listening:
+    """What a command prints and reports, until it ends or exceeds a limit."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", reports: int | None, limits: SweLimits, folder: Path
+    ) -> None:
+        self._process, self._limits, self._pipe = process, limits, reports
+        self._watch = Watch(process.pid, limits.resources, folder)
+        self._pieces: dict[str, list[bytes]] = {"output": [], "reports": []}
+        self._n_bytes = 0
+        self.limit = ""
+        self.is_late = False
+
+    @property
+    def output(self) -> bytes:
+        """What it printed, errors included."""
+        return b"".join(self._pieces["output"])
+
+    @property
+    def reports(self) -> bytes:
+        """What came through its pipe."""
+        return b"".join(self._pieces["reports"])
+
+    def until_it_ends(self, deadline: float) -> None:
+        """Listen until the outermost process has ended, or a limit is exceeded."""
+        streams = {"output": self._process.stdout.fileno() if self._process.stdout else -1}
+        if self._pipe is not None:
+            streams["reports"] = self._pipe
+        with selectors.DefaultSelector() as selector:
+            for name, number in streams.items():
+                os.set_blocking(number, False)
+                selector.register(number, selectors.EVENT_READ, name)
+            while not self.limit:
+                has_ended = self._process.poll() is not None
+                ready = selector.select(0 if has_ended else POLL_SECONDS) if selector.get_map() else []
+                if not selector.get_map() and not has_ended:  # it closed both, and runs on
+                    time.sleep(POLL_SECONDS)
+                for key, _ in ready:
+                    piece = os.read(key.fd, PIECE)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    self._pieces[key.data].append(piece)
+                    self._n_bytes += len(piece)
+                if has_ended and not ready:
+                    return
+                self._check(deadline)
+
+    def _check(self, deadline: float) -> None:
+        raise_if_requested()  # a requested end does not wait for tests, which can be run again
+        if self._n_bytes > self._limits.output_bytes:
+            self.limit = f"it printed more than the {self._limits.output_bytes >> 20} MiB that it may print"
+        elif time.monotonic() > deadline:
+            self.limit = f"it took longer than the {self._limits.seconds:,.0f} s that it may take"
+            self.is_late = True
+        elif (broken := self._watch.broken()) is not None:
+            self.limit = broken

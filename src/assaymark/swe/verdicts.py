@@ -1,0 +1,194 @@
+"""What tests did, from two sources: the reports of a pipe, and what pytest printed, read by SWE-bench's rules.
+
+An instance is resolved where both say so. What printed lines alone say was printed by something else than pytest.
+"""
+
+import hashlib
+import hmac
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assaymark.swe.instances import Instance
+from assaymark.swe.log_parsing import parse_pytest_log, printed_counts, status_key
+
+__all__ = ["Reported", "TestLists", "TestRun", "disagreements", "grade_tests", "read_reports"]
+
+FOR_FAILING = frozenset({"PASSED", "XFAIL"})
+FOR_PASSING = FOR_FAILING | {"SKIPPED"}
+_WORDS = {
+    "PASSED": "passed",
+    "FAILED": "failed",
+    "ERROR": "errors",
+    "SKIPPED": "skipped",
+    "XFAIL": "xfailed",
+    "XPASS": "xpassed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What came through the pipe.
+
+    Attributes:
+        statuses: test id -> PASSED, FAILED, ERROR, SKIPPED, XFAIL or XPASS.
+        counts: the numbers that pytest's last line should have.
+        status: with which pytest ended; None where it ended without its last report.
+        forged: what is wrong with the reports, in words.
+    """
+
+    statuses: Mapping[str, str]
+    counts: Mapping[str, int]
+    status: int | None
+    forged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """One run of an instance's tests: both sources."""
+
+    __test__ = False  # it is no class of tests
+
+    reported: Reported
+    printed: Mapping[str, str]
+    printed_counts: Mapping[str, int] | None
+
+    @classmethod
+    def of(cls, log: str, reports: bytes, key: bytes, repository: str) -> "TestRun":
+        """Return what a log and the reports beside it say."""
+        return cls(read_reports(reports, key), parse_pytest_log(log, repository), printed_counts(log))
+
+
+@dataclass(frozen=True, slots=True)
+class TestLists:
+    """The tests of an instance's two lists that are as they should be, and the others."""
+
+    __test__ = False
+
+    fail_to_pass: Mapping[str, Sequence[str]] = field(default_factory=dict)  # success -> ids, failure -> ids
+    pass_to_pass: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether all are as they should be."""
+        return not self.fail_to_pass["failure"] and not self.pass_to_pass["failure"]
+
+
+def read_reports(reports: bytes, key: bytes) -> Reported:
+    """Return what authenticated reports say. Each continues the one before it; after a wrong one none is read."""
+    outcomes: dict[str, dict[str, tuple[str, bool]]] = {}
+    made: dict[tuple[str, str], str] = {}
+    uncollected: list[str] = []
+    forged: list[str] = []
+    mac, status, has_started = b"", None, False
+    for line in reports.splitlines():
+        claimed, _, body = line.partition(b" ")
+        mac = hmac.new(key, mac + body, hashlib.sha256).hexdigest().encode("ascii")
+        if not hmac.compare_digest(mac, claimed):
+            forged.append("something else than pytest wrote into the pipe of the reports")
+            break
+        kind, *values = json.loads(body)
+        if kind == "start":
+            has_started = True
+        elif kind == "finish":
+            status = int(values[0])
+        elif kind == "uncollected":
+            uncollected.append(str(values[0]))
+        elif kind == "call":
+            test, when, raised, outcome = values
+            if raised is not None and outcome == "passed":
+                forged.append(f"{test} raised {raised} and was called passed")
+            made[test, when] = outcome
+        else:
+            test, when, outcome, is_expected = values
+            if outcome == "passed" and made.get((test, when)) != "passed":
+                forged.append(f"{test} was {made.get((test, when), 'not run')} and was reported as passed")
+            outcomes.setdefault(test, {})[when] = (outcome, bool(is_expected))
+    if not has_started:
+        status = None
+    statuses = {test: _status(phases) for test, phases in outcomes.items()} | dict.fromkeys(uncollected, "ERROR")
+    return Reported(statuses, _counts(outcomes, uncollected), status, tuple(dict.fromkeys(forged)))
+
+
+def _status(phases: Mapping[str, tuple[str, bool]]) -> str:
+    setup, call, teardown = (phases.get(when) for when in ("setup", "call", "teardown"))
+    if (setup and setup[0] == "failed") or (teardown and teardown[0] == "failed"):
+        return "ERROR"
+    for phase in (setup, call):
+        if phase and phase[0] == "skipped":
+            return "XFAIL" if phase[1] else "SKIPPED"
+    if call is None:
+        return "ERROR"  # it was set up and not called: its process ended
+    if call[0] == "failed":
+        return "FAILED"
+    return "XPASS" if call[1] else "PASSED"
+
+
+def _counts(outcomes: Mapping[str, Mapping[str, tuple[str, bool]]], uncollected: Sequence[str]) -> Mapping[str, int]:
+    """Return the numbers of the last line, in which a failed teardown counts beside its test."""
+    counts: Counter[str] = Counter()
+    for each in outcomes.values():
+        phases, teardown = each, each.get("teardown")
+        if teardown and teardown[0] == "failed":
+            counts["errors"] += 1
+            phases = {when: phase for when, phase in each.items() if when != "teardown"}
+            if "call" not in phases and phases.get("setup", ("", False))[0] == "passed":
+                continue
+        counts[_WORDS[_status(phases)]] += 1
+    counts["errors"] += len(uncollected)
+    return {word: n for word, n in counts.items() if n}
+
+
+def grade_tests(instance: Instance, statuses: Mapping[str, str]) -> TestLists:
+    """Return which tests are as they should be, by test id -> status.
+
+    An id of SWE-bench's lists may be cut, at a space or within its parameters: it then stands for all ids that begin
+    with it, if they agree.
+
+    Source: swebench.harness.grading, release 5.0.2.
+    """
+    by_key: dict[str, list[str]] = {}
+    for test, status in statuses.items():
+        by_key.setdefault(status_key(test, instance.repo), []).append(status)
+    lists = [
+        _split(instance.FAIL_TO_PASS, statuses, by_key, FOR_FAILING),
+        _split(instance.PASS_TO_PASS, statuses, by_key, FOR_PASSING),
+    ]
+    return TestLists(*lists)
+
+
+def _split(
+    tests: Iterable[str], statuses: Mapping[str, str], by_key: Mapping[str, Sequence[str]], good: frozenset[str]
+) -> dict[str, list[str]]:
+    split: dict[str, list[str]] = {"success": [], "failure": []}
+    for test in tests:
+        found = [statuses[test]] if test in statuses else list(by_key.get(test, ()))
+        if not found and "[" in test and not test.endswith("]"):
+            found = [status for key, each in by_key.items() if key.startswith(test) for status in each]
+        split["success" if found and set(found) <= good else "failure"].append(test)
+    return split
+
+
+def disagreements(instance: Instance, run: TestRun) -> list[str]:
+    """Return where what was printed contradicts the reports, in words."""
+    reported = grade_tests(instance, run.reported.statuses)
+    printed = grade_tests(instance, run.printed)
+    found = []
+    for by_reports, by_print in (
+        (reported.fail_to_pass, printed.fail_to_pass),
+        (reported.pass_to_pass, printed.pass_to_pass),
+    ):
+        only_printed = sorted(set(by_print["success"]) - set(by_reports["success"]))
+        found += [f"{test} was printed as passed and did not pass" for test in only_printed[:5]]
+    words: Any = run.printed_counts
+    if words is not None and run.reported.status is not None:
+        of_tests = {word: n for word, n in words.items() if word in _WORDS.values()}
+        if of_tests != run.reported.counts:
+            found.append(f"pytest's last line says {_shown(of_tests)}, the reports {_shown(run.reported.counts)}")
+    return found
+
+
+def _shown(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {word}" for word, n in sorted(counts.items())) or "nothing"

@@ -1,0 +1,1 @@
+"""Tests of software-engineering tasks."""
