@@ -75,11 +75,11 @@ def test_published_votes_of_a_category_answer_what_no_benchmark_measures(
 
 
 def test_what_nothing_rates_says_what_to_evaluate(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Medicine: the command of the medical subjects, the advice, and every model by name with size and licence."""
-    words = ["recommend", "--for", "medicine,music", "--board", str(place / "board.yaml"), "--max-params", "8"]
+    """Law: the command of the legal subjects, the advice, and every model by name with size and licence."""
+    words = ["recommend", "--for", "law,music", "--board", str(place / "board.yaml"), "--max-params", "8"]
     assert main([*words, "--store", str(place / "s.sqlite")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "--tasks mmlu_professional_medicine,mmlu_clinical_knowledge" in printed
+    assert "--tasks mmlu_professional_law,mmlu_jurisprudence" in printed
     assert "what to evaluate: This package brings no benchmark for it. MusicTheoryBench" in printed
     assert "never measured for music: hen (3 B, mit), owl (7 B, apache-2.0)" in printed
     assert "yak" not in printed  # it has more parameters than were allowed

@@ -102,6 +102,7 @@ def test_gold_resolves_and_is_graded_once(instance: Instance, store: Store, opti
     assert store.verify() == []
 
 
+@pytest.mark.slow
 def test_an_instance_that_is_not_runnable_fails_nobody(
     instance: Instance, store: Store, options: GradeOptions, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_an_instance_that_is_not_runnable_fails_nobody(
     assert "--repo local/project=FOLDER" in graded.reason
 
 
+@pytest.mark.slow
 def test_the_report_has_swe_benchs_fields(instance: Instance, store: Store, options: GradeOptions) -> None:
     """Each instance is in the list of its outcome; two files are compared by instance."""
     others = [replace(instance, instance_id=f"local__other-{number}") for number in range(4)]
@@ -151,6 +153,7 @@ def test_the_report_has_swe_benchs_fields(instance: Instance, store: Store, opti
     assert (second.estimate.value, second.estimate.n) == (1.0, 4)
 
 
+@pytest.mark.slow
 def test_the_commands(project: Path, instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Init, grade and report, as a user types them; mistakes are one line."""
     instances, preds = tmp_path / "i.jsonl", tmp_path / "gold.jsonl"
@@ -186,6 +189,7 @@ def test_the_commands(project: Path, instance: Instance, tmp_path: Path, capsys:
         assert code != 0 or "not runnable" in error
 
 
+@pytest.mark.slow
 def test_a_killed_grading_resumes(project: Path, instance: Instance, tmp_path: Path, options: GradeOptions) -> None:
     """After kill -9 in the middle what was stored is not graded again, the rest is, and no process is left."""
     slow = patch_of(project, instance.base_commit, {"calc.py": f"import time\ntime.sleep(4)\n{FIXED}"})
@@ -222,6 +226,7 @@ def test_a_killed_grading_resumes(project: Path, instance: Instance, tmp_path: P
         assert [(each.outcome, each.is_new) for each in graded] == [("resolved", False), ("resolved", True)]
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_tests(project: Path, instance: Instance, tmp_path: Path) -> None:
     """Ctrl-C ends a grading within seconds; nothing is stored of the attempt."""
     slow = patch_of(project, instance.base_commit, {"calc.py": f"import time\ntime.sleep(100)\n{FIXED}"})

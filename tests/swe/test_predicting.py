@@ -53,6 +53,7 @@ def predicting(options: GradeOptions) -> PredictOptions:
     return PredictOptions(options.repositories, options.environments, limits=options.limits)
 
 
+@pytest.mark.slow
 def test_an_agents_path_to_its_end(
     instance: Instance, store: Store, options: GradeOptions, predicting: PredictOptions
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_model_that_fails_is_asked_again_later(instance: Instance, store: Stor
     assert (len(made), failures) == (1, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["oracle", "bm25"])
 def test_one_shot(
     instance: Instance, store: Store, options: GradeOptions, predicting: PredictOptions, how: str

@@ -130,12 +130,17 @@ def test_old_names_still_work() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("ceval", "ceval-valid"), ("medqa", "medqa_4options"), ("mgsm", "mgsm_direct")],
+    [("ceval", "ceval-valid"), ("mgsm", "mgsm_direct")],
 )
 def test_short_names_of_lm_evals_benchmarks(name: str, meant: str) -> None:
     """A short name is lm-eval's longer one; without lm-eval the error names the extra."""
     with pytest.raises(MissingExtra, match=rf"'{meant}'.*\.\[lm-eval\]"):
         Catalog.open(lm_eval=False).select([name])
+
+
+def test_a_short_name_of_a_benchmark_of_the_library() -> None:
+    """It stands for the longer one, without lm-eval too."""
+    assert [task.name for task in Catalog.open(lm_eval=False).select(["medqa"]).tasks] == ["medqa_4options"]
 
 
 def test_a_name_with_which_several_begin_lists_them() -> None:
