@@ -11,7 +11,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 
 import assaymark
-from assaymark.leaderboard.guide import GuideSection, guide
+from assaymark.leaderboard.guide import GuideSection, guide, words
 from assaymark.settings import VERSION
 
 project = "Assaymark"
@@ -59,6 +59,9 @@ def complete_page(app: Any, name: str, source: list[str]) -> None:
             source[0] += f"\n## {public}\n\n```{{eval-rst}}\n{directive}\n```\n"
     elif name == "choosing_benchmarks":
         source[0] += "".join(guide_text(section) for section in guide())
+    elif name == "glossary":
+        rows = "".join(f"| {word} | {meaning} |\n" for word, meaning in words().items())
+        source[0] += f"\n## For beginners\n\n| term | meaning |\n|---|---|\n{rows}"
     elif name == "index" and not (Path(app.srcdir) / "leaderboard.md").is_file():
         source[0] = source[0].replace("\nleaderboard\n", "\n")
 

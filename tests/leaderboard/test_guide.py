@@ -8,7 +8,7 @@ import pytest
 
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName
-from assaymark.leaderboard.guide import guide, guide_section
+from assaymark.leaderboard.guide import guide, guide_section, words
 from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.records import LoglikelihoodQuery
@@ -103,3 +103,16 @@ def test_published_values_are_shares_with_a_source() -> None:
     for value in values:
         assert 0 < value.value <= 100
         assert value.source
+
+
+def test_a_word_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a beginner meets, whatever its case, as text and as JSON; a mistyped one names the nearest."""
+    assert main(["guide", "Softmax"]) == 0
+    assert capsys.readouterr().out == f"softmax: {words()['softmax']}\n"
+    assert main(["guide", "chain of thought", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"chain of thought": words()["chain of thought"]}
+    with pytest.raises(UnknownName, match="nearest: softmax"):
+        guide_section("softmx")
+    assert {"logits", "softmax", "transformer", "embedding", "attention", "fine-tuning", "chain of thought"} <= set(
+        words()
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from assaymark.errors import UnknownName
@@ -12,7 +13,7 @@ from assaymark.registry import nearest
 from assaymark.statistics.intervals import wilson
 from assaymark.tasks.catalog import LIBRARY
 
-__all__ = ["GuideEntry", "GuideSection", "PublishedValue", "SamplePrompt", "guide", "guide_section"]
+__all__ = ["GuideEntry", "GuideSection", "PublishedValue", "SamplePrompt", "guide", "guide_section", "words"]
 
 CARD = ".card.yaml"
 DEMO = "demo"  # folder of the library
@@ -83,8 +84,15 @@ def guide_section(name: str) -> GuideSection:
     """
     capability = find_capability(name)
     if capability is None:
-        raise UnknownName("capability", name[:80], nearest(name[:80].lower(), names()), _known())
+        raise UnknownName("capability or word", name[:80], nearest(name[:80].lower(), [*names(), *words()]), _known())
     return next(section for section in guide() if section.capability.key == capability.key)
+
+
+@cache
+def words() -> Mapping[str, str]:
+    """Return what words mean that a beginner meets."""
+    meanings: Mapping[str, str] = load_yaml((files("assaymark.leaderboard") / "words.yaml").read_bytes())
+    return meanings
 
 
 def _known() -> str:

@@ -11,13 +11,18 @@ from assaymark.cli.output import echo, json_option, print_json, print_rich
 @click.argument("capability", required=False)
 @json_option
 def guide(capability: str | None, as_json: bool) -> None:
-    """Say which benchmarks measure a capability, such as maths; without one, the capabilities.
+    """Say which benchmarks measure a capability, such as maths, or what a word means, such as logits.
+
+    Without either, the capabilities.
 
     Precision is the half-width of the 95% interval of a score of 50%, in points.
     """
     from assaymark.leaderboard.guide import guide as every
-    from assaymark.leaderboard.guide import guide_section
+    from assaymark.leaderboard.guide import guide_section, words
 
+    if capability is not None and (word := capability.lower().replace("_", " ")) in words():
+        print_json({word: words()[word]}) if as_json else echo(f"{word}: {words()[word]}")
+        return
     sections = every() if capability is None else (guide_section(capability),)
     if as_json:
         print_json([_as_json(section) for section in sections])

@@ -1,8 +1,9 @@
 """Which benchmark for what."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assaymark.leaderboard.guide import GuideSection, guide
+from assaymark.leaderboard.guide import GuideSection, guide, words
 from assaymark.records import JsonValue
 from assaymark.web.render import plain
 
@@ -14,6 +15,7 @@ class GuidePage:
     """All capabilities with their benchmarks."""
 
     sections: tuple[GuideSection, ...]
+    words: Mapping[str, str]
 
     def to_json(self) -> JsonValue:
         """Return what the page shows."""
@@ -30,4 +32,4 @@ class GuidePage:
 
 def guide_page() -> GuidePage:
     """Return the guide; it depends on the package alone."""
-    return GuidePage(guide())
+    return GuidePage(guide(), words())
