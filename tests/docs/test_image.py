@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -41,17 +42,18 @@ def last_words(ended: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def podman() -> Iterator[list[str]]:
     """Return the words that podman begins with; its images and containers are in a folder of the test's."""
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
         pytest.skip(f"{', '.join(missing)} not installed; with debootstrap, podman and runc this test builds the image")
     if os.getuid() != 0:
         pytest.skip("debootstrap needs root; run this test as root, in a container of its own")
-    folder = tmp_path_factory.mktemp("podman")
+    folder = Path(tempfile.mkdtemp(prefix="podman"))  # pytest's are longer than the 50 characters that podman takes
     words = ["podman", "--runtime", "runc", "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
     yield words
     call([*words, "rm", "--all", "--force", "--time", "2"])
     call([*words, "rmi", "--all", "--force"])
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
