@@ -112,7 +112,7 @@ class StudyResults:
     seconds: float | None  # median time of a rating
     scales: tuple[ScaleResult, ...] = ()
     groups: tuple[GroupResult, ...] = ()
-    n_small_groups: int = 0  # of fewer than FEWEST_IN_GROUP raters, which are not shown
+    n_small_groups: int = 0  # that are not shown: of fewer than FEWEST_IN_GROUP raters, or telling those
 
 
 def study_results(
@@ -154,17 +154,26 @@ def study_results(
 def _by_group(
     plan: Mapping[str, Any], used: Sequence[AssignmentRow], groups: Mapping[str, Mapping[str, str]]
 ) -> tuple[tuple[GroupResult, ...], int]:
-    """Return the results of each group that is large enough, and the number of those that are not."""
-    results, n_small = [], 0
+    """Return the results of each group that is large enough, and the number of those that are not shown.
+
+    Where those that are too small are few together, the smallest of the others is not shown either: what is left of the
+    whole without the groups that are shown would be theirs.
+    """
+    results: list[GroupResult] = []
+    n_small = 0
     for question in (each for each in plan["demographics"] if each["id"] in plan.get("groups", ())):
-        for choice in question["choices"]:
-            own = [row for row in used if groups.get(row.rater, {}).get(question["id"]) == choice]
-            n_raters = len({row.rater for row in own})
-            if 0 < n_raters < FEWEST_IN_GROUP:
-                n_small += 1
-            elif n_raters:
-                pairs = [each for pair in combinations(plan["models"], 2) if (each := _pair(plan, own, ALL, pair))]
-                results.append(GroupResult(question["id"], choice, n_raters, tuple(pairs)))
+        own: dict[str, list[AssignmentRow]] = {}
+        for row in used:
+            if choice := groups.get(row.rater, {}).get(question["id"]):
+                own.setdefault(choice, []).append(row)
+        sizes = {choice: len({row.rater for row in rows}) for choice, rows in own.items()}
+        hidden = {choice for choice, size in sizes.items() if size < FEWEST_IN_GROUP}
+        if hidden and sum(sizes[choice] for choice in hidden) < FEWEST_IN_GROUP and len(hidden) < len(sizes):
+            hidden.add(min(sizes.keys() - hidden, key=lambda choice: (sizes[choice], choice)))
+        n_small += len(hidden)
+        for choice in (each for each in question["choices"] if each in sizes and each not in hidden):
+            pairs = [each for pair in combinations(plan["models"], 2) if (each := _pair(plan, own[choice], ALL, pair))]
+            results.append(GroupResult(question["id"], choice, sizes[choice], tuple(pairs)))
     return tuple(results), n_small
 
 
@@ -330,7 +339,10 @@ def results_table(results: StudyResults) -> RenderableType:
         parts += [Text(), groups]
     if results.n_small_groups:
         parts.append(
-            Text(f"{counted(results.n_small_groups, 'group')} of fewer than {FEWEST_IN_GROUP} raters: not shown")
+            Text(
+                f"not shown: {counted(results.n_small_groups, 'group')} of fewer than {FEWEST_IN_GROUP} raters, "
+                "or by which those could be told"
+            )
         )
     return Group(*parts)
 

@@ -281,13 +281,6 @@ def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
     connection.execute(insert(table), with_checksum(table, row))
 
 
-def _add_assignments(connection: Connection, rater: int, new_assignments: Sequence[NewAssignment]) -> None:
-    for position, assignment in enumerate(new_assignments):
-        row = {"id": next_id(connection, assignments), "rater": rater, "position": position, "prompt": assignment.item}
-        sides = {"model_a": assignment.model_a, "model_b": assignment.model_b, "expected": assignment.expected}
-        _insert(connection, assignments, row | sides)
-
-
 def _hash(token: str) -> bytes:
     return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
