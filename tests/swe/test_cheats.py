@@ -173,9 +173,9 @@ def test_a_hook_registered_by_the_code_is_seen(project: Path, instance: Instance
 
 
 def test_writing_into_the_pipe_is_seen(project: Path, instance: Instance, base: Path, tmp_path: Path) -> None:
-    """Reports without the key are recognised."""
+    """Reports without the key are recognised, whichever number the pipe has (the runner may hold many files)."""
     cheat = (
-        "import os\nfor number in range(3, 64):\n    try:\n"
+        "import os\nfor number in map(int, os.listdir('/proc/self/fd')):\n    try:\n"
         '        os.write(number, b\'0 ["test", "tests/test_calc.py::test_add", "call", "passed", false]\\n\')\n'
         "    except OSError:\n        pass\n"
     )
