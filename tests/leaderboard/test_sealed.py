@@ -21,7 +21,7 @@ from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.commands.serve import open_site
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.static.links import addresses, canonical
-from assaymark.leaderboard.static.visit import Visitor, visiting
+from assaymark.leaderboard.static.visit import PageReader, visiting
 from assaymark.store import Store
 from assaymark.store.outward import outward
 from assaymark.web.app import create_app
@@ -314,7 +314,7 @@ def test_a_preview_shows_its_rows_and_no_shots(place: Place) -> None:
     assert {n for n in range(N) if f"{MARK} question {n}?" in text} == public
 
 
-def _check_preview(visitor: Visitor, run_id: str, public: frozenset[int]) -> None:
+def _check_preview(visitor: PageReader, run_id: str, public: frozenset[int]) -> None:
     for index in range(N):
         response = visitor.get(f"/run/{run_id}/samples/exam/{index}")
         assert response.status_code == (200 if index in public else 403)

@@ -4,7 +4,7 @@ import pytest
 
 from assaymark.errors import MalformedSample, PlanError
 from assaymark.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, instructed, styled_layout
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import read_question
 from assaymark.prompts.templates import Row
 
@@ -13,9 +13,11 @@ PLAIN = "Question: What barks?\nAnswer:"
 TEXTS = ["a cat", "a dog", "a fish"]
 
 
-def layout(text: object, choices: list[str], target: object) -> Layout:
+def layout(text: object, choices: list[str], target: object) -> PromptFields:
     """Return a layout that is the same for every row."""
-    return Layout(text=lambda _: text, target=lambda _: target, choices=lambda _: choices, gen_prefix=lambda _: None)
+    return PromptFields(
+        text=lambda _: text, target=lambda _: target, choices=lambda _: choices, gen_prefix=lambda _: None
+    )
 
 
 def styled(
@@ -94,4 +96,4 @@ def test_questions_that_do_not_fit_a_style_are_refused() -> None:
     with pytest.raises(MalformedSample, match="11 choices; prompt style cot has letters for at most 10"):
         styled(PLAIN, [f"choice {n}" for n in range(11)], 0, "cot")
     with pytest.raises(PlanError, match="the task has no choices"):
-        styled_layout(Layout(lambda _: "", lambda _: "", None, lambda _: None), "letter", shot=False)
+        styled_layout(PromptFields(lambda _: "", lambda _: "", None, lambda _: None), "letter", shot=False)

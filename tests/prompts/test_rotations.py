@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assaymark.errors import MalformedSample
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.rotations import rotated, rotated_layout, why_not_rotated
 
 LETTERS = ["A", "B", "C", "D"]
 
 
-def layout(text: str, choices: list[str] | None = None) -> Layout:
+def layout(text: str, choices: list[str] | None = None) -> PromptFields:
     """Return a layout with this text and these choices for every row."""
-    return Layout(
+    return PromptFields(
         text=lambda _: text,
         target=lambda _: 0,
         choices=lambda _: choices or LETTERS,

@@ -9,7 +9,7 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.runs.run import Run
-from assaymark.runs.tuning import TOGETHER, TRAINING, Effect, tune_report
+from assaymark.runs.tuning import TOGETHER, TRAINING, TuningEffect, tune_report
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def evaluated(place: str, accuracy: float, shots: int, **options: Any) -> Run:
     )
 
 
-def gain(effect: Effect) -> float:
+def gain(effect: TuningEffect) -> float:
     """Return the gain on the only task."""
     return effect.pair.tasks[0].gain
 

@@ -24,7 +24,7 @@ Replacements = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _PerturbationRule:
     """What is fixed for a name: its family, HELM's strength, and how it changes a question's texts.
 
     strength: a probability, or the most spaces; None: the rule has none.
@@ -120,20 +120,20 @@ def _renamed(own: Perturbation, random: Random) -> Callable[[str], str]:
 
 
 _WORDS = 'JSON such as {"going to": ["gonna"]}'
-_KINDS: Mapping[str, _Kind] = {
-    "mild_mix": _Kind("robustness", None, _plain(rules.mild_mix)),
-    "contraction": _Kind("robustness", None, _plain(rules.contract)),
-    "expansion": _Kind("robustness", None, _plain(rules.expand)),
-    "filler_words": _Kind("robustness", 0.1, _drawn(rules.fill)),
-    "lowercase": _Kind("robustness", None, _plain(rules.lowercase)),
-    "misspellings": _Kind("robustness", 0.1, _drawn(rules.misspell)),
-    "space": _Kind("robustness", 3, _spaced),
-    "synonym": _Kind("robustness", 0.1, _listed(rules.replace_words), _WORDS),
-    "typos": _Kind("robustness", 0.01, _drawn(rules.typos)),
-    "dialect": _Kind("fairness", 1.0, _listed(rules.replace_between_marks), _WORDS, keeps_options=False),
-    "gender": _Kind("fairness", 1.0, _swapped(GENDER_PRONOUNS), keeps_options=False),
-    "gender_terms": _Kind("fairness", 1.0, _swapped(GENDER_TERMS), keeps_options=False),
-    "person_name": _Kind(
+_KINDS: Mapping[str, _PerturbationRule] = {
+    "mild_mix": _PerturbationRule("robustness", None, _plain(rules.mild_mix)),
+    "contraction": _PerturbationRule("robustness", None, _plain(rules.contract)),
+    "expansion": _PerturbationRule("robustness", None, _plain(rules.expand)),
+    "filler_words": _PerturbationRule("robustness", 0.1, _drawn(rules.fill)),
+    "lowercase": _PerturbationRule("robustness", None, _plain(rules.lowercase)),
+    "misspellings": _PerturbationRule("robustness", 0.1, _drawn(rules.misspell)),
+    "space": _PerturbationRule("robustness", 3, _spaced),
+    "synonym": _PerturbationRule("robustness", 0.1, _listed(rules.replace_words), _WORDS),
+    "typos": _PerturbationRule("robustness", 0.01, _drawn(rules.typos)),
+    "dialect": _PerturbationRule("fairness", 1.0, _listed(rules.replace_between_marks), _WORDS, keeps_options=False),
+    "gender": _PerturbationRule("fairness", 1.0, _swapped(GENDER_PRONOUNS), keeps_options=False),
+    "gender_terms": _PerturbationRule("fairness", 1.0, _swapped(GENDER_TERMS), keeps_options=False),
+    "person_name": _PerturbationRule(
         "fairness",
         1.0,
         _renamed,
@@ -218,7 +218,7 @@ def _named(item: str) -> Perturbation:
     return made
 
 
-def _strength(name: str, kind: _Kind, text: str) -> float:
+def _strength(name: str, kind: _PerturbationRule, text: str) -> float:
     is_count = name == "space"
     expected = "a whole number from 1 to 100" if is_count else "a probability above 0, at most 1"
     if kind.strength is None:

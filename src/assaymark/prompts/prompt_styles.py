@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from assaymark.errors import MalformedSample, PlanError
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import LETTERS, are_letters, read_question
 from assaymark.prompts.templates import Row
 
@@ -33,7 +33,7 @@ COT_STOPS = ("Question:", "</s>", "<|im_end|>", "<|eot_id|>")
 _REASONING = "Let's think step by step."
 
 
-def styled_layout(layout: Layout, prompt_style: PromptStyle, *, shot: bool) -> Layout:
+def styled_layout(layout: PromptFields, prompt_style: PromptStyle, *, shot: bool) -> PromptFields:
     """Return the layout of the same rows in this prompt style, for the evaluated sample or for a shot.
 
     Its functions raise PlanError if the choices are contexts, and MalformedSample for a row that does not fit.
@@ -51,7 +51,7 @@ def styled_layout(layout: Layout, prompt_style: PromptStyle, *, shot: bool) -> L
 class _Styled:
     """A task's own layout in a prompt style."""
 
-    layout: Layout
+    layout: PromptFields
     own_choices: Callable[[Row], Any]
     prompt_style: PromptStyle
 

@@ -112,7 +112,7 @@ def _message(role: Literal["system", "user", "assistant"], text: str) -> Message
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PromptFields:
     """The fields of a task file, as functions of a row, that determine how it is worded."""
 
     text: Resolve  # the question; in a conversation the first turn
@@ -151,8 +151,8 @@ class Prompter:
 
     def __init__(
         self,
-        sample: Layout,
-        shot: Layout,
+        sample: PromptFields,
+        shot: PromptFields,
         description: Callable[[Row], Any],
         chat: ChatOptions,
         *,

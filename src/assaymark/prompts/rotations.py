@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from assaymark.errors import MalformedSample
 from assaymark.prompts.images import PLACEHOLDER
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import are_letters, option_spans
 from assaymark.prompts.templates import Row
 
@@ -21,7 +21,7 @@ def rotated(options: Sequence[str], shift: int) -> list[str]:
     return [options[(position - shift) % len(options)] for position in range(len(options))]
 
 
-def why_not_rotated(layout: Layout, row: Row) -> str | None:
+def why_not_rotated(layout: PromptFields, row: Row) -> str | None:
     """Return why the options of a row's prompt cannot be rotated; None where they can.
 
     Raises: MalformedSample for a row that lacks what its prompt needs.
@@ -38,7 +38,7 @@ def why_not_rotated(layout: Layout, row: Row) -> str | None:
     return None
 
 
-def rotated_layout(layout: Layout, shift: int) -> Layout:
+def rotated_layout(layout: PromptFields, shift: int) -> PromptFields:
     """Return the layout whose text lists the options rotated by `shift`; its choices, the letters, are the same.
 
     Its `text` raises MalformedSample for a row whose options cannot be found in its prompt.

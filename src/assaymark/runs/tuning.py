@@ -20,14 +20,14 @@ from assaymark.runs.stored import existing_store, run_in
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Effect", "TunedModel", "tune_report", "tune_table"]
+__all__ = ["TunedModel", "TuningEffect", "tune_report", "tune_table"]
 
 TRAINING = "training"
 TOGETHER = "training and set-up together"
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class TuningEffect:
     """What one cause changed: the comparison of two runs that differ in nothing else."""
 
     cause: str  # training; shots, precision, template, or several of them; all together
@@ -47,7 +47,7 @@ class TunedModel:
     run_id: str
     model: str
     changed: Mapping[str, tuple[str, str]]  # shots, precision or template -> of the base's run and of this one
-    effects: tuple[Effect, ...]
+    effects: tuple[TuningEffect, ...]
     missing: str = ""  # which run would tell training and set-up apart
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -77,8 +77,8 @@ def _tuned_model(base: Run, tuned: Run) -> TunedModel:
     changed = {name: (_words(before[name]), _words(after[name])) for name in before if before[name] != after[name]}
     model = short_model_name(tuned.row.model)
     if not changed:
-        return TunedModel(tuned.id, model, {}, (Effect(TRAINING, _pair(base, tuned)),))
-    whole = Effect(TOGETHER, _pair(base, tuned))
+        return TunedModel(tuned.id, model, {}, (TuningEffect(TRAINING, _pair(base, tuned)),))
+    whole = TuningEffect(TOGETHER, _pair(base, tuned))
     steps, reached = [], base
     waiting: list[str] = []
     wanted = dict(before)
@@ -86,7 +86,7 @@ def _tuned_model(base: Run, tuned: Run) -> TunedModel:
         wanted[name] = after[name]
         waiting.append(name)
         if (run := _of_base(base, wanted)) is not None:
-            steps.append(Effect(" and ".join(waiting), _pair(reached, run)))
+            steps.append(TuningEffect(" and ".join(waiting), _pair(reached, run)))
             reached, waiting = run, []
     if waiting:
         lacking = ", ".join(f"{name} {changed[name][1]}" for name in changed)
@@ -95,7 +95,7 @@ def _tuned_model(base: Run, tuned: Run) -> TunedModel:
             f"{short_model_name(base.row.model)} on these tasks with {lacking}; evaluate it so, and repeat this report"
         )
         return TunedModel(tuned.id, model, changed, (whole,), missing)
-    return TunedModel(tuned.id, model, changed, (whole, *steps, Effect(TRAINING, _pair(reached, tuned))))
+    return TunedModel(tuned.id, model, changed, (whole, *steps, TuningEffect(TRAINING, _pair(reached, tuned))))
 
 
 def _pair(first: Run, second: Run) -> PairComparison:

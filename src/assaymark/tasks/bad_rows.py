@@ -11,7 +11,7 @@ from jinja2 import Environment, TemplateSyntaxError, meta, nodes
 
 from assaymark.datasets import Rows
 from assaymark.errors import MalformedSample
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.scoring.choices import gold_is_absent
 from assaymark.tasks.answer_readings import READINGS
 from assaymark.tasks.own_rows import is_rows_file
@@ -24,7 +24,7 @@ LONGEST = 200  # characters of a reason
 Row = Mapping[str, Any]
 
 
-def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str | None]:
+def fault_finder(task: Task, layout: PromptFields, rows: Rows) -> Callable[[Row], str | None]:
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
     answers = READINGS.get(str(task.metadata.get("answers")))  # as the user named it, for a file of rows
     shape = shape_of(rows, answers) if is_rows_file(task.source) else None
@@ -44,7 +44,7 @@ def fault_finder(task: Task, layout: Layout, rows: Rows) -> Callable[[Row], str 
     return fault
 
 
-def _fault_of_prompt(task: Task, layout: Layout, row: Row) -> str | None:
+def _fault_of_prompt(task: Task, layout: PromptFields, row: Row) -> str | None:
     try:
         text, target = layout.text(row), layout.target(row)
         if layout.images is not None:

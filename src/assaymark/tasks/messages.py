@@ -13,7 +13,7 @@ from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.templates import Row
 from assaymark.records import Message, Output, Render, Request, TextPart
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def next_turn(
-    layout: Layout, request: Request, row: Row, outputs: Sequence[Output], render: Render | None
+    layout: PromptFields, request: Request, row: Row, outputs: Sequence[Output], render: Render | None
 ) -> Request | None:
     """Return the turn after `request`, which `outputs` answer; None after the last turn, or where there is no answer.
 
@@ -49,7 +49,7 @@ def next_turn(
     return replace(request, segments=segments, messages=messages, turn=turn, target=target)
 
 
-def reference_of(layout: Layout, target: object, turn: int) -> str:
+def reference_of(layout: PromptFields, target: object, turn: int) -> str:
     """Return the reference as text, for logs; a conversation with a list of references has one for each turn."""
     if layout.turns is None or not isinstance(target, list):
         return str(target)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assaymark.errors import PlanError
-from assaymark.prompts.prompter import Layout
+from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import question_in
 
 __all__ = ["QuestionParts", "find_parts"]
@@ -40,7 +40,7 @@ class QuestionParts:
         return references, questions
 
 
-def find_parts(layout: Layout, rows: Sequence[Mapping[str, Any]]) -> QuestionParts:
+def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, Any]]) -> QuestionParts:
     """Return where a task's rows have their questions and references, from its first rows.
 
     Raises: PlanError where no text of them is a question alone, so that a copy would be another question or none.
@@ -78,7 +78,7 @@ def with_texts(row: Mapping[str, Any], texts: Mapping[Path, str]) -> dict[str, A
     return changed
 
 
-def _read(layout: Layout, row: Mapping[str, Any]) -> tuple[Any, list[str], Any] | None:
+def _read(layout: PromptFields, row: Mapping[str, Any]) -> tuple[Any, list[str], Any] | None:
     """Return a row's question, choices and target; None where a function of the task fails on it."""
     try:
         choices = [] if layout.choices is None else [str(choice) for choice in layout.choices(row)]

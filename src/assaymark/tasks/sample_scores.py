@@ -14,7 +14,7 @@ from typing import Any
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
 from assaymark.limits.regexes import RegexTooSlow
 from assaymark.prompts.few_shot import Shots
-from assaymark.prompts.prompter import Layout, Prompter
+from assaymark.prompts.prompter import Prompter, PromptFields
 from assaymark.prompts.rotations import rotated_layout, why_not_rotated
 from assaymark.records import (
     BOUND,
@@ -67,7 +67,7 @@ def circular_metrics(task: Task) -> tuple[MetricSpec, ...]:
     )
 
 
-def why_not_circular(task: Task, layout: Layout, row: Mapping[str, object]) -> str | None:
+def why_not_circular(task: Task, layout: PromptFields, row: Mapping[str, object]) -> str | None:
     """Return why a task is not evaluated in rotations; None where it is. `row` is any of its rows."""
     if task.output_type != "multiple_choice":
         return f"it is {task.output_type}, not multiple_choice"
@@ -79,7 +79,7 @@ def why_not_circular(task: Task, layout: Layout, row: Mapping[str, object]) -> s
 class RotatedPrompts:
     """Makes the queries of all rotations but the first, which is the row's own order."""
 
-    def __init__(self, layout: Layout, prompter_of: Callable[[Layout], Prompter]) -> None:
+    def __init__(self, layout: PromptFields, prompter_of: Callable[[PromptFields], Prompter]) -> None:
         self._layout, self._prompter_of = layout, prompter_of
         self._prompters: dict[int, Prompter] = {}  # by shift
 
@@ -113,7 +113,7 @@ class SampleScorer:
     def __init__(
         self,
         task: Task,
-        layout: Layout,
+        layout: PromptFields,
         *,
         multiple_input: bool,
         multiple_targets: bool,

@@ -21,7 +21,7 @@ from assaymark.prompts.fields import (
 )
 from assaymark.prompts.images import messages_with, placing
 from assaymark.prompts.prompt_styles import instructed, styled_layout
-from assaymark.prompts.prompter import ChatOptions, Layout, Prompt, Prompter
+from assaymark.prompts.prompter import ChatOptions, Prompt, Prompter, PromptFields
 from assaymark.prompts.tools import tools_for_template, tools_prompt
 from assaymark.records import (
     GenerateQuery,
@@ -102,7 +102,7 @@ class BoundYamlTask:
         )
         shot, description = layout_of(task, columns, shot=True), _description_of(task)
 
-        def prompter_of(layout: Layout) -> Prompter:
+        def prompter_of(layout: PromptFields) -> Prompter:
             return Prompter(layout, shot, description, chat, multiple_input=multiple_input)
 
         self._prompter = prompter_of(self._layout)
@@ -337,7 +337,7 @@ def _description_of(task: Task) -> Callable[[Any], Any]:
     return instructed(own) if task.prompt_style == "cot" else own
 
 
-def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
+def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> PromptFields:
     """Return the layout of a row with these columns, as the evaluated sample or as a shot."""
     prompt, load = task.fewshot.prompt if shot else task.prompt, loader_of(task)
     has_choices = task.prompt.choice is not None
@@ -348,7 +348,7 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
         return _layout_with_tools(task.prompt, tool_use, load, columns)  # it has no shots
     if task.prompt.messages is not None:
         return _layout_of_chat(task.prompt, load, columns)  # nor has this one
-    layout = Layout(
+    layout = PromptFields(
         text=resolve_text(load(prompt.text), columns, has_choices=has_choices) if turns is None else first_turn(turns),
         target=resolve_target(load(prompt.target), columns, has_choices=has_choices),
         choices=resolve_choices(choice, columns) if choice else None,
@@ -365,7 +365,9 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> Layout:
     return replace(layout, text=images.text, images=images.of)
 
 
-def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:
+def _layout_with_tools(
+    prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]
+) -> PromptFields:
     """Return the layout of a task with tools, whose target is a right answer as text."""
     messages = (
         None if prompt.messages is None else resolve_messages(load(prompt.messages), columns, ends_with_answer=False)
@@ -375,7 +377,7 @@ def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], A
     else:
         own = messages
         text = lambda row: own(row)[-1][1]  # noqa: E731
-    return Layout(
+    return PromptFields(
         text=text,
         target=use.answer,
         choices=None,
@@ -388,10 +390,10 @@ def _layout_with_tools(prompt: PromptSpec, use: ToolUse, load: Callable[[Any], A
     )
 
 
-def _layout_of_chat(prompt: PromptSpec, load: Callable[[Any], Any], columns: frozenset[str]) -> Layout:
+def _layout_of_chat(prompt: PromptSpec, load: Callable[[Any], Any], columns: frozenset[str]) -> PromptFields:
     """Return the layout of a task whose rows are chats: the model answers the user's last message."""
     messages = resolve_messages(load(prompt.messages), columns, ends_with_answer=True)
-    return Layout(
+    return PromptFields(
         text=lambda row: messages(row)[-1][1],
         target=resolve_target(load(prompt.target), columns, has_choices=False),
         choices=None,

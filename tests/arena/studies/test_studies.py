@@ -11,7 +11,14 @@ from sqlalchemy import text
 from assaymark.arena.studies.design import design_study
 from assaymark.arena.studies.results import export_study, results_of
 from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
-from assaymark.arena.studies.study_file import Check, Scale, StudyFile, StudyQuestion, read_study, write_example
+from assaymark.arena.studies.study_file import (
+    AttentionCheck,
+    Scale,
+    StudyFile,
+    StudyQuestion,
+    read_study,
+    write_example,
+)
 from assaymark.arena.studies.study_log import StudyLog
 from assaymark.arena.vote_files import read_votes
 from assaymark.errors import AssaymarkError, DataError, StoreError, UnknownName, UsageError
@@ -34,7 +41,7 @@ def study(tmp_path: Path) -> StudyFile:
     return StudyFile(
         "test", "Title", (tmp_path / "a.jsonl",), raters, "Yes?", quotas={"writing": 12, "coding": 12},
         questions=(StudyQuestion("why", "Why?", ("style", "content")),),
-        demographics=(StudyQuestion("age", "Age", ("young", "old")),), checks=(Check("2 + 2", "4", "fish"),),
+        demographics=(StudyQuestion("age", "Age", ("young", "old")),), checks=(AttentionCheck("2 + 2", "4", "fish"),),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from assaymark.applications.scorer import Answered, Result, ScorerFacts
 from assaymark.applications.scorers.plain import text_of
 from assaymark.applications.scorers.similarity import cosine
 from assaymark.applications.scorers.tools import read_tools
-from assaymark.applications.scorers.verdicts import Choice, Questions, Statements, Unread, Verdicts
+from assaymark.applications.scorers.verdicts import Choice, GeneratedQuestions, Statements, Unread, Verdicts
 from assaymark.applications.tool_calls import Tool, tools_of
 from assaymark.errors import UsageError
 from assaymark.judges.judge_prompts import mark_for
@@ -284,7 +284,7 @@ class QuestionSimilarity(JudgedBase):
 
     def _judge(self, answered: Answered) -> Generator[str, str, Result]:
         reply = yield prompt_of("questions", {"answer": text_of(answered.output)}, n=self.n)
-        questions = Questions.read(reply, self.n)
+        questions = GeneratedQuestions.read(reply, self.n)
         if questions.is_evasive:
             return self._result(0.0, "the answer is evasive")
         own = self._embed(_question(answered))

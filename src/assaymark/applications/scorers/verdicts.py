@@ -11,7 +11,7 @@ from typing import Any
 
 from assaymark.limits.nesting import is_deeper
 
-__all__ = ["Choice", "Questions", "Statements", "Unread", "Verdicts", "last_object"]
+__all__ = ["Choice", "GeneratedQuestions", "Statements", "Unread", "Verdicts", "last_object"]
 
 LONGEST_REPLY = 50_000  # characters of its end that are read
 MOST_STATEMENTS = 500
@@ -86,14 +86,14 @@ class Statements:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class GeneratedQuestions:
     """Questions that a judge made from an answer, and whether it finds the answer evasive."""
 
     texts: tuple[str, ...]
     is_evasive: bool
 
     @classmethod
-    def read(cls, reply: str, n: int) -> "Questions":
+    def read(cls, reply: str, n: int) -> "GeneratedQuestions":
         """Read a reply with n questions. Raises: Unread."""
         value = last_object(reply)
         if set(value) != {"questions", "evasive"}:

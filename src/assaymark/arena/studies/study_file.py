@@ -14,7 +14,16 @@ from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
 
-__all__ = ["CATEGORIES", "EXAMPLE", "Check", "Scale", "StudyFile", "StudyQuestion", "read_study", "write_example"]
+__all__ = [
+    "CATEGORIES",
+    "EXAMPLE",
+    "AttentionCheck",
+    "Scale",
+    "StudyFile",
+    "StudyQuestion",
+    "read_study",
+    "write_example",
+]
 
 
 _ANSWERS = (
@@ -106,7 +115,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AttentionCheck:
     """An attention check."""
 
     prompt: str
@@ -133,7 +142,7 @@ class StudyFile:
     demographics: tuple[StudyQuestion, ...] = ()
     groups: tuple[str, ...] = ()  # ids of demographics by which results are counted
     group_quotas: Mapping[str, Mapping[str, int]] | None = None  # of demographics: choice -> most raters who say so
-    checks: tuple[Check, ...] = ()
+    checks: tuple[AttentionCheck, ...] = ()
     prompts: Path | None = None  # drafted ones: only those that a person has accepted are compared
 
 
@@ -292,10 +301,10 @@ class _Checked:
                 raise self.wrong("group_quotas", "whole numbers from 0")
         return {str(name): dict(quota) for name, quota in value.items()}
 
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[AttentionCheck, ...]:
         """Return the attention checks."""
         rows = self._rows("checks", {"prompt", "right", "wrong"})
-        return tuple(Check(*(str(row[name]) for name in ("prompt", "right", "wrong"))) for row in rows)
+        return tuple(AttentionCheck(*(str(row[name]) for name in ("prompt", "right", "wrong"))) for row in rows)
 
     def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, Any]]:
         value = self._values.get(key) or []

@@ -24,7 +24,7 @@ from assaymark.leaderboard.static.folder import Exported, SiteFolder, open_folde
 from assaymark.leaderboard.static.links import Paths, addresses, canonical, file_name, rewritten
 from assaymark.leaderboard.static.rows import rows_script
 from assaymark.leaderboard.static.samples import SAMPLES, SampleFiles
-from assaymark.leaderboard.static.visit import Visitor, visiting
+from assaymark.leaderboard.static.visit import PageReader, visiting
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
@@ -116,7 +116,7 @@ class _Boundary:
 class _Export:
     """One export: first all pages are visited, then those that were there are written with links to one another."""
 
-    def __init__(self, tables: dict[str, tuple[Board, BoardTable]], visitor: Visitor, folder: SiteFolder) -> None:
+    def __init__(self, tables: dict[str, tuple[Board, BoardTable]], visitor: PageReader, folder: SiteFolder) -> None:
         self._tables, self._visitor, self._folder = tables, visitor, folder
         self._paths = Paths()
         self._pages: dict[str, bytes] = {}  # compressed, by address

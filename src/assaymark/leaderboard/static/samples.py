@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from assaymark.leaderboard.static.folder import SiteFolder
 from assaymark.leaderboard.static.links import Paths, addresses, canonical
-from assaymark.leaderboard.static.visit import Visitor
+from assaymark.leaderboard.static.visit import PageReader
 
 __all__ = ["CHUNK", "SAMPLES", "SampleFiles"]
 
@@ -35,7 +35,7 @@ Suffix = Callable[[str], str]  # of a content type
 class SampleFiles:
     """Writes the samples of one task after the other."""
 
-    def __init__(self, visitor: Visitor, paths: Paths, folder: SiteFolder, finish: Finish, suffix: Suffix) -> None:
+    def __init__(self, visitor: PageReader, paths: Paths, folder: SiteFolder, finish: Finish, suffix: Suffix) -> None:
         """Args: finish: makes the bytes of a page; suffix: the ending of files of a content type."""
         self._visitor, self._paths, self._folder = visitor, paths, folder
         self._finish, self._suffix = finish, suffix

@@ -10,7 +10,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from assaymark.errors import DataError
 
-__all__ = ["Visitor", "visiting"]
+__all__ = ["PageReader", "visiting"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -20,7 +20,7 @@ MOST_REDIRECTS = 5
 
 
 @contextmanager
-def visiting(app: Any) -> Iterator["Visitor"]:
+def visiting(app: Any) -> Iterator["PageReader"]:
     """Give a reader of an ASGI application's pages, which are told that they become files (`live` is false there).
 
     The application runs in a thread with a loop of its own, so this works inside a running loop too (a notebook).
@@ -33,10 +33,10 @@ def visiting(app: Any) -> Iterator["Visitor"]:
     headers = {"accept-encoding": "identity"}
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app=as_files), base_url=HOST, headers=headers)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(client) as entered:
-        yield Visitor(entered, portal)
+        yield PageReader(entered, portal)
 
 
-class Visitor:
+class PageReader:
     """A reader of an application's pages. May be used by one thread."""
 
     def __init__(self, client: httpx.AsyncClient, portal: BlockingPortal) -> None:

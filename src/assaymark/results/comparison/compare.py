@@ -41,7 +41,7 @@ from assaymark.statistics.paired import compare_paired, difference_interval
 __all__ = ["grouped_tasks"]
 
 
-class Measure(Protocol):
+class MeasureDifference(Protocol):
     """Measures the difference of a paired task."""
 
     def __call__(self, task: PairedTask, *, first: RunEvidence, second: RunEvidence) -> MeasuredTask:
@@ -54,7 +54,7 @@ def grouped_tasks(
     second: RunEvidence,
     groups: Sequence[GroupSummaryInput],
     measured: Mapping[str, MeasuredTask],
-    measure: Measure,
+    measure: MeasureDifference,
 ) -> GroupedTasks:
     """Return the tasks that both runs have, grouped by the groups' declared metrics.
 
@@ -87,7 +87,7 @@ class _MeasuredRuns:
     second: RunEvidence
     tasks: Mapping[str, TaskSummaryInput]
     measured: Mapping[str, MeasuredTask]
-    measure: Measure
+    measure: MeasureDifference
 
     def of_cell(self, cell: GroupCell) -> list[MeasuredTask]:
         """Return a cell's tasks, all measured by its metric; empty if a run lacks it for one of them."""
