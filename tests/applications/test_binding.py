@@ -207,7 +207,7 @@ def test_each_tools_shape_is_bound(function: Any, expected: Result) -> None:
 
 
 def test_a_plain_output_is_under_output_in_langsmiths_run() -> None:
-    """LangSmith wraps what a target returned that is no mapping; `outputs` itself stays as stored."""
+    """LangSmith wraps what a target returned that is not a mapping; `outputs` itself stays as stored."""
     assert value(lambda run, example: run.outputs["output"] == example.outputs, TEXT) == 1.0
     assert value(lambda outputs: outputs == "Paris", TEXT) == 1.0
 

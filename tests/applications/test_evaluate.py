@@ -333,7 +333,7 @@ class Returning:
 
 
 def test_what_a_scorer_declares_is_what_is_shown() -> None:
-    """A number below 1 is no share, lower is better, and labels, comments and further results are stored."""
+    """A number below 1 is not a share, lower is better, and labels, comments and further results are stored."""
     odd: dict[Any, Any] = {("a", 1): 1, "when": Path("x")}
     results = (Result("own", 0.25, "low", "because", odd), Result("other", 1.0), Result("label", label="yes"))
     run = run_of(answer, scorers=[Returning(results)])

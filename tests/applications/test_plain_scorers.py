@@ -152,7 +152,7 @@ def test_large_numbers_do_not_overflow() -> None:
 
 
 def test_a_row_of_the_wrong_kind_is_an_error_not_a_wrong_answer() -> None:
-    """A reference that is no number, or no list, raises: the score has failed."""
+    """A reference that is not a number, or no list, raises: the score has failed."""
     for name in ("number", "list"):
         with pytest.raises(DataError, match="row 0: the expected value 'many'"):
             scored(name, "3", "many")

@@ -161,7 +161,7 @@ def test_the_voters_open_battle_is_found_again(store: Store) -> None:
     assert found.token == other
     assert ArenaLog(store).open_battle_of("v", 1005.0) is None
     assert ArenaLog(store).open_battle_of("another", 0.0) is None
-    assert ArenaLog(store).n_skipped() == 0  # that another battle was opened, after a day for example, is no skip
+    assert ArenaLog(store).n_skipped() == 0  # that another battle was opened, after a day for example, is not a skip
     for token in (first, first, "of a live battle"):
         ArenaLog(store).skip_battle(token, 1006.0)
     ArenaLog(store).append(vote(other))

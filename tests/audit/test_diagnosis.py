@@ -253,7 +253,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_an_answer_that_concludes_with_the_reference_was_not_extracted(
     answer: str, reference: str, is_right: bool
 ) -> None:
-    """A mention of the reference is no conclusion, and an answer that was read and is wrong is not unread."""
+    """A mention of the reference is not a conclusion, and an answer that was read and is wrong is not unread."""
     request = Request("sums", 0, "sha256:0", ("?",), (), target=reference)
     record = SampleRecord(None, request, (Output("sums/0/0", 0, text=answer),), ())
     assert (_not_extracted(record, ("exact_match", "none")) is not None) is is_right

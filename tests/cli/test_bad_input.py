@@ -161,11 +161,11 @@ def test_reading_creates_no_store(capsys: pytest.CaptureFixture[str], tmp_path: 
 def test_a_broken_store_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A file that is not a database is refused with exit code 4, and not changed."""
     path = tmp_path / "store.sqlite"
-    path.write_bytes(b"this is no database" * 100)
+    path.write_bytes(b"this is not a database" * 100)
     code, said = run_command(capsys, *FAKE, "--tasks", "demo_letters", "--store", str(path))
     assert code == 4
     assert str(path) in said
-    assert path.read_bytes() == b"this is no database" * 100
+    assert path.read_bytes() == b"this is not a database" * 100
 
 
 def test_a_bad_config_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

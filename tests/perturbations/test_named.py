@@ -88,7 +88,7 @@ def test_contrast_sets_and_unknown_names_have_their_kinds() -> None:
     ],
 )
 def test_lists_of_users_are_checked(tmp_path: Path, name: str, text: str) -> None:
-    """A file that is no list is refused before a run is stored, with its name and the expected form."""
+    """A file that is not a list is refused before a run is stored, with its name and the expected form."""
     path = tmp_path / "list.txt"
     path.write_text(text)
     with pytest.raises(AssaymarkError, match="expected") as raised:

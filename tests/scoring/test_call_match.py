@@ -107,7 +107,7 @@ def test_json_schemas_types_are_known_too(
 
 
 def test_no_call_is_right_where_none_is_expected() -> None:
-    """Irrelevance: any call is wrong, and so is no call where one is expected."""
+    """Irrelevance: any call is wrong, and so is not a call where one is expected."""
     assert match_calls([], [], [DECLARED]) is None
     unwanted = match_calls([FunctionCall("add", {"a": 1})], [], [DECLARED])
     missing = match_calls([], [ExpectedCall("add", {"a": [1]})], [DECLARED])

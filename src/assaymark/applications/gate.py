@@ -177,7 +177,7 @@ def _estimate(run: "Run", metric: str, task: str | None) -> Estimate:
 
 
 def _values(run: "Run", estimate: Estimate) -> list[float]:
-    """Return the scores of an estimate's rows. Raises: UsageError for a metric that is no mean over rows."""
+    """Return the scores of an estimate's rows. Raises: UsageError for a metric that is not a mean over rows."""
     from assaymark.results.evidence.from_store import score_rows
     from assaymark.results.evidence.records import row_value
     from assaymark.results.evidence.task_facts import tasks_from
@@ -186,7 +186,7 @@ def _values(run: "Run", estimate: Estimate) -> list[float]:
     (facts,) = [each for each in tasks_from(run.row.extra) if each.name == estimate.task]
     aggregation = next((each.aggregation for each in facts.metrics if each.name == estimate.metric), "mean")
     if not traits_of(aggregation).is_mean:
-        raise UsageError(f"{estimate.metric} is no mean over rows ({aggregation}), so a gate has no bound of it")
+        raise UsageError(f"{estimate.metric} is not a mean over rows ({aggregation}), so a gate has no bound of it")
     rows = score_rows(run.store, run.id, estimate.task)
     own = [row for row in rows if (row.metric, row.filter) == (estimate.metric, estimate.filter)]
     return [row_value(row) for row in own if row.status is not ScoreStatus.FAILED and row.value is not None]

@@ -47,7 +47,7 @@ def read_returned(value: Any) -> Returned:
     A mapping is the output as a whole; what it says of the call is read beside. Only promptfoo's shape, `output` beside
     nothing but such facts, stands for its `output`.
 
-    Raises: Permanent where it is no value that JSON can hold, or says that the call failed.
+    Raises: Permanent where it is not a value that JSON can hold, or says that the call failed.
     """
     plain = _plain(value)
     if not isinstance(plain, dict):

@@ -13,7 +13,7 @@ __all__ = ["ScorerCalls", "WrongResult", "checked_result"]
 
 
 class WrongResult(Exception):
-    """A scorer returned what is no result."""
+    """A scorer returned what is not a result."""
 
 
 class ScorerCalls:

@@ -163,7 +163,7 @@ def _changed_in(source: str) -> set[str]:
     """Return the names and attributes that code changes while it runs: counters, caches, lists of calls."""
     try:
         tree = _parsed(Path("<source>"), source.encode())
-    except UsageError:  # a lambda's line is no statement
+    except UsageError:  # a lambda's line is not a statement
         return set()
     changed: set[str] = set()
     construction = {

@@ -1,6 +1,6 @@
 """Tool calls in answers and rows, and the tools that a row says there are, in the forms that providers write them.
 
-Answers and rows are not trusted: what has none of the known forms is no call, and what is too long is refused.
+Answers and rows are not trusted: what has none of the known forms is not a call, and what is too long is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def _of_list(values: Sequence[Any]) -> list[ToolCall] | None:
 
 
 def _is_block(value: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a part of a message that is no call: a text, a result, reasoning."""
+    """Return whether a mapping is a part of a message that is not a call: a text, a result, reasoning."""
     return value.get("type") in ("text", "tool_result", "tool_call_response", "thinking", "reasoning", "image",
                                  "output_text")  # fmt: skip
 

@@ -4,7 +4,7 @@ A wrong multiple-choice answer is asked again with its options in every rotation
 without its question; of a generated answer the text and its end are read, and it is asked with more shots. The causes
 are tried in the order of CAUSES, and an answer has the first one whose condition holds; `missing knowledge` is what is
 left. A condition can hold by chance: `chance` states how often it does, at most, for a model that guesses among k
-options, so a share no larger than that is no finding.
+options, so a share no larger than that is not a finding.
 """
 
 import re

@@ -186,7 +186,7 @@ async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[
         try:
             body = json.loads(data)
         except (ValueError, RecursionError):
-            raise EndpointFailed(f"{endpoint.name} sent something that is no answer") from None
+            raise EndpointFailed(f"{endpoint.name} sent something that is not an answer") from None
         if not isinstance(body, dict) or body.get("error"):
             raise EndpointFailed(f"{endpoint.name} failed while it answered")
         choices = body.get("choices")

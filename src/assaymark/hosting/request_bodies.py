@@ -98,7 +98,7 @@ def parse_body(content: bytes) -> dict[str, Any]:
     try:
         text = content.decode("utf-8")
         body = parse_json(text, DEPTH)
-        if "\\ud" in text.lower():  # half of a surrogate pair is no text, and no tokenizer takes it
+        if "\\ud" in text.lower():  # half of a surrogate pair is not a text, and no tokenizer takes it
             json.dumps(body, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None

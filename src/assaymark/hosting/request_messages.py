@@ -63,7 +63,7 @@ def _texts(place: str, content: Any) -> tuple[TextPart, ...]:
         if all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
                for part in content):  # fmt: skip
             return tuple(TextPart(part["text"]) for part in content)
-        raise BadRequest(f"{place} contains a part that is no text; this host takes texts only", place)
+        raise BadRequest(f"{place} contains a part that is not a text; this host takes texts only", place)
     raise wrong(f"{place}.content", content, "a text")
 
 

@@ -542,7 +542,7 @@ def _choice_scores(task: TaskSummaryInput, line: Mapping[str, object], config: M
 
 
 def _gold(line: Mapping[str, object], texts: Sequence[str]) -> int | list[int] | None:
-    """Return the logged index of the correct choice; None if the target is no choice or choices have equal texts."""
+    """Return the logged index of the correct choice; None if the target is not a choice or choices have equal texts."""
     target = str(line.get("target", "")).strip()
     if len(set(texts)) < len(texts):
         return None

@@ -411,7 +411,7 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
             path = estimate.details.get("path", ())
             named = {*path, estimate.task}
             is_task = estimate.details.get("kind", "task") == "task" and estimate.details.get("primary")
-            is_task = is_task and "copy_of" not in estimate.details  # a perturbed copy is no benchmark of its own
+            is_task = is_task and "copy_of" not in estimate.details  # a perturbed copy is not a benchmark of its own
             if is_task and not any(member.task in named for member in covered):
                 name = next((group for group in path if group in groups), estimate.task)
                 titles.setdefault(name, _without_prefix(name, path))

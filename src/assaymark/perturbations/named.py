@@ -266,7 +266,7 @@ def _replacements(text: str, where: str) -> Replacements:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is not JSON: {error}; expected {_WORDS}") from error
     if not isinstance(listed, dict) or not listed:
-        raise DataError(f"{where} is no mapping of words; expected {_WORDS}")
+        raise DataError(f"{where} is not a mapping of words; expected {_WORDS}")
     for word, others in listed.items():
         if (
             not word.strip()

@@ -30,7 +30,7 @@ def names_by_category(lines: Sequence[str], where: str) -> Names:
             continue
         if len(cells) < 4 or len(cells) % 2 or not all(cells):
             raise DataError(
-                f"{where}, line {number}: {line[:80]!r} is no row of names; expected NAME,first_name,race,"
+                f"{where}, line {number}: {line[:80]!r} is not a row of names; expected NAME,first_name,race,"
                 "white_american,gender,female"
             )
         name, name_type, *categories = cells

@@ -135,7 +135,7 @@ def stored_tasks(run: Run, tasks: Sequence[str], options: EvaluateOptions) -> tu
 
 
 def _typed_data_dir(command: str | None) -> dict[str, str]:
-    """Return the folder of local data that a run's command named, if it is still there: it is no part of a plan."""
+    """Return the folder of local data that a run's command named, if it is still there: it is not part of a plan."""
     try:
         words = shlex.split(command or "")
     except ValueError:  # typed with a quotation mark that nothing closes

@@ -391,7 +391,7 @@ def _named_file(text: str) -> Path | None:
     if looks_like_one and not file.is_file():
         raise UsageError(f"there is no file '{text}'; expected rows of the task's columns ({', '.join(READABLE)})")
     if file.is_file() and not is_rows_file(file):
-        raise UsageError(f"'{text}' is no file of rows; expected one of {', '.join(READABLE)}")
+        raise UsageError(f"'{text}' is not a file of rows; expected one of {', '.join(READABLE)}")
     return file if looks_like_one else None
 
 

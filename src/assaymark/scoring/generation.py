@@ -185,7 +185,7 @@ def _as_score(value: Any) -> ScoreValue:
     per_cent_in=("opencompass",),
 )
 def matches_reference(references: Sequence[Any], predictions: Sequence[Any], **options: Any) -> ScoreValue:
-    """Return whether the answer equals the reference; one that is no text is compared as it is."""
+    """Return whether the answer equals the reference; one that is not a text is compared as it is."""
     (gold,), (prediction,) = references, predictions
     rules = ExactMatchOptions.from_mapping(options)
     value = exact_match(prediction, str(gold), rules) if isinstance(prediction, str) else float(prediction == gold)

@@ -178,7 +178,7 @@ def metric(
         raise TypeError("a metric says what it is: write @assaymark.metric(formula='what the score of one answer is')")
     kinds: tuple[Answered, ...] = (of,) if isinstance(of, str) else of
     if strange := sorted(set(kinds) - set(get_args(Answered))):
-        raise TypeError(f"of={strange[0]!r} is no kind of answer; expected one of {', '.join(get_args(Answered))}")
+        raise TypeError(f"of={strange[0]!r} is not a kind of answer; expected one of {', '.join(get_args(Answered))}")
     if needs and not {MULTIPLE_CHOICE, BESIDE_CHOICES} & set(kinds):
         raise TypeError(f"needs={needs!r} are of choices; expected of='{MULTIPLE_CHOICE}'")
 

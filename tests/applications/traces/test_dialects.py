@@ -206,7 +206,7 @@ def test_a_failed_call_has_its_model_and_error() -> None:
 
 
 def test_what_is_unknown_stays_unknown() -> None:
-    """An unknown model has no cost, a reported cost is kept, and what is no count is none."""
+    """An unknown model has no cost, a reported cost is kept, and what is not a count is none."""
     plain = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "mine", "gen_ai.usage.input_tokens": 5}
     assert facts_of(plain, {}).cost is None
     assert facts_of({**plain, "llm.cost.total": 0.25}, {}).cost == 0.25

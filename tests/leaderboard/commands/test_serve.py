@@ -85,7 +85,7 @@ def test_a_store_that_is_being_written_does_not_keep_pages_waiting(place: str) -
 def test_a_failure_to_store_facts_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A store that cannot be opened ends the thread, not the server."""
     broken = tmp_path / "broken.sqlite"
-    broken.write_bytes(b"this is no database" * 100)
+    broken.write_bytes(b"this is not a database" * 100)
     failed: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "excepthook", failed.append)

@@ -38,7 +38,7 @@ def test_samples_and_gates_take_shown_names(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_rescoring_takes_shown_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """`rescore last --task people` scores demo_letters_people; what is no name of the run is refused."""
+    """`rescore last --task people` scores demo_letters_people; what is not a name of the run is refused."""
     assert main(RUN) == 0
     assert main(["rescore", "last", "--task", "people"]) == 0
     capsys.readouterr()

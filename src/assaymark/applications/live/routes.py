@@ -43,7 +43,7 @@ HASH_LENGTH = 32  # hexadecimal digits of a rater's hash
 
 
 def checked_origins(origins: Sequence[str]) -> tuple[str, ...]:
-    """Return the sites that may embed the form, as a browser names them. Raises: UsageError for what is no site."""
+    """Return the sites that may embed the form, as a browser names them. Raises: UsageError for what is not a site."""
     sites = []
     for origin in origins:
         parts = urlsplit(origin)

@@ -217,7 +217,7 @@ class Levenshtein(PlainScorer):
 
 @dataclass(frozen=True)
 class Number(PlainScorer):
-    """Similarity of two numbers relative to their size (autoevals). An answer that is no number has 0."""
+    """Similarity of two numbers relative to their size (autoevals). An answer that is not a number has 0."""
 
     FACTS = ScorerFacts("number", "1 - |a - b| / (|a| + |b|) for answer a and expected number b; 1 if both are 0",
                         needs=frozenset({"expected"}))  # fmt: skip
@@ -225,9 +225,9 @@ class Number(PlainScorer):
     def _score(self, answered: Answered) -> Result:
         expected, output = _number(answered.row.expected), _number(answered.output)
         if expected is None:
-            raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is no number")
+            raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is not a number")
         if output is None:
-            return self._result(0.0, f"the answer is no number: {text_of(answered.output)[:80]!r}")
+            return self._result(0.0, f"the answer is not a number: {text_of(answered.output)[:80]!r}")
         return self._result(number_similarity(output, expected))
 
 
@@ -267,7 +267,7 @@ class JsonDiff(PlainScorer):
 class ListMatch(PlainScorer):
     """Similarity of two lists of texts in any order (autoevals).
 
-    allow_extra: further items of the answer cost nothing. An answer that is no list has 0.
+    allow_extra: further items of the answer cost nothing. An answer that is not a list has 0.
     """
 
     FACTS = ScorerFacts(
@@ -282,9 +282,9 @@ class ListMatch(PlainScorer):
     def _score(self, answered: Answered) -> Result:
         expected, output = _list(answered.row.expected), _list(answered.output)
         if expected is None:
-            raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is no list")
+            raise DataError(f"row {answered.row.id}: the expected value {answered.row.expected!r:.80} is not a list")
         if output is None:
-            return self._result(0.0, f"the answer is no list: {text_of(answered.output)[:80]!r}")
+            return self._result(0.0, f"the answer is not a list: {text_of(answered.output)[:80]!r}")
         return self._result(list_similarity(output, expected, allow_extra=self.allow_extra))
 
 

@@ -23,7 +23,7 @@ __all__ = ["Facts", "facts_of", "first_of", "number_of", "parsed", "searched_tex
 
 Attributes = Mapping[str, JsonValue]
 
-MOST_TOKENS = 10**15  # of one span; more is no count
+MOST_TOKENS = 10**15  # of one span; more is not a count
 LONGEST_JSON = 1 << 20  # characters of an attribute that is read as JSON while spans are received
 DEEPEST_JSON = 40
 _OPERATIONS = {

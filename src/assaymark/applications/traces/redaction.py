@@ -100,7 +100,7 @@ def redaction_of(keys: Sequence[str], patterns: Sequence[str]) -> Redaction:
         try:
             matches_nothing = re.compile(expression).search("") is not None
         except re.error as error:
-            raise UsageError(f"--redact '{pattern}' is no regular expression: {error}") from None
+            raise UsageError(f"--redact '{pattern}' is not a regular expression: {error}") from None
         if matches_nothing:
             raise UsageError(f"--redact '{pattern}' matches the empty text; expected what a secret looks like")
         read.append(expression)

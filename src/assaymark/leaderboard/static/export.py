@@ -213,7 +213,7 @@ def _suffix(content_type: str) -> str:
 
 
 def _name(address: str, suffix: str, body: bytes) -> str | None:
-    """Return the file of what is no page; None where its address says it."""
+    """Return the file of what is not a page; None where its address says it."""
     path = PurePosixPath(address)
     if address.startswith("/static/"):  # named after its content, so it may be cached for ever
         return f"static/{path.stem}-{sha256(body).hexdigest()[:10]}{suffix}"
