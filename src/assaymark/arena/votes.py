@@ -51,7 +51,7 @@ def published_row(
     return row
 
 
-def record_of(row: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+def record_of(row: Mapping[str, object], fields: Iterable[str]) -> dict[str, Any]:
     """Return what the chain covers, from an exported row, with the hash as bytes."""
     return {name: row[name] for name in fields} | {"hash": bytes.fromhex(str(row["hash"]))}
 

@@ -202,7 +202,7 @@ async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[
         raise EndpointFailed(f"{endpoint.name} broke off its answer")
 
 
-def _text_of(choice: Mapping[str, Any], endpoint: Endpoint) -> str:
+def _text_of(choice: Mapping[str, object], endpoint: Endpoint) -> str:
     """Return the text of one event's choice; empty without one."""
     delta = choice.get("delta")
     piece = choice.get("text") if endpoint.is_base else delta.get("content") if isinstance(delta, dict) else None

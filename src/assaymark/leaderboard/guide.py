@@ -105,7 +105,7 @@ def _cards() -> Mapping[str, Mapping[str, Any]]:
     return {file.name.removesuffix(CARD): load_yaml(file.read_bytes()) for file in files}
 
 
-def _section(capability: Capability, cards: Mapping[str, Mapping[str, Any]]) -> GuideSection:
+def _section(capability: Capability, cards: Mapping[str, Mapping[str, object]]) -> GuideSection:
     entries = [_entry(task, card) for task, card in cards.items() if card["domain"] in capability.domains]
     entries.sort(key=lambda entry: (entry.task != capability.suggested, -entry.n_samples, entry.task))
     return GuideSection(capability, tuple(entries))

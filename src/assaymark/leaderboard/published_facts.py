@@ -103,7 +103,7 @@ def facts_of_csv(record: Mapping[str, str]) -> dict[str, Any]:
     return _known(facts)
 
 
-def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _known(facts: Mapping[str, object]) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value is not None and value != ""}
 
 

@@ -121,7 +121,7 @@ def _words(value: Any) -> str:
     return ", ".join(parts) or "none"
 
 
-def _of_base(base: Run, wanted: Mapping[str, Any]) -> Run | None:
+def _of_base(base: Run, wanted: Mapping[str, object]) -> Run | None:
     """Return the latest finished run of the base's weights in a set-up; None where the store has none."""
     own = base.row.plan
     for row in base.store.runs():

@@ -151,7 +151,7 @@ def to_rows(
     store: str | None,
     project: str | None,
     as_json: bool,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Write traces as rows that `assaymark run --tasks` reads: inputs, the correction as what is expected, documents.
 

@@ -130,7 +130,7 @@ def _accepted_json(accepted: Accepted) -> dict[str, Any]:
     return {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
 
 
-def _answer(status: int, content: Any, *, bearer: str | None = None, retry: str | None = None) -> Response:
+def _answer(status: int, content: object, *, bearer: str | None = None, retry: str | None = None) -> Response:
     headers = {"cache-control": "no-store"}
     headers |= {"www-authenticate": bearer} if bearer else {}
     headers |= {"retry-after": retry} if retry else {}

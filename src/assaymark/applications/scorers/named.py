@@ -56,7 +56,7 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _scorer(entry: Any) -> AnyScorer:
+def _scorer(entry: object) -> AnyScorer:
     if isinstance(entry, str):
         return _of_text(entry.strip())
     if isinstance(entry, Mapping):
@@ -81,7 +81,7 @@ def _of_text(text: str) -> AnyScorer:
     raise UnknownName("scorer", text, nearest(name, SCORERS), "or name a function: FILE.py:NAME")
 
 
-def _of_mapping(value: Any, text: str) -> AnyScorer:
+def _of_mapping(value: object, text: str) -> AnyScorer:
     if not isinstance(value, Mapping) or len(value) != 1:
         raise UsageError(f"scorer {text} is not one name with its settings; expected {{NAME: {{SETTING: VALUE}}}}")
     ((name, settings),) = value.items()

@@ -60,7 +60,7 @@ def _only(reply: str, name: str) -> Any:
     return value[name]
 
 
-def _is_yes(value: Any) -> bool:
+def _is_yes(value: object) -> bool:
     word = value.strip().lower() if isinstance(value, str) else None
     if word not in ("yes", "no"):
         raise Unread(f"the judge's verdict is {str(value)[:80]!r}; expected yes or no")

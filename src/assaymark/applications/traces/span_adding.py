@@ -242,7 +242,7 @@ class AddingSpans:
                 )
 
 
-def insert_missing(connection: Connection, table: Any, rows: Sequence[dict[str, Any]]) -> None:
+def insert_missing(connection: Connection, table: object, rows: Sequence[dict[str, Any]]) -> None:
     """Insert those rows whose key is not there."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     if rows:

@@ -100,7 +100,7 @@ class SamplesPage:
     problems: tuple[str, ...]
     replies: Mapping[tuple[int, int], tuple[str, str]] = field(default_factory=dict)  # index, turn -> answer, target
 
-    def query(self, **changes: Any) -> str:
+    def query(self, **changes: object) -> str:
         """Return the query string with some choices changed."""
         chosen = {
             "q": self.q,

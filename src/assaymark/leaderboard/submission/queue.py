@@ -219,7 +219,7 @@ class SubmissionQueue:
             self._set(connection, submission, is_withdrawn=1, duplicate_key=None)
 
     @staticmethod
-    def _set(connection: Connection, submission: str, **values: Any) -> None:
+    def _set(connection: Connection, submission: str, **values: object) -> None:
         connection.execute(update(submissions).where(submissions.c.id == submission).values(**values))
 
     # ----------------------------------------------------------------------------------------- reading

@@ -41,7 +41,7 @@ class _Dashed(click.Option):
         return None if record is None else (record[0].replace(f", {self.opts[-1]}", "", 1), record[1])
 
 
-def _option(name: str, **attributes: Any) -> Callable[[F], F]:
+def _option(name: str, **attributes: object) -> Callable[[F], F]:
     names = dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}"))
     return click.option(*names, name, cls=_Dashed, **attributes)
 

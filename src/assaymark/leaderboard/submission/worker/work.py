@@ -117,7 +117,7 @@ def evaluate_step(
     }
 
 
-def check_step(evaluate: Mapping[str, Any], results: Path, store: Path) -> dict[str, Any]:
+def check_step(evaluate: Mapping[str, object], results: Path, store: Path) -> dict[str, Any]:
     """Return the step that copies what an evaluation was for from its results into a new store."""
     return {**evaluate, "step": "check", "results": str(results), "store": str(store)}
 
@@ -341,7 +341,7 @@ class Worker:
         files = [path for names, _ in parts_of(board) for path in files_read(names)]
         return list(dict.fromkeys([*readable, *(each for path in files for each in (path, path.resolve()))]))
 
-    def _step(self, job: JobRow, spec: Mapping[str, Any], place: StepPlace, made: type[Made]) -> Made:
+    def _step(self, job: JobRow, spec: Mapping[str, object], place: StepPlace, made: type[Made]) -> Made:
         """Run a step while the job's lease is renewed. Raises: _Failed; LeaseLost."""
         state: dict[str, Any] = {
             "progress": JobProgress(stage=FIRST_STAGES[made]),
@@ -377,7 +377,7 @@ class Worker:
         state["renewed"], state["stored"] = now, progress
 
     def _stored(
-        self, job: JobRow, board: Board, evaluate: Mapping[str, Any], here: Path, readable: Sequence[Path]
+        self, job: JobRow, board: Board, evaluate: Mapping[str, object], here: Path, readable: Sequence[Path]
     ) -> list[str]:
         """Store what of an evaluation's results is the job's; return the ids of the runs."""
         folder = here.parent / "check"
