@@ -72,7 +72,7 @@ def _plan(target: object, rows: object, **keywords: object) -> Any:
     return plan_application(target, rows, **keywords)
 
 
-def _of_command(options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+def _of_command(options: Mapping[str, Any]) -> tuple[object, object, dict[str, object]] | None:
     """Return target, rows and keywords of a command with --target; None without it.
 
     Raises: UsageError for options that need --target or that only models have.

@@ -79,7 +79,7 @@ def _column(rows: Rows, metadata: Sequence[Mapping[str, object]], style: str, si
     return None
 
 
-def _parsed(value: object) -> Mapping[str, Any]:
+def _parsed(value: object) -> Mapping[str, object]:
     """Return the nested counts, which are JSON in CSV files."""
     if isinstance(value, str):
         try:

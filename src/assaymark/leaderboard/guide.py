@@ -99,7 +99,7 @@ def _known() -> str:
     return f"known: {', '.join(capabilities())}"
 
 
-def _cards() -> Mapping[str, Mapping[str, Any]]:
+def _cards() -> Mapping[str, Mapping[str, object]]:
     """Return the cards of the benchmarks; the demo's tasks measure its own two models only."""
     files = [file for file in sorted(LIBRARY.rglob(f"*{CARD}")) if DEMO not in file.parts]
     return {file.name.removesuffix(CARD): load_yaml(file.read_bytes()) for file in files}

@@ -102,7 +102,7 @@ def _pair(first: Run, second: Run) -> PairComparison:
     return compare_runs([first, second]).pairs[0]
 
 
-def _set_up(plan: RunPlan) -> dict[str, Any]:
+def _set_up(plan: RunPlan) -> dict[str, object]:
     """Return what an evaluation varies besides the model's weights."""
     quantised = dict(plan.model.options).get("quantization_config")
     preset = None if plan.prompt_preset is None else plan.prompt_preset.name

@@ -34,7 +34,7 @@ def scorers_of(texts: "str | Sequence[str | Callable[..., Any] | AnyScorer] | Ca
         cannot be bound, or two scorers of one name.
     """
     if isinstance(texts, str):
-        entries: Sequence[Any] = _split(texts)
+        entries: Sequence[object] = _split(texts)
     else:
         entries = [texts] if callable(texts) or isinstance(texts, Scorer | JudgedScorer) else list(texts)
     scorers = [_scorer(each) for each in entries]
@@ -109,7 +109,7 @@ def _made(name: str, settings: dict[str, Any], argument: str | None) -> AnyScore
         if each not in known:
             near = nearest(each, known) or known
             raise UnknownName(f"setting of the scorer {name}", each, near)
-    made: Any = registered(**settings)
+    made: object = registered(**settings)
     return made if isinstance(made, Scorer | JudgedScorer) else bind_scorer(made)
 
 

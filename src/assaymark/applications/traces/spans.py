@@ -234,7 +234,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
 
         @functools.wraps(function)
         async def yielding_later(*args: object, **keywords: object) -> Any:
-            pieces: list[Any] = []
+            pieces: list[object] = []
             with step(args, keywords) as active:
                 try:
                     async for piece in function(*args, **keywords):
@@ -248,7 +248,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
 
         @functools.wraps(function)
         def yielding(*args: object, **keywords: object) -> Any:
-            pieces: list[Any] = []
+            pieces: list[object] = []
             with step(args, keywords) as active:
                 try:
                     for piece in function(*args, **keywords):
