@@ -69,7 +69,7 @@ class RowView(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"a row has no '{name}'; it has {', '.join(self)}") from None
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Return a part of the row by any of its names."""
         return self.__dict__["_whole"].get(name, default)
 
@@ -85,11 +85,11 @@ class Hooks:
         self.trial_index = trial_index
         self.span = None
 
-    def meta(self, **values: Any) -> None:
+    def meta(self, **values: object) -> None:
         """Add metadata of the call."""
         self.metadata.update(values)
 
-    def report_progress(self, event: Any) -> None:
+    def report_progress(self, event: object) -> None:
         """Accept a report of progress."""
 
 
@@ -155,7 +155,7 @@ class TargetBinding:
         content = self.shown(row)
         return content if isinstance(content, str) else canonical_json(content)
 
-    def _rest(self, row: Row, named: Mapping[str, Any]) -> dict[str, Any]:
+    def _rest(self, row: Row, named: Mapping[str, object]) -> dict[str, Any]:
         """Return what `**kwargs` gets."""
         if not self.takes_rest or any(each.source in ("inputs", "row", "only") for each in self.parameters):
             return {}

@@ -235,7 +235,7 @@ def row_view(row: Row) -> _View:
     )  # fmt: skip
 
 
-def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, Any]:
+def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, object]:
     """Return what is available of an answered row, as far as it is wanted."""
     row = answered.row
     made: dict[str, Callable[[], Any]] = {
@@ -308,7 +308,7 @@ def _graded(result: Result) -> Result:
     return result if number is None or result.value is not None else replace(result, value=number)
 
 
-def _promptfoo_context(row: Row) -> dict[str, Any]:
+def _promptfoo_context(row: Row) -> dict[str, object]:
     """Return promptfoo's second argument; a test's expected value is one of its variables."""
     inputs = _own(row.inputs)
     variables = inputs if isinstance(inputs, dict) else {"input": inputs}

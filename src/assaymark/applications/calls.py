@@ -262,7 +262,7 @@ class _Running(Generic[T]):
         return self._ended(made, None, None, self._rules.timeout_s, is_timed_out=True)
 
     def _ended(
-        self, made: _Try[T], value: Any, error: BaseException | None, seconds: float, *, is_timed_out: bool = False
+        self, made: _Try[T], value: object, error: BaseException | None, seconds: float, *, is_timed_out: bool = False
     ) -> CallEnd[T] | None:
         """Return how a call ended; None where it is to be tried again."""
         has_failed = is_timed_out or error is not None

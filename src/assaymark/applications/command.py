@@ -55,24 +55,24 @@ _OF_OUTPUT = frozenset({
 })  # fmt: skip
 
 
-def _takes(target: Any, keywords: Mapping[str, Any]) -> bool:
+def _takes(target: object, keywords: Mapping[str, object]) -> bool:
     is_function = inspect.isfunction(target) or inspect.ismethod(target) or isinstance(target, partial)
     return is_function or "scorers" in keywords
 
 
-def _evaluate(target: Any, rows: Any, **keywords: Any) -> Any:
+def _evaluate(target: object, rows: object, **keywords: object) -> Any:
     from assaymark.applications.evaluate import evaluate_application
 
     return evaluate_application(target, rows, **keywords)
 
 
-def _plan(target: Any, rows: Any, **keywords: Any) -> Any:
+def _plan(target: object, rows: object, **keywords: object) -> Any:
     from assaymark.applications.forecast import plan_application
 
     return plan_application(target, rows, **keywords)
 
 
-def _of_command(options: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+def _of_command(options: Mapping[str, Any]) -> tuple[object, object, dict[str, object]] | None:
     """Return target, rows and keywords of a command with --target; None without it.
 
     Raises: UsageError for options that need --target or that only models have.

@@ -177,7 +177,7 @@ class _BoundEndpoint:
         """Return the call for a row."""
         body = self._body(row)
         headers = {"Accept-Encoding": ACCEPT_ENCODING, "traceparent": traceparent(trace_id), **self.headers}
-        sent: dict[str, Any] = {"content": body.encode()} if isinstance(body, str) else {"json": body}
+        sent: dict[str, object] = {"content": body.encode()} if isinstance(body, str) else {"json": body}
         return lambda: self._send(sent, headers, timeout_s)
 
     def _send(self, sent: Mapping[str, Any], headers: Mapping[str, str], timeout_s: float) -> str:

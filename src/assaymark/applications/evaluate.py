@@ -163,7 +163,7 @@ def _target_options(keywords: Mapping[str, Any]) -> TargetOptions:
     )
 
 
-def _whole(keywords: Mapping[str, Any], name: str, default: int, least: int) -> int:
+def _whole(keywords: Mapping[str, object], name: str, default: int, least: int) -> int:
     value = keywords.get(name)
     if value is None:
         return default
@@ -172,7 +172,7 @@ def _whole(keywords: Mapping[str, Any], name: str, default: int, least: int) -> 
     return value
 
 
-def _seconds(keywords: Mapping[str, Any], name: str, default: float) -> float:
+def _seconds(keywords: Mapping[str, object], name: str, default: float) -> float:
     value = keywords.get(name)
     if value is None:
         return default

@@ -58,7 +58,7 @@ _TOOLS = (
 )  # fmt: skip
 
 
-def plain_record(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+def plain_record(raw: Mapping[str, object]) -> dict[str, Any] | None:
     """Return a record with the columns of a row; None for one that its tool has archived.
 
     Raises: ValueError with what cannot be read and what to do.
@@ -85,7 +85,7 @@ def plain_record(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     return row
 
 
-def _mapping_of(value: Any) -> dict[str, Any]:
+def _mapping_of(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
@@ -104,7 +104,7 @@ def _take_answers(row: dict[str, Any]) -> None:
         row["metadata"] = {**_mapping_of(row.get("metadata")), "outputs": outputs}
 
 
-def _refuse_files(tool: str, raw: Mapping[str, Any]) -> None:
+def _refuse_files(tool: str, raw: Mapping[str, object]) -> None:
     """Raise ValueError for what lies on the tool's server: the row holds only a reference to it."""
     if any(raw.get(name) for name in ("attachments", "attachment_urls")):
         raise ValueError(f"it has attachments, which {tool} keeps; expected all that the target needs in its inputs")
@@ -119,7 +119,7 @@ def _refuse_files(tool: str, raw: Mapping[str, Any]) -> None:
                 raise ValueError(f"its {column} name a media file, which {tool} keeps; expected its content")
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[Any]:
     """Yield the texts in a value, and the mappings that stand for a file of Braintrust's."""
     if isinstance(value, str):
         yield value
@@ -155,7 +155,7 @@ def grouped_columns(header: Sequence[str]) -> dict[str, tuple[str, str]] | None:
     return by_column if not others and {"inputs", "expected"} <= groups else None
 
 
-def grouped_row(cells: Mapping[str, Any], groups: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def grouped_row(cells: Mapping[str, object], groups: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Return a line of such a table as a record; empty cells are left out, as the mapping lacked them."""
     record: dict[str, Any] = {name: value for name, value in cells.items() if name not in groups}
     for column, (group, name) in groups.items():
@@ -164,7 +164,7 @@ def grouped_row(cells: Mapping[str, Any], groups: Mapping[str, tuple[str, str]])
     return record
 
 
-def listed_rows(where: str, content: Any) -> list[Any] | None:
+def listed_rows(where: str, content: object) -> list[Any] | None:
     """Return the rows of an exported document: a list, or a mapping with one; None where there is none.
 
     promptfoo's `defaultTest` is merged into its tests, and lists of variables become a test for each combination, as
@@ -190,7 +190,7 @@ def listed_rows(where: str, content: Any) -> list[Any] | None:
     return list(content) if isinstance(content, list) else None
 
 
-def _is_rows(value: Any) -> bool:
+def _is_rows(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value)
 
 
@@ -205,7 +205,7 @@ def _merged(default: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def expanded_tests(test: Mapping[str, Any]) -> list[dict[str, Any]]:
+def expanded_tests(test: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return a test of promptfoo for each combination of its lists of variables; itself where it has none.
 
     Raises: ValueError for variables that are in files, and for more than 10,000 combinations.

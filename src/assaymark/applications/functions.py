@@ -116,7 +116,7 @@ class BoundFunction:
 
         return call
 
-    def read(self, value: Any) -> Returned:
+    def read(self, value: object) -> Returned:
         """Return what it returned. Raises: Permanent."""
         if self.binding.is_promptfoo and isinstance(value, dict) and not value.get("error") and "output" in value:
             read = read_returned(value)

@@ -46,7 +46,7 @@ class GateResult:
     @property
     def properties(self) -> list[tuple[str, str]]:
         """The numbers as texts, by name: for JUnit's properties."""
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "outcome": self.outcome, "estimate": self.estimate, "bound": self.bound, "n": self.n,
             "n_failed": self.n_failed, "n_needed": self.n_needed,
         }  # fmt: skip

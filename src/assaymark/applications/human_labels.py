@@ -104,7 +104,7 @@ def read_human_scores(path: str | Path, scorers: Sequence[str]) -> list[HumanSco
     return scores
 
 
-def _number(cell: Any, where: str) -> float | None:
+def _number(cell: object, where: str) -> float | None:
     """Return a score; None for an empty cell. Raises: DataError."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None

@@ -80,10 +80,10 @@ class JudgedCounts:
 def add_judged_scores(
     run: Run,
     scorers: Sequence[JudgedScorer],
-    judge_model: Any,
+    judge_model: object,
     notify: Callable[[str], None] = no_notice,
     *,
-    model_args: str | Mapping[str, Any] | None = None,
+    model_args: str | Mapping[str, object] | None = None,
     max_tokens: int = MOST_TOKENS,
     workers: int = 1,
     wait: bool = True,

@@ -178,7 +178,7 @@ class _Reader:
         self._value: list[float] = []  # of each row; NaN: none
         self._covariate: dict[int, float] = {}
 
-    def add(self, place: str, row: Any) -> None:
+    def add(self, place: str, row: object) -> None:
         """Add a row. Raises: DataError."""
         columns = self._columns
         if not isinstance(row, Mapping):
@@ -207,7 +207,7 @@ class _Reader:
                     "experiment"
                 )
 
-    def _name(self, place: str, row: Mapping[str, Any], column: str) -> str:
+    def _name(self, place: str, row: Mapping[str, object], column: str) -> str:
         value = row.get(column)
         text = "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value).strip()
         if not text or isinstance(value, dict | list):

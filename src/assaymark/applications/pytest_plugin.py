@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, None]:
     """Let gates know the test that they are in."""
     mark = item.get_closest_marker(MARK)
     from assaymark.applications.gate import CURRENT, Defaults

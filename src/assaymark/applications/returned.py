@@ -41,7 +41,7 @@ class Returned:
         return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
 
 
-def read_returned(value: Any) -> Returned:
+def read_returned(value: object) -> Returned:
     """Return what a target returned, from its value.
 
     A mapping is the output as a whole; what it says of the call is read beside. Only promptfoo's shape, `output` beside
@@ -73,7 +73,7 @@ def answer_of(output: JsonValue) -> JsonValue:
     return output
 
 
-def _plain(value: Any) -> JsonValue:
+def _plain(value: object) -> JsonValue:
     """Return a value as JSON holds it."""
     if isinstance(value, str):
         if len(value) > MOST_CHARACTERS:
@@ -92,14 +92,14 @@ def _plain(value: Any) -> JsonValue:
     return plain
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     try:
         return f"{value!r:.{_SHOWN}}"
     except Exception:  # noqa: BLE001 - a target's own __repr__
         return f"a {type(value).__name__}"
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: object) -> Any:
     """Return what stands for an object: dataclasses, pydantic's models, dates, numpy's numbers and arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}

@@ -184,7 +184,7 @@ def _document_of(path: Path) -> Mapping[str, Any] | None:
     return content if isinstance(content, Mapping) else None
 
 
-def _listed(where: str, content: Any) -> list[tuple[str, Any]]:
+def _listed(where: str, content: object) -> list[tuple[str, Any]]:
     """Return the rows of a document: a list, or a mapping with one (promptfoo's `tests`)."""
     rows = listed_rows(where, content)
     if rows is None:
@@ -223,7 +223,7 @@ def _checked(where: str, raw_rows: Sequence[tuple[str, Any]], *, in_cells: bool)
     return rows
 
 
-def _row(at: int, raw: Mapping[str, Any], *, in_cells: bool) -> Row:
+def _row(at: int, raw: Mapping[str, object], *, in_cells: bool) -> Row:
     """Return one row. Raises: ValueError with what is wrong with it."""
     values = {name: _plain(name, value) for name, value in raw.items()}
     roles = {*INPUTS, *EXPECTED, *CONTEXTS, *_REFERENCE_OUTPUTS, "metadata", "tags", "split"}
@@ -260,7 +260,7 @@ def _row(at: int, raw: Mapping[str, Any], *, in_cells: bool) -> Row:
     return Row(str(at if own_id is None else own_id), inputs, expected, contexts, metadata, tags, split, input_column)
 
 
-def _plain(name: str, value: Any) -> JsonValue:
+def _plain(name: str, value: object) -> JsonValue:
     """Return a value as JSON holds it. Raises: ValueError for one that it cannot hold."""
     if isinstance(value, float) and not math.isfinite(value):
         return None  # an empty cell of a table
@@ -272,7 +272,7 @@ def _plain(name: str, value: Any) -> JsonValue:
     return plain
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return the beginning of a value's text; its type where it has none, since its class is a stranger's."""
     try:
         return f"{value!r:.{_SHOWN}}"
@@ -280,7 +280,7 @@ def _shown(value: Any) -> str:
         return f"a {type(value).__name__}"
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: object) -> Any:
     """Return what stands for a value of a table that JSON has no type for: of dates texts, of arrays lists."""
     for method in ("isoformat", "tolist"):
         if hasattr(value, method):

@@ -81,7 +81,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _value(value: Any, name: str, depth: int) -> JsonValue:
+def _value(value: object, name: str, depth: int) -> JsonValue:
     """Return what stands for a function, or for a value that one holds, in a hash."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -190,7 +190,7 @@ def _last_name(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-def _is_sliced(value: Any, file: Path | None) -> bool:
+def _is_sliced(value: object, file: Path | None) -> bool:
     """Return whether a global is a function or class of the same file, of which the part of that file is hashed."""
     return file is not None and (inspect.isfunction(value) or inspect.isclass(value)) and _file_of(value) == file
 
@@ -205,7 +205,7 @@ def _class(kind: type, name: str, depth: int) -> JsonValue:
     return {"source": _source(kind, name), "bases": bases}
 
 
-def _source(thing: Any, name: str) -> str:
+def _source(thing: object, name: str) -> str:
     try:
         linecache.checkcache()
         return textwrap.dedent(source_of_object(thing))

@@ -5,7 +5,6 @@ Answers and rows are not trusted: what has none of the known forms is not a call
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.applications.rows import Row
 from assaymark.errors import UsageError
@@ -68,7 +67,7 @@ def calls_in(value: JsonValue) -> list[ToolCall] | None:
     return [] if "role" in value else None
 
 
-def _of_list(values: Sequence[Any]) -> list[ToolCall] | None:
+def _of_list(values: Sequence[object]) -> list[ToolCall] | None:
     """Return the calls in a list of calls, messages or content blocks; None where it holds something else."""
     calls: list[ToolCall] = []
     for value in values[:MOST_CALLS]:
@@ -81,13 +80,13 @@ def _of_list(values: Sequence[Any]) -> list[ToolCall] | None:
     return calls[:MOST_CALLS]
 
 
-def _is_block(value: Mapping[str, Any]) -> bool:
+def _is_block(value: Mapping[str, object]) -> bool:
     """Return whether a mapping is a part of a message that is not a call: a text, a result, reasoning."""
     return value.get("type") in ("text", "tool_result", "tool_call_response", "thinking", "reasoning", "image",
                                  "output_text")  # fmt: skip
 
 
-def _call(value: Mapping[str, Any]) -> ToolCall | None:
+def _call(value: Mapping[str, object]) -> ToolCall | None:
     function = value.get("function")
     inside = function if isinstance(function, Mapping) else value
     name = inside.get("name")
@@ -103,7 +102,7 @@ def _call(value: Mapping[str, Any]) -> ToolCall | None:
     return ToolCall(name, _arguments(arguments))
 
 
-def _arguments(arguments: Any) -> Mapping[str, JsonValue] | None:
+def _arguments(arguments: object) -> Mapping[str, JsonValue] | None:
     """Return arguments: a mapping, or the JSON text of one; nothing stands for none."""
     if isinstance(arguments, str):
         if not arguments.strip():
@@ -126,7 +125,7 @@ def expected_calls(row: Row) -> list[ToolCall] | None:
     return calls_in(named) if isinstance(named, list) else None
 
 
-def tools_in(value: Any) -> tuple[Tool, ...] | None:
+def tools_in(value: object) -> tuple[Tool, ...] | None:
     """Return the tools of a list in OpenAI's, Anthropic's, MCP's or a plain form; None for anything else."""
     if isinstance(value, Mapping):
         value = value.get("tools")
@@ -136,7 +135,7 @@ def tools_in(value: Any) -> tuple[Tool, ...] | None:
     return None if any(each is None for each in tools) else tuple(each for each in tools if each is not None)
 
 
-def _tool(value: Any) -> Tool | None:
+def _tool(value: object) -> Tool | None:
     if isinstance(value, str) and value:
         return Tool(value)
     if not isinstance(value, Mapping):
@@ -156,7 +155,7 @@ def tools_of(row: Row) -> tuple[Tool, ...] | None:
     return tools_in(inputs) or tools_in(row.metadata.get("tools"))
 
 
-def given_tools(value: Any, scorer: str) -> tuple[Tool, ...] | None:
+def given_tools(value: object, scorer: str) -> tuple[Tool, ...] | None:
     """Return the tools of a scorer's setting; None where it has none, so that each row's own count.
 
     Raises: UsageError.

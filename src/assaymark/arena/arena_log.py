@@ -62,14 +62,14 @@ def commitment(salt: bytes, text: str) -> bytes:
     return hashlib.sha256(salt + text_bytes(text)).digest()
 
 
-def vote_hash(previous: bytes, record: Mapping[str, Any]) -> bytes:
+def vote_hash(previous: bytes, record: Mapping[str, object]) -> bytes:
     """Return SHA-256(previous || record as JSON with sorted keys and without spaces), over RECORD_FIELDS alone."""
     chosen = {name: record[name] for name in RECORD_FIELDS}
     text = json.dumps(chosen, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(previous + text.encode("ascii")).digest()
 
 
-def first_break(records: Iterable[Mapping[str, Any]], head: bytes | None = None) -> str | None:
+def first_break(records: Iterable[Mapping[str, object]], head: bytes | None = None) -> str | None:
     """Return what is wrong with the first record that does not continue the chain; None if all do.
 
     Args:
@@ -438,12 +438,12 @@ def _repeated(stored: VoteRow, new: NewVote, *, is_same_key: bool) -> VoteRow:
     return stored
 
 
-def _vote(connection: Connection, statement: Select[Any], **values: Any) -> VoteRow | None:
+def _vote(connection: Connection, statement: Select[Any], **values: object) -> VoteRow | None:
     row = connection.execute(statement, values).one_or_none()
     return None if row is None else _vote_row(_record(row._asdict()), row.hash)
 
 
-def _record(values: Mapping[str, Any]) -> dict[str, Any]:
+def _record(values: Mapping[str, object]) -> dict[str, Any]:
     """Return what the chain covers, as JSON's kinds of value."""
     covered = {name: values[name] for name in RECORD_FIELDS}
     for name in ("is_swapped", "is_counted"):

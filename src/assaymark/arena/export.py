@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -204,7 +203,7 @@ def verify_export(path: Path, head: str | None = None) -> tuple[int, str | None]
         raise DataError(f"{path} has a row without {error}; expected a file of `assaymark arena export`") from error
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path) -> Iterator[dict[str, object]]:
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):

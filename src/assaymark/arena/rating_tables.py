@@ -7,7 +7,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -204,7 +203,7 @@ def ratings_table(ratings: ArenaRatings, votes: Votes) -> RenderableType:
     return Group(*parts, *(Padding(line, (0 if index else 1, 1, 0, 1)) for index, line in enumerate(lines)))
 
 
-def ratings_json(ratings: ArenaRatings, votes: Votes) -> dict[str, Any]:
+def ratings_json(ratings: ArenaRatings, votes: Votes) -> dict[str, object]:
     """Return all results with stable names; undefined is null."""
     return {
         **asdict(ratings),

@@ -64,7 +64,7 @@ def styles_in(rows: Rows) -> dict[str, Floats]:
     return styles
 
 
-def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side: str) -> Floats | None:
+def _column(rows: Rows, metadata: Sequence[Mapping[str, object]], style: str, side: str) -> Floats | None:
     """Return one side's style over all rows, from the first source that has it; None if there is none."""
     names = [name.format(side=side) if "{" in name else f"{name}_{side}" for name in COLUMNS[style]]
     for name in names:
@@ -79,7 +79,7 @@ def _column(rows: Rows, metadata: Sequence[Mapping[str, Any]], style: str, side:
     return None
 
 
-def _parsed(value: Any) -> Mapping[str, Any]:
+def _parsed(value: object) -> Mapping[str, object]:
     """Return the nested counts, which are JSON in CSV files."""
     if isinstance(value, str):
         try:
@@ -89,7 +89,7 @@ def _parsed(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _amount(value: Any) -> float:
+def _amount(value: object) -> float:
     """Return a count; counts by level or kind ({"h1": 2, "h2": 0}) are summed; NaN if there is none."""
     if isinstance(value, Mapping):
         return float(sum(part for part in value.values() if part is not None))
@@ -145,7 +145,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _texts(values: Sequence[Any], used: Sequence[int]) -> NDArray[Any]:
+def _texts(values: Sequence[object], used: Sequence[int]) -> NDArray[Any]:
     return np.array(["" if values[index] is None else str(values[index]).strip() for index in used], dtype=object)
 
 
@@ -201,7 +201,7 @@ def votes_in(
 
 
 def _usable(
-    wanted: Sequence[int], sides: Sequence[Sequence[str]], verdicts: Sequence[Any]
+    wanted: Sequence[int], sides: Sequence[Sequence[str]], verdicts: Sequence[object]
 ) -> tuple[list[int], list[float], Counter[str]]:
     """Return the rows that are votes, their outcomes, and the numbers of excluded rows by reason.
 
@@ -239,7 +239,7 @@ def _in_language(rows: Rows, columns: VoteColumns, language: str) -> list[int]:
     return [index for index, value in enumerate(languages) if value == language]
 
 
-def _name(model: Any) -> str:
+def _name(model: object) -> str:
     return "" if model is None else str(model).strip()
 
 
@@ -258,7 +258,7 @@ def _battles(first: Sequence[str], second: Sequence[str], outcomes: Sequence[flo
     return models, Battles(sides[0], sides[1], np.array(outcomes), len(models))
 
 
-def _labels(values: Sequence[Any]) -> Ints:
+def _labels(values: Sequence[object]) -> Ints:
     """Return a number per row, equal for equal labels; a row without a label has a number of its own."""
     numbers: dict[str, int] = {}
     keys = (f"row {row}" if value is None else f"is {value}" for row, value in enumerate(values))

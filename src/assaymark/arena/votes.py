@@ -27,7 +27,7 @@ def published_row(
     texts: Mapping[str, str] | None = None,
     groups: Mapping[str, str] | None = None,
     languages: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return a vote as a row with model_a, model_b, winner, judge and what the chain covers.
 
     Args:
@@ -51,7 +51,7 @@ def published_row(
     return row
 
 
-def record_of(row: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+def record_of(row: Mapping[str, object], fields: Iterable[str]) -> dict[str, object]:
     """Return what the chain covers, from an exported row, with the hash as bytes."""
     return {name: row[name] for name in fields} | {"hash": bytes.fromhex(str(row["hash"]))}
 

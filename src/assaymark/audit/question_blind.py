@@ -4,7 +4,6 @@ The score without the question comes from the choices alone: their length, their
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from assaymark.audit.items import items_of, without_question
 from assaymark.errors import DataError
@@ -86,7 +85,7 @@ def add_question_blind(
         notify: called with a line for each task that cannot be evaluated without its questions.
     """
     extra = dict(run.row.extra)
-    baselines: dict[str, Any] = dict(extra.get("question_blind") or {})
+    baselines: dict[str, object] = dict(extra.get("question_blind") or {})
     chat = prepared.options.bind.apply_chat_template
     for bound in prepared.bound:
         name = bound.plan.name

@@ -145,7 +145,7 @@ class _Service:
         """Answer a conversation in the form of Responses; nothing is stored."""
         return await self._answer(request, "response")
 
-    def _card(self) -> dict[str, Any]:
+    def _card(self) -> dict[str, object]:
         model = self._model
         return {
             "id": model.name, "object": "model", "created": self._created, "owned_by": "assaymark",

@@ -1,7 +1,6 @@
 """The error of a request that a host refuses."""
 
 import json
-from typing import Any
 
 __all__ = ["BadRequest", "wrong"]
 
@@ -16,12 +15,12 @@ class BadRequest(Exception):
         self.status = status
 
 
-def wrong(name: str, value: Any, expected: str) -> BadRequest:
+def wrong(name: str, value: object, expected: str) -> BadRequest:
     """Return the error for a field with a value that was not expected."""
     return BadRequest(f"{name} is {shown(value)}; expected {expected}", name)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as JSON of at most 80 characters."""
     try:
         text = json.dumps(value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
@@ -23,7 +23,7 @@ PLAIN = PromptPreset(  # what a model without a template gets: a transcript, end
 
 
 def open_chat_model(
-    model: str, base_url: str | None = None, model_args: str | Mapping[str, Any] | None = None
+    model: str, base_url: str | None = None, model_args: str | Mapping[str, object] | None = None
 ) -> Model:
     """Return a model to chat with: a folder or Hub id, a kind such as `fake`, or a server's URL.
 

@@ -146,7 +146,7 @@ def _rounds(text: str, names: Sequence[str]) -> tuple[Round, ...]:
     return rounds
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value

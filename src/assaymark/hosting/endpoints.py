@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -142,11 +141,11 @@ async def stream_chat(
 
 def _body(
     endpoint: Endpoint, model: str, messages: Sequence[Mapping[str, str]], settings: AskSettings
-) -> dict[str, Any]:
-    asked: dict[str, Any] = {"messages": list(messages)}
+) -> dict[str, object]:
+    asked: dict[str, object] = {"messages": list(messages)}
     if endpoint.is_base:
         asked = {"prompt": transcript(messages), "stop": list(STOP)}
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "model": model, **asked, "max_tokens": settings.max_tokens, "temperature": settings.temperature, "stream": True,
     }  # fmt: skip
     more = {"top_p": settings.top_p, "seed": settings.seed, "user": settings.user}
@@ -202,7 +201,7 @@ async def _pieces(endpoint: Endpoint, answer: httpx.Response) -> AsyncGenerator[
         raise EndpointFailed(f"{endpoint.name} broke off its answer")
 
 
-def _text_of(choice: Mapping[str, Any], endpoint: Endpoint) -> str:
+def _text_of(choice: Mapping[str, object], endpoint: Endpoint) -> str:
     """Return the text of one event's choice; empty without one."""
     delta = choice.get("delta")
     piece = choice.get("text") if endpoint.is_base else delta.get("content") if isinstance(delta, dict) else None

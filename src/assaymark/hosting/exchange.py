@@ -312,7 +312,7 @@ class Exchange:
         return choices
 
     def _last_piece(
-        self, index: int, stream: TextStream, piece: str, logprobs: Any, end: GeneratedSequence
+        self, index: int, stream: TextStream, piece: str, logprobs: object, end: GeneratedSequence
     ) -> dict[str, Any]:
         """Return the choice that ends a stream: what is left of its text, or its calls."""
         rest, whole, reasoning = stream.finish(end.tokens)

@@ -33,7 +33,7 @@ class Grammar:
     param: str
 
 
-def schema_grammar(schema: Mapping[str, Any] | None, param: str) -> Grammar:
+def schema_grammar(schema: Mapping[str, object] | None, param: str) -> Grammar:
     """Return the grammar of JSON of a schema, or of any object. Raises: BadRequest."""
     return Grammar(f"start: %json {_json(schema, param)}", param)
 
@@ -57,12 +57,12 @@ def tool_grammar(tools: Sequence[Mapping[str, Any]]) -> Grammar:
     return Grammar(call, "tool_choice")
 
 
-def _closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+def _closed(parameters: Mapping[str, object]) -> Mapping[str, Any]:
     """Return parameters that allow no undeclared argument where they leave it open: a function would not take it."""
     return {"additionalProperties": False, **parameters} if parameters.get("properties") else parameters
 
 
-def _json(schema: Mapping[str, Any] | None, param: str) -> str:
+def _json(schema: Mapping[str, object] | None, param: str) -> str:
     if schema is not None and not isinstance(schema, Mapping):
         raise BadRequest(f"the schema is a JSON {type(schema).__name__}; expected an object", param)
     return json.dumps({**(ANY_OBJECT if schema is None else schema), "x-guidance": OPTIONS}, ensure_ascii=False)
@@ -104,7 +104,7 @@ class GrammarTokens:
 class Matchers:
     """One grammar as several repeats of a prompt follow it. Used by the engine's thread alone."""
 
-    def __init__(self, tokens: Any, grammar: Grammar, n_vocab: int) -> None:
+    def __init__(self, tokens: object, grammar: Grammar, n_vocab: int) -> None:
         self._tokens, self._grammar = tokens, grammar
         self._words = np.zeros((1, (n_vocab + 31) // 32), dtype=np.int32)
         self._followed: dict[int, tuple[Any, int]] = {}  # repeat -> matcher and number of tokens that it has

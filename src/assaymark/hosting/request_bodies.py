@@ -107,7 +107,7 @@ def parse_body(content: bytes) -> dict[str, Any]:
     return body
 
 
-def read_ask(kind: Kind, body: Mapping[str, Any]) -> Ask:
+def read_ask(kind: Kind, body: Mapping[str, object]) -> Ask:
     """Return the request in a body. Raises: BadRequest with the field that is wrong."""
     _refuse_unknown(kind, body)
     user = _text(body, "user")
@@ -137,7 +137,7 @@ def read_ask(kind: Kind, body: Mapping[str, Any]) -> Ask:
     return Ask(**ask, prompts=_prompts(body), echo=_flag(body, "echo"))
 
 
-def _tools(body: Mapping[str, Any]) -> Tools | None:
+def _tools(body: Mapping[str, object]) -> Tools | None:
     try:
         return tools_in(body.get("tools"), body.get("tool_choice"))
     except ValueError as error:
@@ -169,7 +169,7 @@ def _check_grammar(grammar: Grammar | None, settings: Settings) -> None:
         raise BadRequest(f"{name} and {grammar.param} exclude each other: the form decides where an answer ends", name)
 
 
-def _logit_bias(logit_bias: Any) -> tuple[tuple[int, float], ...]:
+def _logit_bias(logit_bias: object) -> tuple[tuple[int, float], ...]:
     expected = f"an object of at most {MOST_BIASES} token ids with numbers from -100 to 100"
     if logit_bias is None:
         return ()
@@ -184,7 +184,7 @@ def _logit_bias(logit_bias: Any) -> tuple[tuple[int, float], ...]:
     return tuple(biases)
 
 
-def _refuse_unknown(kind: Kind, body: Mapping[str, Any]) -> None:
+def _refuse_unknown(kind: Kind, body: Mapping[str, object]) -> None:
     known = SHARED | OF_KIND[kind]
     for name, value in body.items():
         if name in NEUTRAL and name not in known:
@@ -195,7 +195,7 @@ def _refuse_unknown(kind: Kind, body: Mapping[str, Any]) -> None:
             raise BadRequest(f"unknown field '{name[:80]}'" + (f"; nearest: {close}" if close else ""), name[:80])
 
 
-def _settings(body: Mapping[str, Any]) -> Settings:
+def _settings(body: Mapping[str, object]) -> Settings:
     most = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
     top_k = _whole(body, "top_k", -1, 2**31)
     return Settings(
@@ -215,7 +215,7 @@ def _settings(body: Mapping[str, Any]) -> Settings:
     )
 
 
-def _n_top(kind: Kind, body: Mapping[str, Any]) -> int | None:
+def _n_top(kind: Kind, body: Mapping[str, object]) -> int | None:
     """Return the number of alternatives; chats ask with a flag and a number, completions with a number."""
     if kind == "completion":
         return _whole(body, "logprobs", 0, MOST_TOP)
@@ -227,7 +227,7 @@ def _n_top(kind: Kind, body: Mapping[str, Any]) -> int | None:
     return number or 0
 
 
-def _prompts(body: Mapping[str, Any]) -> tuple[str | tuple[int, ...], ...]:
+def _prompts(body: Mapping[str, object]) -> tuple[str | tuple[int, ...], ...]:
     """Return the prompts of a completion: a text, token ids, or a list of either."""
     prompt = body.get("prompt")
     expected = "a text, a list of token ids, or a list of those"
@@ -248,7 +248,7 @@ def _are_ids(values: list[Any]) -> bool:
     return bool(values) and all(type(value) is int and 0 <= value < 2**31 for value in values)
 
 
-def _stops(stop: Any) -> tuple[str, ...]:
+def _stops(stop: object) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
         raise wrong("stop", stop, "a text or a list of texts")
@@ -257,28 +257,28 @@ def _stops(stop: Any) -> tuple[str, ...]:
     return tuple(text for text in stops if text)
 
 
-def _text(body: Mapping[str, Any], name: str) -> str | None:
+def _text(body: Mapping[str, object], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise wrong(name, value, "a text")
     return value
 
 
-def _flag(body: Mapping[str, Any], name: str) -> bool:
+def _flag(body: Mapping[str, object], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
         raise wrong(name, value, "true or false")
     return bool(value)
 
 
-def _whole(body: Mapping[str, Any], name: str, least: int, most: int) -> int | None:
+def _whole(body: Mapping[str, object], name: str, least: int, most: int) -> int | None:
     value = body.get(name)
     if value is not None and (type(value) is not int or not least <= value <= most):
         raise wrong(name, value, f"a whole number from {least} to {most}")
     return value
 
 
-def _number(body: Mapping[str, Any], name: str, least: float, most: float) -> float | None:
+def _number(body: Mapping[str, object], name: str, least: float, most: float) -> float | None:
     value = body.get(name)
     if value is None:
         return None

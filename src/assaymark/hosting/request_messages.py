@@ -21,7 +21,7 @@ WITHOUT_EFFECT = frozenset({"refusal", "audio", "annotations", "function_call", 
 OF_ROLE: Mapping[str, frozenset[str]] = {"assistant": frozenset({"tool_calls"}), "tool": frozenset({"tool_call_id"})}
 
 
-def read_messages(value: Any) -> tuple[Message, ...]:
+def read_messages(value: object) -> tuple[Message, ...]:
     """Return the messages of a request. Raises: BadRequest with the place of what is wrong."""
     if not isinstance(value, list) or not 0 < len(value) <= MOST_MESSAGES:
         raise wrong("messages", value, 'a list such as [{"role": "user", "content": "Hello"}]')
@@ -33,7 +33,7 @@ def read_messages(value: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _message(place: str, message: Any, called: Mapping[str, str]) -> Message:
+def _message(place: str, message: object, called: Mapping[str, str]) -> Message:
     if not isinstance(message, dict) or str(message.get("role")) not in ROLES:
         raise wrong(place, message, f"an object with a role ({', '.join(ROLES)}) and a content")
     role = cast("Literal['system', 'user', 'assistant', 'tool']", ROLES[str(message["role"])])
@@ -46,7 +46,7 @@ def _message(place: str, message: Any, called: Mapping[str, str]) -> Message:
     return Message(role, (*_texts(place, message.get("content")), *calls))
 
 
-def _refuse_unknown(place: str, message: Mapping[str, Any], role: str) -> None:
+def _refuse_unknown(place: str, message: Mapping[str, object], role: str) -> None:
     known = {"role", "content", "name"} | OF_ROLE.get(role, frozenset())
     # clients send a message back as they received it, with fields that are null
     strange = sorted(
@@ -56,7 +56,7 @@ def _refuse_unknown(place: str, message: Mapping[str, Any], role: str) -> None:
         raise BadRequest(f"{place} has {', '.join(strange)[:80]}, which this host does not support", place)
 
 
-def _texts(place: str, content: Any) -> tuple[TextPart, ...]:
+def _texts(place: str, content: object) -> tuple[TextPart, ...]:
     if isinstance(content, str):
         return (TextPart(content),)
     if isinstance(content, list) and content:
@@ -67,7 +67,7 @@ def _texts(place: str, content: Any) -> tuple[TextPart, ...]:
     raise wrong(f"{place}.content", content, "a text")
 
 
-def _calls(place: str, calls: Any) -> tuple[CallPart, ...]:
+def _calls(place: str, calls: object) -> tuple[CallPart, ...]:
     """Return the calls of an assistant's message. Raises: BadRequest."""
     if calls is None or calls == []:
         return ()

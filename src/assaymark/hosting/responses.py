@@ -41,7 +41,7 @@ TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 FORMATS = ("text", "json_object", "json_schema")
 
 
-def chat_body_of(body: Mapping[str, Any]) -> dict[str, Any]:
+def chat_body_of(body: Mapping[str, object]) -> dict[str, Any]:
     """Return the body of the chat request that a body of `/v1/responses` stands for.
 
     Raises: BadRequest with the field that is wrong, unknown, or needs a state.
@@ -78,7 +78,7 @@ def chat_error(error: BadRequest) -> BadRequest:
     return BadRequest(str(error).replace(head, NAMES[head]), NAMES[head], error.code, error.status)
 
 
-def _messages(items: Any, instructions: Any) -> list[dict[str, Any]]:
+def _messages(items: object, instructions: object) -> list[dict[str, Any]]:
     if instructions is not None and not isinstance(instructions, str):
         raise wrong("instructions", instructions, "a text")
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
@@ -106,7 +106,7 @@ def _messages(items: Any, instructions: Any) -> list[dict[str, Any]]:
     return messages
 
 
-def _content(place: str, content: Any) -> str:
+def _content(place: str, content: object) -> str:
     """Return the text of an item. Raises: BadRequest for parts that are no texts."""
     if isinstance(content, str):
         return content
@@ -119,7 +119,7 @@ def _content(place: str, content: Any) -> str:
     raise BadRequest(f"{place} is {shown(content)}; expected {expected}", "input")
 
 
-def _tools(tools: Any) -> list[dict[str, Any]]:
+def _tools(tools: object) -> list[dict[str, Any]]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise wrong("tools", tools, "a list of functions")
     for tool in tools:
@@ -257,7 +257,7 @@ class ResponseExchange:
         done = self._response([item.body for item in output], finish or "stop", usage)
         yield self._event(f"response.{done['status']}", response=done)
 
-    def _event(self, kind: str, **fields: Any) -> bytes:
+    def _event(self, kind: str, **fields: object) -> bytes:
         content = {"type": kind, "sequence_number": self._n_events, **fields}
         self._n_events += 1
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -17,7 +17,7 @@ _OPTIONS = (
 )
 
 
-def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:  # noqa: ARG001 - a chat is not stored
+def _features(options: Mapping[str, Any], store: str | None) -> list[object]:  # noqa: ARG001 - a chat is not stored
     """Return the chat, where there are endpoints. Raises: UsageError for an endpoint that cannot be read."""
     from assaymark.hosting.chat_routes import chat_feature
     from assaymark.hosting.endpoints import read_endpoints

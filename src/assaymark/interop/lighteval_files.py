@@ -49,7 +49,7 @@ Row = Mapping[str, Any]
 
 def detail_rows(
     records: Iterable[SampleRecord], names: Mapping[tuple[str, str], str], shots: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield a row for each sample.
 
     Args:
@@ -77,7 +77,7 @@ def detail_rows(
         }
 
 
-def _answers(record: SampleRecord) -> dict[str, list[Any]]:
+def _answers(record: SampleRecord) -> dict[str, list[object]]:
     written = [output for output in record.outputs if _is_written(record, output.ask_index)]
     outputs = [output for output in written if output.error is None]
     return {

@@ -75,7 +75,7 @@ class AssaymarkLM(LM):  # type: ignore[misc]  # lm-eval has no types
         """The token that ends a text."""
         return self.tokenizer.eos_token_id  # type: ignore[no-any-return]
 
-    def get_model_info(self) -> dict[str, Any]:
+    def get_model_info(self) -> dict[str, object]:
         """Return the model's entries of `config` in lm-eval's results."""
         identity = self.model.identity
         return {

@@ -72,11 +72,11 @@ def ordered_names(results: Mapping[str, Any], column: str) -> list[tuple[str, in
     return [(name, depths[name]) for name, _ in ordered] + [(name, 0) for name in sorted(available - seen)]
 
 
-def _rows_of(results: Mapping[str, Any], column: str, name: str, depth: int) -> list[list[Any]]:
+def _rows_of(results: Mapping[str, Any], column: str, name: str, depth: int) -> list[list[object]]:
     values = results[column][name]
     directions = results.get("higher_is_better", {}).get(name, {})
-    label: Any = " " * depth + "- " + values.get("alias", name) if depth else values.get("alias", name)
-    version: Any = results["versions"].get(name, "    N/A")
+    label: object = " " * depth + "- " + values.get("alias", name) if depth else values.get("alias", name)
+    version: object = results["versions"].get(name, "    N/A")
     shots = str(results.get("n-shot", {}).get(name, " "))
     rows = []
     for key in sorted(set(values) - NOT_METRICS):
@@ -323,7 +323,7 @@ def write_lm_eval_files(
     results = results_mapping(run, estimates, attempts)
     stamp = datetime.now().isoformat().replace(":", "-")  # noqa: DTZ005 - lm-eval's file names have local time
     file, folder = _targets(Path(output_path), place or sanitised_model(run.model), stamp)
-    samples: dict[str, list[dict[str, Any]]] = {}
+    samples: dict[str, list[dict[str, object]]] = {}
     if log_samples:
         for plan in (task_plan for task_plan in run.plan.tasks if tasks is None or task_plan.name in tasks):
             task = run.extra.get("tasks", {}).get(plan.name, {})

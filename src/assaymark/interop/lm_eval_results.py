@@ -62,7 +62,7 @@ def task_config(task: Mapping[str, Any], model_args: Mapping[str, Any]) -> dict[
 
 def _shots(spec: Mapping[str, Any], filled: Mapping[str, Any]) -> dict[str, JsonValue]:
     own = spec.get("fewshot_config") or {}
-    shots: dict[str, Any] = {
+    shots: dict[str, object] = {
         "sampler": "default",
         "split": spec.get("fewshot_split"),
         "process_docs": None,
@@ -198,14 +198,14 @@ def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> li
 
 def _directions_and_shots(
     plan: RunPlan, tasks: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     directions = {
         task.name: {
             metric["name"]: metric["higher_is_better"] for metric in tasks.get(task.name, {}).get("metrics", ())
         }
         for task in plan.tasks
     }
-    shots: dict[str, Any] = {task.name: task.num_fewshot for task in plan.tasks}
+    shots: dict[str, object] = {task.name: task.num_fewshot for task in plan.tasks}
     for group in groups:
         _inherit(group, directions, shots)
     return directions, shots
@@ -216,7 +216,7 @@ def _inherit(group: Mapping[str, Any], directions: dict[str, dict[str, Any]], sh
     counts = {shots[member] for member in group["members"] if member in shots}
     if len(counts) == 1:
         shots[group["name"]] = counts.pop()
-    own: dict[str, Any] = {}
+    own: dict[str, object] = {}
     for member in group["members"]:
         for metric, is_higher in directions.get(member, {}).items():
             own[metric] = is_higher if own.get(metric, is_higher) == is_higher else None
@@ -248,7 +248,7 @@ def _config(run: RunRow, arguments: Mapping[str, Any], attempts: Sequence[Attemp
     }
 
 
-def _described(attempts: Sequence[AttemptRow]) -> Mapping[str, Any]:
+def _described(attempts: Sequence[AttemptRow]) -> Mapping[str, object]:
     """Return the model's description of itself from the last attempt that has one."""
     for attempt in reversed(attempts):
         if isinstance(described := attempt.summary.get("model"), Mapping):

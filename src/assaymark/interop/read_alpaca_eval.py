@@ -60,7 +60,7 @@ def read_alpaca_eval(path: Path) -> ForeignRun:
     )  # fmt: skip
 
 
-def _annotations(file: Path) -> list[dict[str, Any]]:
+def _annotations(file: Path) -> list[dict[str, object]]:
     loaded = parse_json(file.read_text(encoding="utf-8"), str(file))
     if not isinstance(loaded, list) or not all(
         isinstance(annotation, dict) and "preference" in annotation for annotation in loaded

@@ -150,7 +150,7 @@ def _early_sample(task: str, index: int, row: Mapping[str, object], file: Path) 
     )
 
 
-def _metrics_of_2023(row: Mapping[str, object]) -> dict[str, Any]:
+def _metrics_of_2023(row: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in NO_METRICS and isinstance(value, int | float)}
 
 

@@ -6,7 +6,6 @@ A stored judging: its results, and its judgements shown as the samples of a run 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -225,7 +224,7 @@ def _why_nothing(judged: Sequence[JudgedItem]) -> str:
 def judging_json(row: RunRow, judged: Sequence[JudgedItem], *, items: bool = True) -> dict[str, JsonValue]:
     """Return a judging as JSON values: settings, summaries, and each judgement where `items`."""
     settings = row.plan.audit_settings
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "judging": row.run_id,
         "judge": row.model,
         "status": row.status,

@@ -99,13 +99,13 @@ def _known() -> str:
     return f"known: {', '.join(capabilities())}"
 
 
-def _cards() -> Mapping[str, Mapping[str, Any]]:
+def _cards() -> Mapping[str, Mapping[str, object]]:
     """Return the cards of the benchmarks; the demo's tasks measure its own two models only."""
     files = [file for file in sorted(LIBRARY.rglob(f"*{CARD}")) if DEMO not in file.parts]
     return {file.name.removesuffix(CARD): load_yaml(file.read_bytes()) for file in files}
 
 
-def _section(capability: Capability, cards: Mapping[str, Mapping[str, Any]]) -> GuideSection:
+def _section(capability: Capability, cards: Mapping[str, Mapping[str, object]]) -> GuideSection:
     entries = [_entry(task, card) for task, card in cards.items() if card["domain"] in capability.domains]
     entries.sort(key=lambda entry: (entry.task != capability.suggested, -entry.n_samples, entry.task))
     return GuideSection(capability, tuple(entries))

@@ -97,7 +97,7 @@ def _set_up(plan: RunPlan, board: Board) -> str:
     return ", ".join(words)
 
 
-def _work(work: Any) -> dict[str, float]:
+def _work(work: object) -> dict[str, float]:
     """Return speed and memory of a run's latest attempt, rounded as precisely as they are repeatable."""
     if not isinstance(work, Mapping):
         return {}

@@ -7,7 +7,6 @@ Source: the ratio is that of Artificial Analysis' blended prices (artificialanal
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from assaymark.models.cost.prices import HIGHEST, Price
 
@@ -22,7 +21,7 @@ def blended(price: Price) -> float:
     return READ_SHARE * price.read + (1 - READ_SHARE) * price.generated
 
 
-def billed_price(cost: Any) -> Price | None:
+def billed_price(cost: object) -> Price | None:
     """Return the price of a stored bill, None where there is none.
 
     A run may come from another machine, so what its bill says is checked like any file's.

@@ -5,7 +5,6 @@ The spread of a task is its largest minus its smallest score over them.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from assaymark.records import AUDIT, RunPlan
 from assaymark.store import RunRow, Store
@@ -44,7 +43,7 @@ def _spreads(row: RunRow) -> dict[str, float]:
     parts = (row.extra.get(AUDIT) or {}).get("parts") or {}
     spreads: dict[str, float] = {}
     for part in parts.values():
-        spread: Any = part.get("spread")
+        spread: object = part.get("spread")
         if isinstance(spread, Mapping) and isinstance(spread.get("spread"), float):
             spreads[str(part.get("task"))] = 100 * spread["spread"]
     return spreads

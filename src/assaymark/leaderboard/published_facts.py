@@ -6,7 +6,6 @@ The scrape of the first table has inverted `merged`, `flagged` and `moe`, that o
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from assaymark.leaderboard.columns import FACTS, MODEL_TYPES, precision_name
 
@@ -28,7 +27,7 @@ def is_hub_id(text: str) -> bool:
     return bool(_HUB_ID.fullmatch(text))
 
 
-def facts_v1(record: Mapping[str, str]) -> dict[str, Any]:
+def facts_v1(record: Mapping[str, str]) -> dict[str, object]:
     """Return the facts of a row of the first table, of July 2024."""
     return _known(
         {
@@ -52,7 +51,7 @@ def facts_v1(record: Mapping[str, str]) -> dict[str, Any]:
     )
 
 
-def facts_v2(record: Mapping[str, str]) -> dict[str, Any]:
+def facts_v2(record: Mapping[str, str]) -> dict[str, object]:
     """Return the facts of a row of the second table, of March 2025."""
     has_template = _flag(record, "model_has_chat_template")
     return _known(
@@ -81,10 +80,10 @@ def facts_v2(record: Mapping[str, str]) -> dict[str, Any]:
     )
 
 
-def facts_of_csv(record: Mapping[str, str]) -> dict[str, Any]:
+def facts_of_csv(record: Mapping[str, str]) -> dict[str, object]:
     """Return the facts of a row of any CSV file: headings that are keys or aliases of the columns here."""
     names = {name: column for column in FACTS for name in (column.key, *column.aliases)}
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     for heading in record:
         column = names.get(heading.strip().lower())
         if column is None or column.key == "origin":
@@ -103,7 +102,7 @@ def facts_of_csv(record: Mapping[str, str]) -> dict[str, Any]:
     return _known(facts)
 
 
-def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _known(facts: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in facts.items() if value is not None and value != ""}
 
 

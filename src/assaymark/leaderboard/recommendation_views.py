@@ -116,7 +116,7 @@ def _number(number: IntervalValue) -> dict[str, JsonValue]:
 # ------------------------------------------------------------------------------------------ terminal
 
 
-def recommendation_tables(recommendation: Recommendation) -> Iterator[Any]:
+def recommendation_tables(recommendation: Recommendation) -> Iterator[object]:
     """Yield the rankings as tables and lines for the terminal; what has no evidence is for `missing_line`."""
     for ranking in recommendation.rankings:
         yield Text(f"{ranking.title}: {conditions_of(recommendation.requested, ranking)}", style="bold")
@@ -137,7 +137,7 @@ def recommendation_tables(recommendation: Recommendation) -> Iterator[Any]:
         yield from preferences_table(preferences, recommendation)
 
 
-def preferences_table(ranking: PreferenceRanking, recommendation: Recommendation) -> Iterator[Any]:
+def preferences_table(ranking: PreferenceRanking, recommendation: Recommendation) -> Iterator[object]:
     """Yield one category of an arena as a table for the terminal."""
     yield Text(f"Votes on {ranking.category}: {counted(ranking.n_votes, 'vote')}", style="bold")
     if not ranking.models:

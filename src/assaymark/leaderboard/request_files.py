@@ -179,7 +179,7 @@ def _read(file: Path) -> RequestFile:
     )
 
 
-def _text(content: Mapping[str, Any], key: str) -> str:
+def _text(content: Mapping[str, object], key: str) -> str:
     value = content.get(key)
     return value.strip()[:1000] if isinstance(value, str) else ""
 

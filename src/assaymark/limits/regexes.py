@@ -207,7 +207,7 @@ def _is_quick(pattern: re.Pattern[str], text: str) -> bool:
     return cost_of(pattern.pattern, pattern.flags & ~re.UNICODE).steps(len(text)) <= MOST_STEPS
 
 
-def findall(pattern: re.Pattern[str] | str, text: str) -> list[Any]:
+def findall(pattern: re.Pattern[str] | str, text: str) -> list[object]:
     """Return the result of `re.findall`. Raises: RegexTooSlow; DataError for a pattern that does not compile."""
     made = compiled(pattern) if isinstance(pattern, str) else pattern
     if _is_quick(made, text):

@@ -108,7 +108,7 @@ def positions(plan: RunPlan) -> dict[str, tuple[int, ...]] | None:
     return {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None} or None
 
 
-def model_arguments(plan: RunPlan) -> dict[str, Any]:
+def model_arguments(plan: RunPlan) -> dict[str, object]:
     """Return the arguments that recreate the plan's model."""
     from assaymark.models.create import arguments_of
 

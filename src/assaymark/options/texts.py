@@ -71,7 +71,7 @@ def read_arguments(name: str) -> Callable[[str], dict[str, Any]]:
     Raises: UsageError, from the reader.
     """
 
-    def read(text: str) -> dict[str, Any]:
+    def read(text: str) -> dict[str, object]:
         from assaymark.models.checkpoint.arguments import parse_arguments
 
         if not text:

@@ -7,7 +7,6 @@ What is not printable is shown as an escape, never dropped, so that a reader see
 import re
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
 
 __all__ = ["csv_row", "escape_unprintable", "html_text", "latex_inline", "markdown_inline", "printable"]
 
@@ -31,7 +30,7 @@ def escape_unprintable(text: str, escaped: Callable[[int], str]) -> str:
     return _NOT_PRINTABLE.sub(lambda match: escaped(ord(match[0])), text)
 
 
-def csv_row(row: Mapping[str, object]) -> dict[str, Any]:
+def csv_row(row: Mapping[str, object]) -> dict[str, object]:
     """Return a row for a CSV file in which no text is a formula to a spreadsheet: an apostrophe stands before it."""
     return {name: _csv_cell(value) if isinstance(value, str) else value for name, value in row.items()}
 

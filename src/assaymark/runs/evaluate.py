@@ -77,7 +77,9 @@ def evaluate(model: Any, tasks: Any = (), **options: Unpack[EvaluateKeywords]) -
 
 
 @gives_back
-def first_prompts(model: Any, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]) -> list[tuple[str, str]]:
+def first_prompts(
+    model: object, tasks: str | Sequence[str], **options: Unpack[EvaluateOptions]
+) -> list[tuple[str, str]]:
     """Return each task's name and the exact text of its first prompt."""
     opened, prepared = prepare_run(model, tasks, options)
     render = render_of(opened)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from assaymark.drafts import draft_folder, whole_file
 from assaymark.errors import StoreError, UsageError
@@ -108,7 +107,7 @@ def export_wrong(
     run = run if with_sealed else run.as_others_see_it()
     n_rows = 0
 
-    def counted() -> Iterator[Mapping[str, Any]]:
+    def counted() -> Iterator[Mapping[str, object]]:
         nonlocal n_rows
         for row in wrong_rows(run.store, run.id, by_subject=by_subject):
             n_rows += 1

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 from assaymark.models.cost.bill import CostForecast, cost_forecast
 from assaymark.models.lending import gives_back
@@ -45,7 +45,7 @@ class PlannedRun:
 
 @gives_back
 def plan_run(
-    model: Any,
+    model: object,
     tasks: str | Sequence[str],
     announce: Callable[[TaskNames], None] | None = None,
     wanted: WantedPower | None = None,

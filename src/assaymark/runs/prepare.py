@@ -45,7 +45,7 @@ __all__ = [
 _FOR_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
 
 
-def prepare_run(model: Any, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
+def prepare_run(model: object, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
     """Return the model, and the plan that `evaluate` would carry out, with its tasks bound to data.
 
     Raises: as `choose_tasks`, `model_of`, `run_options` and `runner.plan.prepare`; UsageError or UnknownName for an
@@ -108,7 +108,7 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _check_tasks(tasks: Any) -> None:
+def _check_tasks(tasks: object) -> None:
     """Raise UsageError where `tasks` is neither a text nor a list of texts."""
     texts = [tasks] if isinstance(tasks, str | Path) else tasks
     if not isinstance(texts, Sequence) or not all(isinstance(text, str | Path) for text in texts):
@@ -129,7 +129,7 @@ def open_store(options: EvaluateOptions) -> Store:
     return Store.open(None if store is None else str(store))
 
 
-def model_of(model: Any, options: EvaluateOptions) -> Model:
+def model_of(model: object, options: EvaluateOptions) -> Model:
     """Return the model, in whichever way it was given.
 
     Raises: UsageError if it is not one of the ways that `evaluate` accepts.
@@ -187,7 +187,7 @@ def declared_models(name: str, include_path: Sequence[str | Path]) -> Mapping[st
             refuse_broken(folders)
         return {}
 
-    def create(arguments: Mapping[str, Any]) -> Model:
+    def create(arguments: Mapping[str, object]) -> Model:
         factory = load_function(declaration.function, folders)
         try:
             made = factory(arguments)
@@ -272,7 +272,7 @@ def _system_text(options: EvaluateOptions) -> str | None:
     return find_system_prompt(name)
 
 
-def idle_gen_kwargs(gen_kwargs: Mapping[str, Any], tasks: Sequence[TaskPlan]) -> Iterator[str]:
+def idle_gen_kwargs(gen_kwargs: Mapping[str, object], tasks: Sequence[TaskPlan]) -> Iterator[str]:
     """Yield a line for each way in which generation settings have no effect in a run of these tasks."""
     generating = [task for task in tasks if isinstance(task.generation, Mapping)]
     if gen_kwargs and not generating:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from assaymark.errors import UsageError
 from assaymark.models.lending import gives_back
@@ -69,7 +69,7 @@ class PromptStyles:
 
 @gives_back
 def evaluate_prompt_styles(
-    model: Any,
+    model: object,
     tasks: str | Sequence[str],
     prompt_styles: Sequence[str],
     shots: Sequence[int],

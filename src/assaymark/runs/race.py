@@ -393,7 +393,9 @@ def main_metrics(prepared: PreparedRun, what: str = "a race") -> dict[str, tuple
     return metrics
 
 
-def stored_side(store: Store, name: Any, prepared: PreparedRun, metrics: Mapping[str, tuple[str, str]]) -> Side | None:
+def stored_side(
+    store: Store, name: object, prepared: PreparedRun, metrics: Mapping[str, tuple[str, str]]
+) -> Side | None:
     """Return the side of a stored run; None for anything that names a model. Raises: PlanError for other questions."""
     stored = _stored_run(store, name)
     if stored is None:

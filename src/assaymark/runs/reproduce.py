@@ -87,7 +87,7 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOpt
 
 
 def stored_call(
-    run: Run, tasks: Sequence[str], options: EvaluateOptions, what: str, model: Any = None
+    run: Run, tasks: Sequence[str], options: EvaluateOptions, what: str, model: object = None
 ) -> tuple[Any, list[str], EvaluateOptions]:
     """Return the model, tasks and options of `evaluate` that gave a stored run.
 
@@ -177,7 +177,7 @@ def _task_files(run: Run) -> Mapping[str, str]:
     return files
 
 
-def _shots(model: Any, plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
+def _shots(model: object, plan: RunPlan, names: list[str], options: EvaluateOptions) -> int | None:
     """Return the num_fewshot that gives each task the shots it had; tasks that fix 0 shots keep 0.
 
     Raises: UsageError if there is none: the tasks were evaluated at different shots, as those of a suite are.
@@ -274,7 +274,7 @@ def _facts(run: Run) -> Mapping[str, JsonValue]:
     return {name: fact for name, fact in first_facts.items() if name != "task_files"}  # contents are in the plan
 
 
-def _differences(path: str, first: Any, second: Any) -> Iterator[str]:
+def _differences(path: str, first: object, second: object) -> Iterator[str]:
     """Yield one line for each leaf that differs between two JSON values."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         for name in dict.fromkeys([*first, *second]):

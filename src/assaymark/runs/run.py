@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assaymark.errors import UsageError
 from assaymark.records import Estimate, JsonValue
@@ -45,7 +45,7 @@ class Run:
         return self.row.plan.content
 
     def log_to_wandb(
-        self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
+        self, init_args: Mapping[str, object] | None = None, config_args: Mapping[str, object] | None = None
     ) -> str | None:
         """Log the estimates and the configuration to Weights & Biases; return the URL of the W&B run, if it has one.
 

@@ -75,12 +75,12 @@ def _shared() -> Iterator[Decorator[Any]]:
         yield from _AFTER.get(name, ())
 
 
-def declared_option(name: str, **changes: Any) -> Decorator[Any]:
+def declared_option(name: str, **changes: object) -> Decorator[Any]:
     """Return an option of `evaluate` for a command; `changes` override its arguments to `click.option`."""
     return _click_option(declared_options(SharedOptions)[name], **changes)
 
 
-def _click_option(declared: Declared, **changes: Any) -> Decorator[Any]:
+def _click_option(declared: Declared, **changes: object) -> Decorator[Any]:
     option = declared.option
     attributes: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     if declared.is_flag:
@@ -102,7 +102,7 @@ def _click_option(declared: Declared, **changes: Any) -> Decorator[Any]:
 def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a click callback that parses an option's text."""
 
-    def callback(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    def callback(_: click.Context, __: click.Parameter, value: object) -> Any:
         return None if value is None else read(value)
 
     return callback
@@ -195,7 +195,7 @@ def read_config(path: Path | None, known: set[str]) -> dict[str, Any]:
     return {key: _as_text(key, value) for key, value in content.items() if value is not None}
 
 
-def _as_text(key: str, value: Any) -> Any:
+def _as_text(key: str, value: object) -> Any:
     """Return a YAML value as the command line would give it."""
     if isinstance(value, dict):
         return json.dumps(value)

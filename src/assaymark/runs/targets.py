@@ -55,12 +55,12 @@ class TargetForecast:
 TARGETS: Registry[TargetKind] = Registry("targets", "kind of target")
 
 
-def kind_of(target: Any, keywords: Mapping[str, Any]) -> TargetKind | None:
+def kind_of(target: object, keywords: Mapping[str, object]) -> TargetKind | None:
     """Return the kind of target that a call of `evaluate` is about; None for a model."""
     return next((kind for kind in _kinds() if kind.takes(target, keywords)), None)
 
 
-def plan_target(target: Any, rows: Any, keywords: Mapping[str, Any]) -> TargetForecast:
+def plan_target(target: object, rows: object, keywords: Mapping[str, object]) -> TargetForecast:
     """Return what the evaluation of a target would ask for; nothing is called or sent.
 
     Raises: UsageError for a kind of target whose work cannot be forecast; what its evaluation raises before a call.
@@ -71,7 +71,7 @@ def plan_target(target: Any, rows: Any, keywords: Mapping[str, Any]) -> TargetFo
     return kind.plan(target, rows, **keywords)
 
 
-def target_of_command(parameters: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+def target_of_command(parameters: Mapping[str, object]) -> tuple[Any, Any, dict[str, Any]] | None:
     """Return the target that a command names, its rows and keywords; None where it names a model.
 
     Raises: UsageError for options that do not go together.
@@ -88,7 +88,7 @@ def refuse_target(row: "RunRow", what: str) -> None:
         )
 
 
-def target_options(function: Any) -> Any:
+def target_options(function: object) -> Any:
     """Add the options of every kind of target to a command."""
     for kind in _kinds():
         for option in reversed(kind.options):

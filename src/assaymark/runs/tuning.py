@@ -102,7 +102,7 @@ def _pair(first: Run, second: Run) -> PairComparison:
     return compare_runs([first, second]).pairs[0]
 
 
-def _set_up(plan: RunPlan) -> dict[str, Any]:
+def _set_up(plan: RunPlan) -> dict[str, object]:
     """Return what an evaluation varies besides the model's weights."""
     quantised = dict(plan.model.options).get("quantization_config")
     preset = None if plan.prompt_preset is None else plan.prompt_preset.name
@@ -121,7 +121,7 @@ def _words(value: Any) -> str:
     return ", ".join(parts) or "none"
 
 
-def _of_base(base: Run, wanted: Mapping[str, Any]) -> Run | None:
+def _of_base(base: Run, wanted: Mapping[str, object]) -> Run | None:
     """Return the latest finished run of the base's weights in a set-up; None where the store has none."""
     own = base.row.plan
     for row in base.store.runs():

@@ -216,7 +216,7 @@ def _correct(task: FactTask, row: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
-def _parsed(text: str, what: str) -> Mapping[str, Any]:
+def _parsed(text: str, what: str) -> Mapping[str, object]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -283,7 +283,7 @@ def is_at_rest(connection: Connection, run: int) -> bool:
     return lease is None or not lease.is_held
 
 
-def set_row(task: FactTask, reached: tuple[int, int], *, is_complete: bool) -> dict[str, Any]:
+def set_row(task: FactTask, reached: tuple[int, int], *, is_complete: bool) -> dict[str, object]:
     """Return the row of `fact_sets` for a task whose facts are stored up to `reached`."""
     row = {
         "run_task": task.id,
@@ -392,7 +392,7 @@ def _decides_alike(stored: Any, task: FactTask) -> bool:
     return (stored.metric, stored.filter, bool(stored.is_share)) == (task.metric, task.filter, task.is_share)
 
 
-def _row(task: FactTask, facts: SampleFacts) -> dict[str, Any]:
+def _row(task: FactTask, facts: SampleFacts) -> dict[str, object]:
     values = facts._asdict()
     row = {column.name: values[column.name] for column in FACT_COLUMNS}
     return with_checksum(sample_facts, {"run_task": task.id, **row, "is_wrong": int(facts.is_wrong)})

@@ -7,7 +7,6 @@ take a minute. A batch that cannot be written stays in memory and can be written
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
@@ -67,7 +66,7 @@ class Writer:
         self._leases = leases
         self._lock = threading.RLock()
         self._known: dict[str, _KnownRows] = {}
-        self._outputs: dict[str, list[dict[str, Any]]] = {}  # by run id
+        self._outputs: dict[str, list[dict[str, object]]] = {}  # by run id
         self._scores: list[tuple[str, ScoringName, Score, int]] = []
         self._touched: dict[str, _KnownRows] = {}  # runs with collected rows
         self._scored: set[int] = set()  # row ids of requests with collected scores

@@ -160,7 +160,7 @@ def _read_fields(body: bytes) -> Posted:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError as error:
         raise HTTPException(400, f"the form cannot be read: {error}") from error
-    by_name: dict[str, list[Any]] = {}
+    by_name: dict[str, list[object]] = {}
     for name, value in pairs:
         by_name.setdefault(name, []).append(value)
     return Posted(by_name, is_json=False)

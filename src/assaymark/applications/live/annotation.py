@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from assaymark.applications.live.annotation_log import AnnotationQueue, QueueRating
 from assaymark.applications.traces.trace_rows import NewScore
@@ -89,7 +89,7 @@ class QueueAgreement:
     alpha: Agreement | None
     kappa: Agreement | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return it with stable names."""
         return {
             "raters": self.n_raters,
@@ -111,7 +111,7 @@ class QueueAgreement:
         return f"{', '.join(words)}, {self.alpha.n} traces with two ratings or more"
 
 
-def _agreement_json(agreement: Agreement | None) -> dict[str, Any] | None:
+def _agreement_json(agreement: Agreement | None) -> dict[str, object] | None:
     if agreement is None:
         return None
     return {

@@ -73,7 +73,7 @@ def row_of_trace(
     expected = as_value(last) if last is not None else output if accept_output else None
     contexts = contexts_of(steps)
     tags = _tags(steps)
-    content: dict[str, Any] = {"id": trace.trace_id.hex(), "inputs": inputs}
+    content: dict[str, object] = {"id": trace.trace_id.hex(), "inputs": inputs}
     content |= {} if expected is None else {"expected": expected}
     content |= {"contexts": list(contexts)} if contexts else {}
     content["metadata"] = {"trace_id": trace.trace_id.hex(), **({"version": trace.version} if trace.version else {})}

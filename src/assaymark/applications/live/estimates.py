@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from assaymark.applications.live.rule_rows import WeightedScore
 from assaymark.errors import DataError
@@ -40,7 +39,7 @@ class ScoreEstimate:
     rates: tuple[float, float] | None
     estimate: IntervalEstimate | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return it with stable names."""
         estimate = self.estimate
         return {

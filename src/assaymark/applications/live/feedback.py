@@ -71,7 +71,7 @@ class Accepted:
     rejected: tuple[tuple[int, str], ...]
 
 
-def read_feedback(sent: Any) -> Feedback:
+def read_feedback(sent: object) -> Feedback:
     """Return a feedback from its JSON. Raises: DataError that says which field is wrong and what was expected."""
     if not isinstance(sent, Mapping):
         raise DataError(f"the feedback is a {type(sent).__name__}; expected an object")
@@ -103,7 +103,7 @@ def read_feedback(sent: Any) -> Feedback:
     return made
 
 
-def _value(sent: Any) -> tuple[float | None, bool]:
+def _value(sent: object) -> tuple[float | None, bool]:
     """Return a value, and whether it is a thumb up or down."""
     if sent is None:
         return None, False
@@ -116,7 +116,7 @@ def _value(sent: Any) -> tuple[float | None, bool]:
     raise DataError(f"value is {sent!r:.40}; expected a number, true, false, up or down")
 
 
-def _completed(sent: Any) -> bool | None:
+def _completed(sent: object) -> bool | None:
     if sent is None or isinstance(sent, bool):
         return sent
     if sent in (0, 1):
@@ -124,7 +124,7 @@ def _completed(sent: Any) -> bool | None:
     raise DataError(f"completed is {sent!r:.40}; expected true or false")
 
 
-def _correction(sent: Any) -> str | None:
+def _correction(sent: object) -> str | None:
     if isinstance(sent, Mapping | list):
         try:
             sent = json.dumps(sent, ensure_ascii=False, allow_nan=False, sort_keys=True)
@@ -133,7 +133,7 @@ def _correction(sent: Any) -> str | None:
     return _text({"correction": sent}, "correction", LONGEST_CORRECTION)
 
 
-def _text(sent: Mapping[str, Any], name: str, longest: int) -> str | None:
+def _text(sent: Mapping[str, object], name: str, longest: int) -> str | None:
     """Return a field's text; None where it is not there or empty. Raises: DataError."""
     text = sent.get(name)
     if text is None:
@@ -147,7 +147,7 @@ def _text(sent: Mapping[str, Any], name: str, longest: int) -> str | None:
     return text if text.strip() else None
 
 
-def _hex(sent: Mapping[str, Any], name: str, size: int) -> bytes | None:
+def _hex(sent: Mapping[str, object], name: str, size: int) -> bytes | None:
     text = _text(sent, name, 200)
     if text is None:
         return None
@@ -163,7 +163,7 @@ def _hex(sent: Mapping[str, Any], name: str, size: int) -> bytes | None:
 def store_feedback(
     log: FeedbackLog,
     project: int,
-    sent: Sequence[Any],
+    sent: Sequence[object],
     redaction: Redaction,
     rater_of: Callable[[str], str],
 ) -> Accepted:

@@ -4,7 +4,6 @@ It works without scripts and without cookies, so that a page of another site can
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from fastapi import HTTPException
 
@@ -34,14 +33,14 @@ class FormPage:
         """Return the page for a link that is not good."""
         return cls("", is_refused=True)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page says."""
         return {"problem": self.problem, "is_done": self.is_done, "is_refused": self.is_refused}
 
 
-def fields_of_form(form: Posted) -> dict[str, Any]:
+def fields_of_form(form: Posted) -> dict[str, object]:
     """Return what was filled in, as fields of feedback. Raises: HTTPException 400 for a choice that is none."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     for name, field in (("thumbs", "value"), ("completed", "completed")):
         chosen = form.text(name)
         if chosen and chosen not in _CHOICES:

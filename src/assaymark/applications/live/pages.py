@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.applications.live.annotation import QueueAgreement, Rubric, agreement_of, rubric_of
 from assaymark.applications.live.annotation_log import AnnotationLog, AnnotationQueue
@@ -32,7 +31,7 @@ class QueuesPage:
     problem: str = ""
     finished: str = ""  # the queue of which nothing is left for this rater
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page shows; not the forms' token."""
         return {
             "project": self.project,
@@ -91,7 +90,7 @@ class RatingPage:
         """The trace's id."""
         return self.trace.trace_id.hex()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page shows; not the form's token."""
         return {
             "queue": self.queue.name,

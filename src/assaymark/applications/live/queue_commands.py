@@ -151,7 +151,7 @@ def to_rows(
     store: str | None,
     project: str | None,
     as_json: bool,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Write traces as rows that `assaymark run --tasks` reads: inputs, the correction as what is expected, documents.
 
@@ -205,7 +205,7 @@ def _known(path: Path) -> dict[bytes, bytes]:
 
 def _rows(
     store: "Store", project: int, traces: Sequence[str], options: dict[str, Any], counts: Any, known: dict[bytes, bytes]
-) -> list[Any]:
+) -> list[object]:
     """Return the rows that a command names: those of a data set, and those of traces."""
     from assaymark.applications.live.dataset_log import inputs_digest
     from assaymark.applications.live.datasets import rows_of_traces
@@ -213,7 +213,7 @@ def _rows(
     from assaymark.applications.traces.listing import ListQuery
     from assaymark.errors import UnknownName
 
-    contents: list[Any] = []
+    contents: list[object] = []
     if (dataset := options["dataset"]) is not None:
         stored = DatasetLog(store).rows(project, dataset)
         if not stored:

@@ -108,7 +108,7 @@ def _add_api(app: FastAPI, store: Store, redaction: Redaction, rater_of: Any) ->
             return _answer(error.status_code, {"error": error.detail}, retry=(error.headers or {}).get("retry-after"))
 
 
-def _sent(body: bytes) -> list[Any]:
+def _sent(body: bytes) -> list[object]:
     """Return the feedbacks of a body: one object, or a list under `feedback`. Raises: HTTPException 400."""
     try:
         read = parse_json(body.decode(), DEEPEST)
@@ -125,12 +125,12 @@ def _sent(body: bytes) -> list[Any]:
     return read
 
 
-def _accepted_json(accepted: Accepted) -> dict[str, Any]:
+def _accepted_json(accepted: Accepted) -> dict[str, object]:
     rejected = [{"index": at, "reason": reason} for at, reason in accepted.rejected]
     return {"accepted": accepted.n_accepted, "new": accepted.n_new, "rejected": rejected}
 
 
-def _answer(status: int, content: Any, *, bearer: str | None = None, retry: str | None = None) -> Response:
+def _answer(status: int, content: object, *, bearer: str | None = None, retry: str | None = None) -> Response:
     headers = {"cache-control": "no-store"}
     headers |= {"www-authenticate": bearer} if bearer else {}
     headers |= {"retry-after": retry} if retry else {}

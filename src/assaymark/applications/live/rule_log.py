@@ -332,7 +332,7 @@ class RuleLog:
         if held is None or last is None:
             return False
         is_retried = outcome.reason is not None and outcome.may_retry and drawn.n_tries < MOST_TRIES
-        values: dict[str, Any] = {"owner": "", "reason": short_text(outcome.reason), "expires": 0.0}
+        values: dict[str, object] = {"owner": "", "reason": short_text(outcome.reason), "expires": 0.0}
         if is_retried:
             pause = RETRY_SECONDS * 2 ** (drawn.n_tries - 1)
             values |= {"state": "waiting", "not_before": now(connection) + pause}

@@ -1,7 +1,5 @@
 """Rows of scores of traces: of events, rules, feedback and raters."""
 
-from typing import Any
-
 from sqlalchemy import ColumnElement, and_, select
 
 from assaymark.applications.traces.span_adding import short_text
@@ -12,7 +10,7 @@ from assaymark.store.packing import shown_text
 __all__ = ["score_row", "scores_of_trace"]
 
 
-def score_row(project: int, score: NewScore, received: float) -> dict[str, Any]:
+def score_row(project: int, score: NewScore, received: float) -> dict[str, object]:
     """Return the row of a score."""
     return {
         "project": project,

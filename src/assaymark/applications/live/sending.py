@@ -8,7 +8,6 @@ import json
 import time
 import urllib.error
 import urllib.request
-from typing import Any
 
 from assaymark.applications.live.links import DAYS, signed_link
 from assaymark.applications.traces.spans import Destination, current_trace_id, destination
@@ -31,7 +30,7 @@ def feedback(
     name: str | None = None,
     label: str | None = None,
     comment: str | None = None,
-    correction: Any = None,
+    correction: object = None,
     completed: bool | None = None,
     id: str | None = None,  # noqa: A002 - what tools call it
     user: str | None = None,
@@ -125,7 +124,7 @@ def _where(endpoint: str | None, token: str | None) -> Destination | None:
 
 
 class _RefusedRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         """Follow no redirect: the token is for this server."""
 
 

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Result, ScorerFacts
@@ -72,7 +71,7 @@ def assertions_of(row: Row) -> list[Assertion] | None:
     return assertions
 
 
-def _read(entry: Any, variables: Mapping[str, JsonValue]) -> list[Assertion]:
+def _read(entry: object, variables: Mapping[str, JsonValue]) -> list[Assertion]:
     """Return the assertions in one entry: a mapping, a cell of a table, or a set of them. Raises: ValueError."""
     if isinstance(entry, str):
         match = _CELL.fullmatch(entry.strip())
@@ -123,7 +122,7 @@ def _read(entry: Any, variables: Mapping[str, JsonValue]) -> list[Assertion]:
                       metric if isinstance(metric, str) else "")]  # fmt: skip
 
 
-def _positive(entry: Mapping[str, Any], name: str) -> float | None:
+def _positive(entry: Mapping[str, object], name: str) -> float | None:
     value = entry.get(name)
     if value is None:
         return None

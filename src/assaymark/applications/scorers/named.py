@@ -34,7 +34,7 @@ def scorers_of(texts: "str | Sequence[str | Callable[..., Any] | AnyScorer] | Ca
         cannot be bound, or two scorers of one name.
     """
     if isinstance(texts, str):
-        entries: Sequence[Any] = _split(texts)
+        entries: Sequence[object] = _split(texts)
     else:
         entries = [texts] if callable(texts) or isinstance(texts, Scorer | JudgedScorer) else list(texts)
     scorers = [_scorer(each) for each in entries]
@@ -56,7 +56,7 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _scorer(entry: Any) -> AnyScorer:
+def _scorer(entry: object) -> AnyScorer:
     if isinstance(entry, str):
         return _of_text(entry.strip())
     if isinstance(entry, Mapping):
@@ -81,7 +81,7 @@ def _of_text(text: str) -> AnyScorer:
     raise UnknownName("scorer", text, nearest(name, SCORERS), "or name a function: FILE.py:NAME")
 
 
-def _of_mapping(value: Any, text: str) -> AnyScorer:
+def _of_mapping(value: object, text: str) -> AnyScorer:
     if not isinstance(value, Mapping) or len(value) != 1:
         raise UsageError(f"scorer {text} is not one name with its settings; expected {{NAME: {{SETTING: VALUE}}}}")
     ((name, settings),) = value.items()
@@ -109,7 +109,7 @@ def _made(name: str, settings: dict[str, Any], argument: str | None) -> AnyScore
         if each not in known:
             near = nearest(each, known) or known
             raise UnknownName(f"setting of the scorer {name}", each, near)
-    made: Any = registered(**settings)
+    made: object = registered(**settings)
     return made if isinstance(made, Scorer | JudgedScorer) else bind_scorer(made)
 
 

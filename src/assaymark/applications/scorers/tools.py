@@ -133,7 +133,7 @@ def _equal_entries(first: Mapping[str, JsonValue], second: Mapping[str, JsonValu
     return total / len(first.keys() | second.keys())
 
 
-def read_tools(value: Any, scorer: str) -> tuple[Tool, ...] | None:
+def read_tools(value: object, scorer: str) -> tuple[Tool, ...] | None:
     """Return the tools of a setting: a list, or a YAML or JSON file with one. Raises: UsageError."""
     if isinstance(value, str):
         path = Path(value).expanduser()

@@ -23,13 +23,13 @@ class Unread(Exception):
     """A reply that has not the form that was asked for; the message says what it has instead."""
 
 
-def last_object(reply: str) -> Mapping[str, Any]:
+def last_object(reply: str) -> Mapping[str, object]:
     """Return the last JSON object of a reply, of those that are not inside another one.
 
     Raises: Unread where there is none.
     """
     text = reply[-LONGEST_REPLY:]
-    latest: Mapping[str, Any] | None = None
+    latest: Mapping[str, object] | None = None
     if is_deeper(text, 100):
         raise Unread("the judge's reply is nested too deeply")
     at = text.find("{")
@@ -60,7 +60,7 @@ def _only(reply: str, name: str) -> Any:
     return value[name]
 
 
-def _is_yes(value: Any) -> bool:
+def _is_yes(value: object) -> bool:
     word = value.strip().lower() if isinstance(value, str) else None
     if word not in ("yes", "no"):
         raise Unread(f"the judge's verdict is {str(value)[:80]!r}; expected yes or no")

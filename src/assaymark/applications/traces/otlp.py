@@ -162,7 +162,7 @@ def _json(body: bytes) -> Any:
     return _without_surrogates(made) if "\\ud" in text.lower() else made
 
 
-def _without_surrogates(value: Any) -> Any:
+def _without_surrogates(value: object) -> Any:
     """Replace halves of surrogate pairs, which JSON's escapes can make and no protobuf string can hold."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -171,7 +171,7 @@ def _without_surrogates(value: Any) -> Any:
     return [_without_surrogates(part) for part in value] if isinstance(value, list) else value
 
 
-def _translate_ids(made: Any, levels: tuple[str, str, str]) -> None:
+def _translate_ids(made: object, levels: tuple[str, str, str]) -> None:
     """Replace hexadecimal ids by base64, as protobuf's JSON has bytes; what is not hexadecimal becomes empty."""
     for resource in _listed(made, levels[0]):
         for scope in _listed(resource, levels[1]):
@@ -181,7 +181,7 @@ def _translate_ids(made: Any, levels: tuple[str, str, str]) -> None:
                     _translate(link)
 
 
-def _listed(value: Any, name: str) -> list[dict[str, Any]]:
+def _listed(value: object, name: str) -> list[dict[str, Any]]:
     parts = value.get(name) if isinstance(value, dict) else None
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     parts = parts if parts is not None else value.get(snake) if isinstance(value, dict) else None

@@ -39,7 +39,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _features(options: Mapping[str, Any], store: str | None) -> list[Any]:
+def _features(options: Mapping[str, Any], store: str | None) -> list[object]:
     if not options["traces"]:
         needing = [
             name for name in ("redact", "redact_key", "feedback_origins", "keep_days", "keep_mib") if options[name]

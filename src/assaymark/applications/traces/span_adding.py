@@ -129,13 +129,13 @@ class AddingSpans:
             n_by_trace.update((bytes(row[0]), row[1]) for row in self._connection.execute(statement))
         return n_by_trace
 
-    def _stored(self, batch: Sequence[NewSpan], known: set[bytes]) -> dict[tuple[bytes, bytes], tuple[bytes, Any]]:
+    def _stored(self, batch: Sequence[NewSpan], known: set[bytes]) -> dict[tuple[bytes, bytes], tuple[bytes, object]]:
         """Return digest and end of those spans of the batch that are stored."""
         by_trace: dict[bytes, list[bytes]] = defaultdict(list)
         for span in batch:
             if span.trace_id in known:
                 by_trace[span.trace_id].append(span.span_id)
-        by_span: dict[tuple[bytes, bytes], tuple[bytes, Any]] = {}
+        by_span: dict[tuple[bytes, bytes], tuple[bytes, object]] = {}
         for trace_id, span_ids in by_trace.items():
             for some in chunks(span_ids):
                 statement = select(spans.c.span_id, spans.c.digest, spans.c.ended).where(
@@ -184,7 +184,7 @@ class AddingSpans:
     def _is_span(self, place: tuple[bytes, bytes]) -> ColumnElement[bool]:
         return (spans.c.project == self._project) & (spans.c.trace_id == place[0]) & (spans.c.span_id == place[1])
 
-    def _row(self, span: NewSpan, digest: bytes, search_key: int, n_conflicts: int) -> dict[str, Any]:
+    def _row(self, span: NewSpan, digest: bytes, search_key: int, n_conflicts: int) -> dict[str, object]:
         return {
             "project": self._project,
             "trace_id": span.trace_id,
@@ -214,10 +214,10 @@ class AddingSpans:
 
     def _summarise(self, touched: set[bytes]) -> None:
         """Compute the rows of traces again from all of their spans."""
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         for some in chunks(sorted(touched), 100):
             statement = select(*LIGHT).where(spans.c.project == self._project, spans.c.trace_id.in_(some))
-            by_trace: dict[bytes, list[Any]] = defaultdict(list)
+            by_trace: dict[bytes, list[object]] = defaultdict(list)
             for row in self._connection.execute(statement.order_by(spans.c.started, spans.c.span_id)):
                 by_trace[bytes(row.trace_id)].append(row)
             rows += [
@@ -242,7 +242,7 @@ class AddingSpans:
                 )
 
 
-def insert_missing(connection: Connection, table: Any, rows: Sequence[dict[str, Any]]) -> None:
+def insert_missing(connection: Connection, table: object, rows: Sequence[dict[str, Any]]) -> None:
     """Insert those rows whose key is not there."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     if rows:

@@ -78,16 +78,16 @@ class ActiveSpan:
         """The id of its trace, 32 hexadecimal digits; None where nothing is sent."""
         return None if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
 
-    def set(self, **attributes: Any) -> None:
+    def set(self, **attributes: object) -> None:
         """Set attributes; a double underscore in a name is a dot, as in `set(user__id="ada")`."""
         for name, value in attributes.items():
             self._attribute(name.replace("__", "."), value)
 
-    def input(self, value: Any) -> None:
+    def input(self, value: object) -> None:
         """Record what the step is given."""
         self._value("input", value)
 
-    def output(self, value: Any) -> None:
+    def output(self, value: object) -> None:
         """Record what the step returns."""
         self._value("output", value)
 
@@ -97,13 +97,13 @@ class ActiveSpan:
         self._attribute("llm.token_count.prompt", n_input)
         self._attribute("llm.token_count.completion", n_output)
 
-    def messages(self, sent: Sequence[Mapping[str, Any]], answered: Sequence[Mapping[str, Any]] = ()) -> None:
+    def messages(self, sent: Sequence[Mapping[str, object]], answered: Sequence[Mapping[str, object]] = ()) -> None:
         """Record the messages of a chat, each with role and content, as chat APIs have them."""
         for side, messages in (("input", sent), ("output", answered)):
             for at, message in enumerate(messages):
                 self._message(f"llm.{side}_messages.{at}.message", message)
 
-    def documents(self, documents: Sequence[Any]) -> None:
+    def documents(self, documents: Sequence[object]) -> None:
         """Record the documents that a search returned: texts, or mappings with id, content and score."""
         for at, document in enumerate(documents):
             fields = document if isinstance(document, Mapping) else {"content": str(document)}
@@ -132,14 +132,14 @@ class ActiveSpan:
             self._attribute(f"{place}.function.name", function.get("name"))
             self._attribute(f"{place}.function.arguments", function.get("arguments"))
 
-    def _value(self, side: str, value: Any) -> None:
+    def _value(self, side: str, value: object) -> None:
         if isinstance(value, str):
             self._attribute(f"{side}.value", value)
         elif value is not None:
             self._attribute(f"{side}.value", _json(value))
             self._attribute(f"{side}.mime_type", "application/json")
 
-    def _attribute(self, name: str, value: Any) -> None:
+    def _attribute(self, name: str, value: object) -> None:
         if self._span is None or value is None:
             return
         plain = value if isinstance(value, bool | int | float) else value if isinstance(value, str) else _json(value)
@@ -151,8 +151,8 @@ def span(
     name: str,
     *,
     kind: str = "chain",
-    input: Any = None,  # noqa: A002 - what traces call it
-    **attributes: Any,
+    input: object = None,  # noqa: A002 - what traces call it
+    **attributes: object,
 ) -> Iterator[ActiveSpan]:
     """Record the block as a step of the present trace, or of a new one; an exception in it is recorded and goes on.
 
@@ -189,11 +189,11 @@ def trace(function: F, /) -> F: ...
 
 
 @overload
-def trace(*, name: str | None = None, kind: str = "chain", **attributes: Any) -> Callable[[F], F]: ...
+def trace(*, name: str | None = None, kind: str = "chain", **attributes: object) -> Callable[[F], F]: ...
 
 
 def trace(
-    function: Any = None, /, *, name: str | None = None, kind: str = "chain", **attributes: Any
+    function: object = None, /, *, name: str | None = None, kind: str = "chain", **attributes: object
 ) -> F | Callable[[F], F]:
     """Record each call of a function as a step: its arguments by name, what it returns, and what it raises.
 
@@ -217,13 +217,13 @@ def trace(
 def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[str, Any]) -> Any:
     step_name = name or str(getattr(function, "__name__", type(function).__name__))
 
-    def step(args: Any, keywords: Any) -> Any:
+    def step(args: object, keywords: object) -> Any:
         return span(step_name, kind=kind, input=_arguments(function, args, keywords), **attributes)
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def awaiting(*args: Any, **keywords: Any) -> Any:
+        async def awaiting(*args: object, **keywords: object) -> Any:
             with step(args, keywords) as active:
                 value = await function(*args, **keywords)
                 active.output(value)
@@ -233,8 +233,8 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
     if inspect.isasyncgenfunction(function):
 
         @functools.wraps(function)
-        async def yielding_later(*args: Any, **keywords: Any) -> Any:
-            pieces: list[Any] = []
+        async def yielding_later(*args: object, **keywords: object) -> Any:
+            pieces: list[object] = []
             with step(args, keywords) as active:
                 try:
                     async for piece in function(*args, **keywords):
@@ -247,8 +247,8 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
-        def yielding(*args: Any, **keywords: Any) -> Any:
-            pieces: list[Any] = []
+        def yielding(*args: object, **keywords: object) -> Any:
+            pieces: list[object] = []
             with step(args, keywords) as active:
                 try:
                     for piece in function(*args, **keywords):

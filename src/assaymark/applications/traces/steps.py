@@ -210,7 +210,7 @@ def _of_list(value: JsonValue) -> list[ChatMessage]:
     return [_message(each) for each in entries if isinstance(each, dict)]
 
 
-def _message(value: Mapping[str, Any]) -> ChatMessage:
+def _message(value: Mapping[str, object]) -> ChatMessage:
     """Return a message with parts, or in the form of chat APIs."""
     parts = _parts(value.get("parts") if value.get("parts") is not None else value.get("content"))
     parts += tuple(_call(call) for call in _dicts(value.get("tool_calls")))
@@ -249,7 +249,7 @@ def _part(part: JsonValue) -> MessagePart:
     return MessagePart("text", _shown(first_of(part, ("content", "text")) if kind or "text" in part else part))
 
 
-def _call(call: Mapping[str, Any]) -> MessagePart:
+def _call(call: Mapping[str, object]) -> MessagePart:
     inner = call.get("function")
     function = inner if isinstance(inner, dict) else call
     arguments = first_of(function, ("arguments", "input"))
@@ -275,7 +275,7 @@ def _of_flat(attributes: Mapping[str, JsonValue], prefix: str, inner: str) -> li
     return messages
 
 
-def _flat_content(content: Any) -> MessagePart:
+def _flat_content(content: object) -> MessagePart:
     if not isinstance(content, dict):
         return MessagePart("text", _shown(content))
     if "text" in content:
@@ -320,7 +320,7 @@ def _documents(attributes: Mapping[str, JsonValue]) -> Iterator[Document]:
                 yield _document(document)
 
 
-def _document(fields: Mapping[str, Any]) -> Document:
+def _document(fields: Mapping[str, object]) -> Document:
     score = fields.get("score")
     is_number = isinstance(score, int | float) and not isinstance(score, bool)
     return Document(
@@ -363,7 +363,7 @@ def _nested(attributes: Mapping[str, JsonValue], prefix: str) -> dict[str, Any]:
     return root
 
 
-def _listed(value: Any) -> list[dict[str, Any]]:
+def _listed(value: object) -> list[dict[str, Any]]:
     """Return the objects under positions 0, 1, ... in their order."""
     if not isinstance(value, dict):
         return []
@@ -371,11 +371,11 @@ def _listed(value: Any) -> list[dict[str, Any]]:
     return [value[str(at)] for at in positions[:MOST_LISTED] if isinstance(value.get(str(at)), dict)]
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value as text: texts as they are, others as JSON; "" for None."""
     if value is None:
         return ""

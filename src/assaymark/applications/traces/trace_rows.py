@@ -369,5 +369,5 @@ def _listed(models: Iterable[str | None]) -> str:
     return "".join(f"\n{name}" for name in names) + "\n" if names else ""
 
 
-def _first(spans: Sequence[Any], name: str) -> str | None:
+def _first(spans: Sequence[object], name: str) -> str | None:
     return next((value for span in spans if (value := getattr(span, name)) is not None), None)

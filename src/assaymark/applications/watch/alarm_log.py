@@ -163,7 +163,7 @@ class WatchedStream:
         row["alarm"], row["is_drop"] = row.pop("stream"), int(event.is_drop)
         self._connection.execute(insert(trace_alarm_events), row)
 
-    def _set(self, **columns: Any) -> None:
+    def _set(self, **columns: object) -> None:
         self._connection.execute(update(trace_alarms).where(trace_alarms.c.id == self.stream.id).values(**columns))
 
 

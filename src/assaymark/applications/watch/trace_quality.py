@@ -234,7 +234,7 @@ def _sums_of_sessions(each: Subquery, name: str) -> list[ColumnElement[Any]]:
     ]
 
 
-def _unweighted(row: Sequence[Any]) -> Sums | None:
+def _unweighted(row: Sequence[object]) -> Sums | None:
     n, n_sessions, *rest = row
     return _sums(n, n_sessions, [n, *rest]) if n else None
 

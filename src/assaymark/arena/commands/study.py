@@ -18,7 +18,7 @@ from assaymark.errors import ModelError
 __all__ = ["serve_study"]
 
 
-def serve_study(file: str, options: Mapping[str, Any], store: str | None) -> None:
+def serve_study(file: str, options: Mapping[str, object], store: str | None) -> None:
     """Serve a study until a signal stops the process; `options`: the options of `cli.extras.serving_options`.
 
     Raises: as `read_study`, `store_study`, `hosts_for` and `listen`; MissingExtra without the extra `web`.
@@ -156,7 +156,7 @@ def check(file: str, *, as_json: bool) -> None:
 @click.argument("file", metavar="STUDY.yaml")
 @serving_options(port=7501)
 @store_option
-def serve(file: str, *, store: str | None, **options: Any) -> None:
+def serve(file: str, *, store: str | None, **options: object) -> None:
     """Store a study, print each rater's invitation, and serve its pages.
 
     Prompts and answers are shown to invited raters only. Without --host, only this machine can connect.

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -175,7 +174,7 @@ def read_drafts(path: Path) -> tuple[Candidate, ...]:
     return tuple(_candidate(path, number, row) for number, row in enumerate(rows, start=1))
 
 
-def _candidate(path: Path, number: int, row: Any) -> Candidate:
+def _candidate(path: Path, number: int, row: object) -> Candidate:
     values = row if isinstance(row, dict) else {}
     category, prompt, accepted = (values.get(name) for name in ("category", "prompt", "accepted"))
     if not isinstance(prompt, str) or not prompt.strip() or not isinstance(category, str):

@@ -171,8 +171,8 @@ class AskedStudy:
 @gives_back
 def draft_study(
     file: str | Path,
-    model: Any,
-    model_args: Any = None,
+    model: object,
+    model_args: object = None,
     *,
     count: int | None = None,
     seed: int = 0,
@@ -231,9 +231,9 @@ def _known(study: StudyFile) -> list[str]:
 @gives_back
 def ask_study(
     file: str | Path,
-    model: Any,
+    model: object,
     output: str | Path,
-    model_args: Any = None,
+    model_args: object = None,
     *,
     name: str | None = None,
     max_tokens: int = 512,

@@ -24,7 +24,7 @@ from assaymark.errors import UsageError
 @click.option("--max_tokens", default=256, show_default=True, type=click.IntRange(1), help="Most tokens of an answer.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="Text that ends an answer; repeatable.")
 @click.option("--model_args", metavar="A=1,B=2", help="Arguments of the model: dtype, device, max_length ...")
-def chat(model: str, base_url: str | None, other: str | None, model_args: str | None, **options: Any) -> None:
+def chat(model: str, base_url: str | None, other: str | None, model_args: str | None, **options: object) -> None:
     """Talk with MODEL: a folder, a Hub id, or the URL of a host or of any OpenAI-compatible server.
 
     Ctrl-C stops an answer, Ctrl-D or /exit ends the program; /help lists the commands.

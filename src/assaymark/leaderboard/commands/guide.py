@@ -33,7 +33,7 @@ def guide(capability: str | None, as_json: bool) -> None:
         _print_section(sections[0])
 
 
-def _as_json(section: Any) -> dict[str, Any]:
+def _as_json(section: Any) -> dict[str, object]:
     from dataclasses import asdict
 
     capability = section.capability

@@ -32,7 +32,7 @@ REFUSED = 1
 @click.option("--kind", default="unknown", metavar="TYPE", help="pretrained, continued, finetuned, chat or merge.")
 @click.option("--results", type=click.Path(exists=True, dir_okay=False), help="Report lm-eval's results file.")
 @json_option
-def submit(model: str, check: bool, server: str | None, results: str | None, as_json: bool, **options: Any) -> int:
+def submit(model: str, check: bool, server: str | None, results: str | None, as_json: bool, **options: object) -> int:
     """Check a model as a leaderboard does before it evaluates one, and submit it.
 
     MODEL is a Hub id; with --check also a folder. The token is read from ASSAYMARK_TOKEN. Exit code 1 if there are

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.board import Board
@@ -125,7 +124,7 @@ def submission_page(store: Store, submission: str) -> SubmissionPage:
     return SubmissionPage(entry_of(store, row, jobs), tuple(jobs))
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
+def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry with stable names; log and reason without folders of this machine."""
     job, new = entry.job, entry.submission.new
     return {

@@ -100,7 +100,7 @@ class SamplesPage:
     problems: tuple[str, ...]
     replies: Mapping[tuple[int, int], tuple[str, str]] = field(default_factory=dict)  # index, turn -> answer, target
 
-    def query(self, **changes: Any) -> str:
+    def query(self, **changes: object) -> str:
         """Return the query string with some choices changed."""
         chosen = {
             "q": self.q,
@@ -112,8 +112,8 @@ class SamplesPage:
         parameters = {key: value for key, value in chosen.items() if value and not (key == "page" and value == 1)}
         return f"?{urlencode(parameters)}" if parameters else "?"
 
-    def _line_json(self, line: SampleLine) -> dict[str, Any]:
-        made: dict[str, Any] = plain(line)
+    def _line_json(self, line: SampleLine) -> dict[str, object]:
+        made: dict[str, object] = plain(line)
         if (line.index, line.turn) in self.replies:
             made["answer"], made["target"] = self.replies[line.index, line.turn]
         return made

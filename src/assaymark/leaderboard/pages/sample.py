@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlencode
 
 from assaymark.leaderboard.pages.run import LONGEST_SEARCH, SamplesPage, filter_of, runs_of
@@ -269,7 +268,7 @@ def _target(record: SampleRecord) -> str:
     return "\n".join(choices[at].strip() for at in sorted(gold))
 
 
-def _detail(score: Score | None) -> dict[str, Any]:
+def _detail(score: Score | None) -> dict[str, object]:
     return score.detail if score is not None and isinstance(score.detail, dict) else {}
 
 

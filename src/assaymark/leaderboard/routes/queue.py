@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -269,17 +268,17 @@ def _add_live(queue: QueueApp) -> None:
     """Add the stream of a submission's progress, as server-sent events."""
     streams: Counter[str] = Counter()  # open ones by network
 
-    def state(name: str) -> dict[str, Any]:
+    def state(name: str) -> dict[str, object]:
         page = submission_page(queue.store, name)
         entry = page.entry
         return {"state": entry.job.state, "stage": entry.job.stage, "done": entry.share, "ahead": entry.n_ahead,
                 "votes": entry.submission.n_votes}  # fmt: skip
 
     async def events(request: Request, name: str) -> AsyncIterator[str]:
-        before: dict[str, Any] = {}
+        before: dict[str, object] = {}
         ends = time.monotonic() + STREAM_SECONDS
         while time.monotonic() < ends and not await request.is_disconnected():
-            now: dict[str, Any] = {}
+            now: dict[str, object] = {}
             with suppress(AssaymarkError):
                 now = await run_in_threadpool(state, name)
             if now and now != before:

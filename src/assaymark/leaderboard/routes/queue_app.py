@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
@@ -36,7 +35,9 @@ class QueueApp:
     acts: Rate  # votes, replies and sign-ins, by network
     reports: Rate  # on models, by network
 
-    def page(self, request: Request, template: str, page: Any, *, as_json: bool = False, status: int = 200) -> Response:
+    def page(
+        self, request: Request, template: str, page: object, *, as_json: bool = False, status: int = 200
+    ) -> Response:
         """Return a page with the form's token and the account."""
         if not as_json:
             token = self.app.state.posts.token(request)
@@ -49,7 +50,7 @@ class QueueApp:
         """Return the network that a request comes from."""
         return str(self.app.state.clients.network(request)) or "unknown"
 
-    def done(self, posted: Posted, path: str, **values: Any) -> Response:
+    def done(self, posted: Posted, path: str, **values: object) -> Response:
         """Answer a change: with a redirection for a form, with values for a program."""
         return JSONResponse(values) if posted.is_json else RedirectResponse(path, 303)
 

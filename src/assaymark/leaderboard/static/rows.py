@@ -7,7 +7,6 @@ distinct values.
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 from urllib.parse import quote
 
 from assaymark.leaderboard.board import Board
@@ -101,7 +100,7 @@ def _badges(rows: Sequence[ShownRow]) -> dict[str, list[str]]:
     return badges
 
 
-def _fact(fact: FactColumn, rows: Sequence[ShownRow]) -> dict[str, Any]:
+def _fact(fact: FactColumn, rows: Sequence[ShownRow]) -> dict[str, object]:
     """Return a column of facts: numbers and flags as they are, texts as codes, -1 where nothing is known."""
     values = [row.row.facts.get(fact.key) for row in rows]
     head = {"title": fact.title, "kind": fact.kind}

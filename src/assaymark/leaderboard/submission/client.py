@@ -29,11 +29,11 @@ class Sent:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirection, which would send the token to another server."""
 
-    def redirect_request(self, *_: Any, **__: Any) -> None:
+    def redirect_request(self, *_: object, **__: object) -> None:
         """Refuse."""
 
 
-def send(server: str, path: str, token: str, values: Mapping[str, Any]) -> Sent:
+def send(server: str, path: str, token: str, values: Mapping[str, object]) -> Sent:
     """Send values to a path of a leaderboard's server.
 
     Raises: UsageError for an address that is none, a server that cannot be reached or does not take submissions, and

@@ -184,7 +184,7 @@ class Moderation:
             return int(connection.execute(counted).scalar_one())
 
 
-def _hash(before: str, row: Mapping[str, Any]) -> str:
+def _hash(before: str, row: Mapping[str, object]) -> str:
     return content_hash(
         [before, *(row[name] for name in ("number", "made", "moderator", "action", "subject", "detail"))]
     )

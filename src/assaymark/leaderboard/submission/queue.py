@@ -107,7 +107,12 @@ class SubmissionQueue:
         own = select(func.max(jobs.c.turn)).where(jobs.c.submitter == submitter)
         last = connection.execute(own).scalar()
         turn = max(connection.execute(reached).scalar() or 0, -1 if last is None else last + 1)
-        row: dict[str, Any] = {"id": secrets.token_hex(6), "submission": submission, "kind": kind, "state": "pending"}
+        row: dict[str, object] = {
+            "id": secrets.token_hex(6),
+            "submission": submission,
+            "kind": kind,
+            "state": "pending",
+        }
         row |= {"submitter": submitter, "turn": turn, "position": turn - _advance(1), "created": at, "not_before": 0.0}
         row |= {"epoch": 0, "owner": "", "expires": 0.0, "n_attempts": 0, "n_done": 0, "n_total": 0, "stage": ""}
         connection.execute(insert(jobs), row)
@@ -219,7 +224,7 @@ class SubmissionQueue:
             self._set(connection, submission, is_withdrawn=1, duplicate_key=None)
 
     @staticmethod
-    def _set(connection: Connection, submission: str, **values: Any) -> None:
+    def _set(connection: Connection, submission: str, **values: object) -> None:
         connection.execute(update(submissions).where(submissions.c.id == submission).values(**values))
 
     # ----------------------------------------------------------------------------------------- reading
@@ -254,7 +259,7 @@ class SubmissionQueue:
 
     def jobs_in(self, state: str, *, limit: int = 100, offset: int = 0) -> list[JobRow]:
         """Return jobs of a state: pending ones in the order of work, others the latest first."""
-        order: tuple[Any, ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
+        order: tuple[object, ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
         if state != "pending":
             order = (jobs.c.started.desc() if state == "running" else jobs.c.ended.desc(), jobs.c.id)
         return self._jobs(jobs.c.state == state, order, limit, offset)

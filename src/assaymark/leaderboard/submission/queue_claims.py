@@ -76,7 +76,7 @@ def _take(connection: Connection, candidates: Any, owner: str, seconds: float) -
     )
 
 
-def _first(column: Any, now: Any) -> Any:
+def _first(column: object, now: object) -> Any:
     from sqlalchemy import func
 
     return func.coalesce(column, now)
@@ -176,7 +176,7 @@ def _held(job: str, epoch: int) -> Any:
     return and_(jobs.c.id == job, jobs.c.epoch == epoch, jobs.c.state == "running")
 
 
-def _change(connection: Connection, job: JobRow, **values: Any) -> None:
+def _change(connection: Connection, job: JobRow, **values: object) -> None:
     done = connection.execute(update(jobs).where(_held(job.id, job.epoch)).values(**values))
     if done.rowcount != 1:
         raise LeaseLost(

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError
@@ -18,7 +17,7 @@ LARGEST_RESULTS = 4 << 20  # bytes
 MOST_DEPTH = 40
 
 
-def store_results(store: Store, results: Any) -> str:
+def store_results(store: Store, results: object) -> str:
     """Store the results of a file that another tool wrote; return the id of their run.
 
     Args:

@@ -260,9 +260,9 @@ def _curve(store: Store, row: RunRow, label: str) -> CalibrationCurve | None:
     return CalibrationCurve(label, n_tasks, calibration_error([p[0] for p in pairs], [p[1] for p in pairs]))
 
 
-def _cards(rows: Sequence[RunRow], views: Sequence[RunView]) -> dict[str, Mapping[str, Any]]:
+def _cards(rows: Sequence[RunRow], views: Sequence[RunView]) -> dict[str, Mapping[str, object]]:
     """Return the cards of the tasks and groups at the top of the table, by name."""
-    cards: dict[str, Mapping[str, Any]] = {}
+    cards: dict[str, Mapping[str, object]] = {}
     for line in table_rows(views, primary_only=True):
         if not line.is_top or not line.metric:
             continue

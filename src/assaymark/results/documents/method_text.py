@@ -5,7 +5,6 @@ The works that a report's method section cites, numbered in the order of citatio
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.results.comparison.records import Comparison
 from assaymark.results.documents.contents import ReportContents
@@ -113,7 +112,7 @@ def _model(row: RunRow, label: str) -> str:
 
 def _tool(row: RunRow) -> str:
     """Return the name and version of the other tool that made a run; empty for a run of ours."""
-    imported: Mapping[str, Any] = row.extra.get("imported") or {}
+    imported: Mapping[str, object] = row.extra.get("imported") or {}
     return f"{imported['tool']} {imported.get('version') or ''}".strip() if imported else ""
 
 

@@ -31,7 +31,7 @@ _KINDS: Mapping[object, tuple[type, ...]] = {
 _FIELD_TYPES = {name: _KINDS[hint] for name, hint in get_type_hints(PerturbedScore).items()}
 
 
-def perturbed_from(facts: Mapping[str, Any]) -> tuple[PerturbedScore, ...]:
+def perturbed_from(facts: Mapping[str, object]) -> tuple[PerturbedScore, ...]:
     """Return the results among a run's facts, which may come from another's file: what is none is left out."""
     listed = facts.get(PERTURBED)
     entries = listed[:MOST_RESULTS] if isinstance(listed, list) else []

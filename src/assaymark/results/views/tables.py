@@ -7,7 +7,6 @@ side by side, one column each. Proportions are shown in percent with one decimal
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -85,7 +84,7 @@ def to_json(views: Sequence[RunView]) -> dict[str, JsonValue]:
 
 def estimate_json(estimate: Estimate) -> dict[str, JsonValue]:
     """Return one estimate with stable keys, undefined as null."""
-    details: Mapping[str, Any] = estimate.details
+    details: Mapping[str, object] = estimate.details
     return {
         "task": estimate.task,
         "metric": estimate.metric,

@@ -41,7 +41,7 @@ class _Dashed(click.Option):
         return None if record is None else (record[0].replace(f", {self.opts[-1]}", "", 1), record[1])
 
 
-def _option(name: str, **attributes: Any) -> Callable[[F], F]:
+def _option(name: str, **attributes: object) -> Callable[[F], F]:
     names = dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}"))
     return click.option(*names, name, cls=_Dashed, **attributes)
 
@@ -119,7 +119,7 @@ def _refuse_unknown(ctx: click.Context, words: tuple[str, ...]) -> None:
         before = word
 
 
-def _model_args(options: dict[str, Any]) -> dict[str, Any]:
+def _model_args(options: dict[str, Any]) -> dict[str, object]:
     """Return the model arguments for these options.
 
     Raises: UsageError if there are no weights to evaluate, or the tokenizer's name is unknown.
@@ -132,7 +132,7 @@ def _model_args(options: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("no model was given; expected --base-model NAME|DIR, --model-checkpoint PATH, or both")
     if checkpoint is None and is_builder(base):
         raise UsageError(f"--base-model {base} is a shape without weights; give them with --model-checkpoint PATH")
-    arguments: dict[str, Any] = {"pretrained": checkpoint or base}
+    arguments: dict[str, object] = {"pretrained": checkpoint or base}
     if base is not None and checkpoint is not None and is_trained(checkpoint):
         arguments["base"] = base
     tokenizer, file = options["tokenizer"], options["tokenizer_checkpoint"]

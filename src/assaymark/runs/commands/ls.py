@@ -58,7 +58,7 @@ def _show(items: list[Any], as_json: bool, printed: Any) -> None:
         printed(items)
 
 
-def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[dict[str, Any]]:
+def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -> list[dict[str, object]]:
     from pathlib import Path
 
     from assaymark.tasks.catalog import Catalog
@@ -112,7 +112,7 @@ def _print_prompts(items: list[dict[str, Any]]) -> None:
         echo(f"{item['name']:<14}  {' '.join(item['text'].split())}")
 
 
-def _models(words: tuple[str, ...]) -> list[dict[str, Any]]:
+def _models(words: tuple[str, ...]) -> list[dict[str, object]]:
     from assaymark.models.create import MODELS
 
     return [

@@ -35,7 +35,7 @@ class ConfiguredCommand(click.Command):
     """A command with a --config file, whose values are defaults for the options."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         """Read --config before parsing, since its values are defaults."""
         known = {parameter.name for parameter in self.params if parameter.name}
@@ -230,7 +230,7 @@ def _run_prompt_styles(parameters: Mapping[str, Any], *, quiet: bool, as_json: b
 WandbArguments = tuple[dict[str, Any], dict[str, Any]]
 
 
-def _checked_wandb(parameters: Mapping[str, Any]) -> WandbArguments | None:
+def _checked_wandb(parameters: Mapping[str, object]) -> WandbArguments | None:
     """Return the arguments for W&B; None, with a note, if wandb is not installed: the run goes on without it."""
     from assaymark.interop.wandb_log import is_wandb_here
 

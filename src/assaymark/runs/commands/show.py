@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--attempts", is_flag=True, help="Show the attempts: when, where and with which versions.")
 @store_option
 @json_option
-def show(run: str, store: str | None, as_json: bool, **options: Any) -> None:
+def show(run: str, store: str | None, as_json: bool, **options: object) -> None:
     """Show a stored run or audit. RUN is an id, the beginning of one, or `last` for the last run."""
     from assaymark.runs.stored import audit_as_run, find_audit, open_run
 
@@ -86,7 +86,7 @@ def _show_run(run: "Run", options: Mapping[str, Any], *, as_json: bool) -> None:
             echo(line)
 
 
-def _show_audit(audit: "ShownAudit", options: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_audit(audit: "ShownAudit", options: Mapping[str, object], *, as_json: bool) -> None:
     if of_runs := [name for name in ("task", "by", "lm_eval", "attempts") if options[name]]:
         option = of_runs[0].replace("task", "samples")
         raise UsageError(f"--{option} is for runs, and {audit.row.short_id} is an audit; omit it")

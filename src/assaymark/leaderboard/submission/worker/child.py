@@ -57,7 +57,7 @@ class _Channel:
         self._pipe = os.dup(1)
         os.dup2(2, 1)
 
-    def say(self, **message: Any) -> None:
+    def say(self, **message: object) -> None:
         os.write(self._pipe, json.dumps(message).encode() + b"\n")
 
     def stage(self, text: str, done: int = 0, total: int = 0) -> None:

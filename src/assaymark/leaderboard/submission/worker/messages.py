@@ -7,7 +7,6 @@ is none of these records ends the job.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.limits.characters import is_storable
 from assaymark.limits.nesting import parse_json
@@ -121,21 +120,21 @@ def read_message(line: bytes, step: str) -> Message:
     raise BadMessage(f"a message of a kind that the step '{step}' does not have")
 
 
-def _text(value: Mapping[str, Any], name: str, longest: int) -> str:
+def _text(value: Mapping[str, object], name: str, longest: int) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text or len(text) > longest or not is_storable(text):
         raise BadMessage(f"a message whose '{name}' is not a Unicode text of 1 to {longest:,} characters")
     return text
 
 
-def _number(value: Mapping[str, Any], name: str) -> int:
+def _number(value: Mapping[str, object], name: str) -> int:
     number = value.get(name, 0)
     if type(number) is not int or not 0 <= number <= MOST_STEPS:
         raise BadMessage(f"a message whose '{name}' is not a whole number from 0")
     return number
 
 
-def _run_ids(value: Mapping[str, Any]) -> tuple[str, ...]:
+def _run_ids(value: Mapping[str, object]) -> tuple[str, ...]:
     ids = value.get("runs")
     if not isinstance(ids, list) or not 1 <= len(ids) <= MOST_RUNS:
         raise BadMessage("a message whose 'runs' is not a list of runs")

@@ -74,7 +74,7 @@ class StepEnd:
     log: str = ""
 
 
-def run_step(spec: Mapping[str, Any], place: StepPlace, heard: Callable[[Stage | None], None]) -> StepEnd:
+def run_step(spec: Mapping[str, object], place: StepPlace, heard: Callable[[Stage | None], None]) -> StepEnd:
     """Run a step in a process of its own; return how it ended.
 
     Args:

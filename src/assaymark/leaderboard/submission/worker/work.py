@@ -70,8 +70,8 @@ def parts_of(board: Board) -> Parts:
     return [(list(dict.fromkeys(names)), shots) for shots, names in by_shots.items()]
 
 
-def _options(board: Board, row: SubmissionRow, samples: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+def _options(board: Board, row: SubmissionRow, samples: int | None) -> dict[str, object]:
+    options: dict[str, object] = {}
     if board.suite is not None and board.suite.source is None:
         options["profile"] = board.suite.profile
     if samples is not None:
@@ -83,7 +83,7 @@ def _options(board: Board, row: SubmissionRow, samples: int | None) -> dict[str,
     return options
 
 
-def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: Path) -> dict[str, Any]:
+def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: Path) -> dict[str, object]:
     """Return the step that has the network; models are copied or downloaded into a folder of the job."""
     new = row.new
     return {
@@ -102,9 +102,9 @@ def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: 
 
 def evaluate_step(
     board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them."""
-    arguments: dict[str, Any] = {"pretrained": str(fetched.model)}
+    arguments: dict[str, object] = {"pretrained": str(fetched.model)}
     if row.new.weights == "adapter":
         arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model)}
     arguments |= loading_arguments(row.new.precision, is_quantised=bool(row.new.facts.get("is_quantised")))
@@ -117,7 +117,7 @@ def evaluate_step(
     }
 
 
-def check_step(evaluate: Mapping[str, Any], results: Path, store: Path) -> dict[str, Any]:
+def check_step(evaluate: Mapping[str, object], results: Path, store: Path) -> dict[str, object]:
     """Return the step that copies what an evaluation was for from its results into a new store."""
     return {**evaluate, "step": "check", "results": str(results), "store": str(store)}
 
@@ -341,9 +341,9 @@ class Worker:
         files = [path for names, _ in parts_of(board) for path in files_read(names)]
         return list(dict.fromkeys([*readable, *(each for path in files for each in (path, path.resolve()))]))
 
-    def _step(self, job: JobRow, spec: Mapping[str, Any], place: StepPlace, made: type[Made]) -> Made:
+    def _step(self, job: JobRow, spec: Mapping[str, object], place: StepPlace, made: type[Made]) -> Made:
         """Run a step while the job's lease is renewed. Raises: _Failed; LeaseLost."""
-        state: dict[str, Any] = {
+        state: dict[str, object] = {
             "progress": JobProgress(stage=FIRST_STAGES[made]),
             "renewed": time.monotonic(),
             "stored": None,
@@ -377,7 +377,7 @@ class Worker:
         state["renewed"], state["stored"] = now, progress
 
     def _stored(
-        self, job: JobRow, board: Board, evaluate: Mapping[str, Any], here: Path, readable: Sequence[Path]
+        self, job: JobRow, board: Board, evaluate: Mapping[str, object], here: Path, readable: Sequence[Path]
     ) -> list[str]:
         """Store what of an evaluation's results is the job's; return the ids of the runs."""
         folder = here.parent / "check"

@@ -155,7 +155,7 @@ def _insert(connection: sa.Connection, table: str, rows: list[dict[str, Any]]) -
         connection.execute(sa.insert(sa.table(table, *map(sa.column, rows[0]))), rows)
 
 
-def _with_checksum(row: dict[str, Any]) -> dict[str, Any]:
+def _with_checksum(row: dict[str, Any]) -> dict[str, object]:
     return {**row, "checksum": checksum_of([name.encode() for name in row], list(row.values()))}
 
 
@@ -209,7 +209,7 @@ def _estimate(run: int, position: int, estimate: Mapping[str, Any]) -> dict[str,
     })  # fmt: skip
 
 
-def _placeholder(row: Any) -> dict[str, Any]:
+def _placeholder(row: Any) -> dict[str, object]:
     """Return a row for an estimate that cannot be read; nobody can make one of it any more."""
     empty = {"metric": "", "filter": "", "method": "", "value": None, "n": 0, "n_failed": 0, "n_unparsed": 0}
     nothing = dict.fromkeys(("low", "high", "stderr", "chance", "n_shots", "unit"))
@@ -239,7 +239,7 @@ def _write_facts_of_runs(connection: sa.Connection) -> None:
         last = rows[-1].id
 
 
-def _facts(run: int, plan: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(run: int, plan: Mapping[str, Any]) -> dict[str, object]:
     model, template = plan["model"], plan["apply_chat_template"]
     extra = dict(plan["extra"])
     audit, preset = extra.get("audit"), extra.get("prompt_preset")
