@@ -78,7 +78,7 @@ def logo_response(path: Path | None) -> Response:
 
 
 HEADINGS = {
-    400: "This cannot be read",
+    400: "This was not accepted",
     401: "Sign in first",
     403: "Not allowed",
     404: "Not found",

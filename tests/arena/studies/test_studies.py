@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from assaymark.arena.studies.design import design_study
-from assaymark.arena.studies.results import export_study, results_of
+from assaymark.arena.studies.results import export_study, results_of, study_rows
 from assaymark.arena.studies.sessions import StudySessions, invitations, store_study
 from assaymark.arena.studies.study_file import (
     AttentionCheck,
@@ -96,8 +96,15 @@ def test_the_example_is_a_study(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [("cap: many", "`cap`"), ("quota: {writing: 1}", "nearest: quotas"),
-     ("questions: [{id: better, text: x, choices: [a, b]}]", "other than 'better'"),
-     ("questions: [{id: x}]", "`questions`"), ("raters: 0", "`raters`"), ("study: a/b", "`study`"),
+     ("questions: [{id: better, text: x, choices: [a, b]}]", "other than better"),
+     ("questions: [{id: x}]", "number 1, lacks choices and lacks text"),
+     ("questions: [{id: winner, text: x, choices: [a, b]}]", "other than better, category"),
+     ("questions: [{id: x, text: y, choices: [a, a]}]", "different choices for 'x'"),
+     ("questions: [{id: x, text: y, choices: [yes, no]}]", "in quotes"),
+     ("scales: [{id: q, text: x, points: 3, low: no, high: b}]", "in quotes"),
+     ("scales: [{id: q, text: x, points: 3, high: b}]", "lacks low"),
+     ("scales: [{id: model, text: x, points: 3, low: a, high: b}]", "none of better"),
+     ("raters: 0", "`raters`"), ("study: a/b", "`study`"),
      ("consent: ''", "`consent`"), ("quotas: {writing: -1}", "`quotas`"), ("answers: {}", "`answers`"), ("[", "YAML"),
      ("scales: [{id: q, text: x, points: 1, low: a, high: b}]", "points from 2"),
      ("groups: [age]", "there are none"), ("group_quotas: {age: {old: 1}}", "`group_quotas`")],
@@ -262,6 +269,41 @@ def test_answers_are_rated_by_themselves_and_results_counted_by_group(study: Stu
     assert (group.choice, group.n_raters, results.n_small_groups) == ("young", 5, 2)
     assert {pair.preferred for pair in group.pairs} == {1.0}
     assert all(pair.preferred < 1.0 for pair in results.pairs if pair.category == "all")
+
+
+def test_a_groups_raters_cannot_be_computed_from_what_is_published(study: StudyFile, store: Store) -> None:
+    """Choices of a study with groups are not joined by rater; of a pair a group has enough raters, or nothing."""
+    ages = StudyQuestion("age", "Age", ("young", "old"))
+    scale = Scale("quality", "How good?", 5, "bad", "excellent")
+    plain = replace(study, demographics=(ages,), scales=(scale,))
+    for name, groups in (("plain", ()), ("counted", ("age",))):
+        store_study(store, replace(plain, study=name, groups=groups), SECRET, 0.0)
+        session = StudySessions(store)
+        for n, path in enumerate(invitations(store, name, SECRET).values()):
+            rate_all(session, path.rpartition("/")[2], "young" if n % 2 else "old", dict.fromkeys(MODELS, 3))
+    log = StudyLog(store)
+    rows = {name: study_rows(log.plan(name), log.assignments(name)) for name in ("plain", "counted")}
+    prompts_of: dict[str, Counter[int]] = {}  # how many prompts a number stands for
+    for name, own in rows.items():
+        judged = {(row["judge"], row["prompt_id"]) for row in own}
+        prompts_of[name] = Counter(Counter(judge for judge, _ in judged).values())
+    assert max(prompts_of["plain"]) > 1  # a rater's choices of several prompts bear one number
+    assert set(prompts_of["counted"]) == {1}
+    assert len(rows["plain"]) == len(rows["counted"])
+    assert rows["counted"] == sorted(
+        rows["counted"], key=lambda row: json.dumps({k: v for k, v in row.items() if k != "judge"}, sort_keys=True)
+    )
+    results = results_of("counted", store.url.removeprefix("sqlite:///"))
+    raters = {rater: said["age"] for rater, said in log.groups_of("counted", ["age"]).items()}
+    for group in results.groups:
+        for pair in group.pairs:
+            compared = {
+                (row.rater, raters[row.rater]) for row in log.assignments("counted")
+                if row.expected is None and {row.model_a, row.model_b} == {pair.first, pair.second}
+            }  # fmt: skip
+            sizes = Counter(age for _, age in compared)
+            assert sizes[group.choice] >= 5
+            assert sizes.total() - sizes[group.choice] >= 5
 
 
 def test_a_full_group_is_thanked_and_nothing_stored(study: StudyFile, store: Store) -> None:

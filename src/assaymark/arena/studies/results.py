@@ -6,7 +6,8 @@ Results and exports of human studies.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -156,25 +157,40 @@ def _by_group(
 ) -> tuple[tuple[GroupResult, ...], int]:
     """Return the results of each group that is large enough, and the number of those that are not shown.
 
-    Where those that are too small are few together, the smallest of the others is not shown either: what is left of the
-    whole without the groups that are shown would be theirs.
+    A pair of models is shown of a group only where enough of its raters compared them, and enough of the others did.
     """
     results: list[GroupResult] = []
     n_small = 0
     for question in (each for each in plan["demographics"] if each["id"] in plan.get("groups", ())):
-        own: dict[str, list[AssignmentRow]] = {}
+        own: dict[str | None, list[AssignmentRow]] = {}
         for row in used:
-            if choice := groups.get(row.rater, {}).get(question["id"]):
-                own.setdefault(choice, []).append(row)
+            own.setdefault(groups.get(row.rater, {}).get(question["id"]), []).append(row)
         sizes = {choice: len({row.rater for row in rows}) for choice, rows in own.items()}
-        hidden = {choice for choice, size in sizes.items() if size < FEWEST_IN_GROUP}
-        if hidden and sum(sizes[choice] for choice in hidden) < FEWEST_IN_GROUP and len(hidden) < len(sizes):
-            hidden.add(min(sizes.keys() - hidden, key=lambda choice: (sizes[choice], choice)))
-        n_small += len(hidden)
-        for choice in (each for each in question["choices"] if each in sizes and each not in hidden):
-            pairs = [each for pair in combinations(plan["models"], 2) if (each := _pair(plan, own[choice], ALL, pair))]
-            results.append(GroupResult(question["id"], choice, sizes[choice], tuple(pairs)))
+        hidden = _hidden(sizes, {None})
+        n_small += len(hidden - {None})
+        pairs: dict[str, list[PairResult]] = {}
+        for pair in combinations(plan["models"], 2):
+            raters = {choice: len({row.rater for row in rows if {row.model_a, row.model_b} == set(pair)})
+                      for choice, rows in own.items()}  # fmt: skip
+            hidden_of_pair = _hidden(raters, hidden)
+            for choice in (each for each in question["choices"] if each in sizes and each not in hidden):
+                preference = None if choice in hidden_of_pair else _pair(plan, own[choice], ALL, pair)
+                pairs.setdefault(choice, []).extend([preference] if preference else [])
+        results.extend(GroupResult(question["id"], choice, sizes[choice], tuple(own)) for choice, own in pairs.items())
     return tuple(results), n_small
+
+
+def _hidden(sizes: Mapping[str | None, int], hidden: AbstractSet[str | None]) -> set[str | None]:
+    """Return the groups that are not counted by themselves: those `hidden` already, and those that are too small.
+
+    Where these together are too small, the smallest of the others is too: the whole without the others would be theirs.
+
+    sizes: raters of each group; None: of those who did not say.
+    """
+    smaller = {choice for choice, size in sizes.items() if choice in hidden or size < FEWEST_IN_GROUP}
+    if 0 < sum(sizes[choice] for choice in smaller) < FEWEST_IN_GROUP and len(smaller) < len(sizes):
+        smaller.add(min(sizes.keys() - smaller, key=lambda choice: (sizes[choice], str(choice))))
+    return smaller
 
 
 def _scales(plan: Mapping[str, Any], used: Sequence[AssignmentRow]) -> Iterator[ScaleResult]:
@@ -259,7 +275,12 @@ def _counts(question: Mapping[str, Any], used: Sequence[AssignmentRow]) -> dict[
 
 
 def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts: bool = False) -> list[dict[str, Any]]:
-    """Return the answered comparisons as rows for `assaymark arena rate`, with prompts and answers only if `texts`."""
+    """Return the answered comparisons as rows for `assaymark arena rate`, with prompts and answers only if `texts`.
+
+    In a study with results by group no choice says whose other choices stand beside it: from the choices of each rater
+    and the numbers of a group, the raters of the group could be computed. There raters are numbered anew in each
+    prompt, and rows are in the order of their contents.
+    """
     numbers = {name: number for number, name in enumerate(dict.fromkeys(row.rater for row in rows), start=1)}
     answered_rows = []
     for row in rows:
@@ -276,7 +297,18 @@ def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts:
             made |= {"prompt": item["prompt"], "response_a": item["answers"][row.model_a],
                      "response_b": item["answers"][row.model_b]}  # fmt: skip
         answered_rows.append(made)
-    return answered_rows
+    return _without_links(answered_rows) if plan.get("groups") else answered_rows
+
+
+def _without_links(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    contents = [({name: value for name, value in row.items() if name != "judge"}, row["judge"]) for row in rows]
+    contents.sort(key=lambda content: json.dumps(content[0], sort_keys=True))
+    raters: dict[str, dict[str, int]] = {}  # prompt -> rater -> its number there
+    unlinked = []
+    for content, rater in contents:
+        own = raters.setdefault(content["prompt_id"], {})
+        unlinked.append({**content, "judge": f"{content['prompt_id']} rater {own.setdefault(rater, len(own) + 1)}"})
+    return unlinked
 
 
 HEADERS = ("category", "models", "preferred", "95% interval", "comparisons", "ratings", "ties")

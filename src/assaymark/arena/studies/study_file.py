@@ -62,6 +62,9 @@ CATEGORIES = (
 """Usual categories of prompts; a file may have others."""
 
 MOST_POINTS = 10
+# fields of an exported choice, which no question or scale may be called
+RESERVED = frozenset({"better", "model_a", "model_b", "winner", "judge", "prompt_id", "category", "seconds", "prompt",
+                      "response_a", "response_b"})  # fmt: skip
 
 CAP = 4
 """Comparisons of one rater, beside the attention checks, unless the file says otherwise."""
@@ -255,11 +258,16 @@ class _Checked:
             choices = row["choices"]
             if not isinstance(choices, list) or len(choices) < 2:
                 raise self.wrong(key, "at least two choices for each question")
+            if not all(isinstance(choice, str | int | float) and not isinstance(choice, bool) for choice in choices):
+                raise self.wrong(key, "texts as choices; in quotes where YAML reads yes and no as something else")
             questions.append(StudyQuestion(str(row["id"]), str(row["text"]), tuple(map(str, choices))))
-        if len({question.id for question in questions}) < len(questions) or any(
-            question.id == "better" for question in questions
-        ):
-            raise self.wrong(key, "a different id for each question, other than 'better'")
+            if not all(isinstance(row[name], str) and row[name].strip() for name in ("id", "text")):
+                raise self.wrong(key, "an id and a text for each question, none of them empty")
+            if len(set(map(str, choices))) < len(choices):
+                raise self.wrong(key, f"different choices for '{row['id']}'")
+        ids = [question.id for question in questions]
+        if len(set(ids)) < len(ids) or RESERVED & set(ids):
+            raise self.wrong(key, f"a different id for each question, other than {', '.join(sorted(RESERVED))}")
         return tuple(questions)
 
     def scales(self) -> tuple[Scale, ...]:
@@ -269,12 +277,15 @@ class _Checked:
             points = row["points"]
             if type(points) is not int or not 2 <= points <= MOST_POINTS:
                 raise self.wrong("scales", f"points from 2 to {MOST_POINTS}")
-            id_, words, low, high = (str(row[name]) for name in ("id", "text", "low", "high"))
-            scales.append(Scale(id_, words, points, low, high))
+            words = [row[name] for name in ("id", "text", "low", "high")]
+            if not all(isinstance(text, str) and text.strip() for text in words):
+                raise self.wrong("scales", "texts as id, text, low and high; in quotes where YAML reads another value")
+            scales.append(Scale(words[0], words[1], points, words[2], words[3]))
         taken = [question.id for question in self.questions("questions")]
         fields_of = [f"{scale.id}_{side}" for scale in scales for side in "ab"]
-        if len(set(fields_of)) < len(fields_of) or set(fields_of) & {"better", *taken}:
-            raise self.wrong("scales", "a different id for each scale and question")
+        if len(set(fields_of)) < len(fields_of) or set(fields_of) & {*RESERVED, *taken}:
+            names = ", ".join(sorted(RESERVED))
+            raise self.wrong("scales", f"ids that differ from questions, and whose ID_a and ID_b are none of {names}")
         return tuple(scales)
 
     def groups(self) -> tuple[str, ...]:
@@ -299,6 +310,10 @@ class _Checked:
                 raise self.wrong("group_quotas", expected)
             if not all(type(n) is int and n >= 0 for n in quota.values()):
                 raise self.wrong("group_quotas", "whole numbers from 0")
+            n_raters = len(self.raters())
+            if set(quota) == set(choices[name]) and sum(quota.values()) < n_raters:
+                n_places = f"places for the {n_raters} raters (here {sum(quota.values())})"
+                raise self.wrong("group_quotas", f"{n_places}, or fewer `raters`")
         return {str(name): dict(quota) for name, quota in value.items()}
 
     def checks(self) -> tuple[AttentionCheck, ...]:
@@ -308,6 +323,14 @@ class _Checked:
 
     def _rows(self, key: str, names: set[str]) -> Sequence[Mapping[str, Any]]:
         value = self._values.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(row, dict) and set(row) == names for row in value):
-            raise self.wrong(key, f"a list of {{{', '.join(sorted(names))}}}")
+        expected = f"a list of {{{', '.join(sorted(names))}}}"
+        if not isinstance(value, list):
+            raise self.wrong(key, expected)
+        for number, row in enumerate(value, start=1):
+            if not isinstance(row, dict):
+                raise self.wrong(key, expected)
+            strange = [f"lacks {name}" for name in sorted(names - set(row))]
+            strange += [f"has the unknown key '{name!s:.40}'" for name in row if name not in names]
+            if strange:
+                raise DataError(f"{self._path}: `{key}`, number {number}, {' and '.join(strange)}; expected {expected}")
         return value
