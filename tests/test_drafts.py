@@ -108,6 +108,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.assaymark", "run.json", "run.csv", "run.parquet", "run.md", "run.html"])
 def test_on_a_full_disk_a_file_is_whole_or_absent(
     name: str, small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

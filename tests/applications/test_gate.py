@@ -40,6 +40,7 @@ def outcome(run: Run, condition: str, baseline: Run | None = None) -> GateResult
         return failed.result
 
 
+@pytest.mark.slow
 def test_the_three_outcomes_by_the_one_sided_bound(runs: list[Run]) -> None:
     """58 of 60: Wilson's one-sided bounds are .904 and .989; above, below and between them the gate says so."""
     ends = wilson(58, 60, 0.9)

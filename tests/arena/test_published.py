@@ -85,6 +85,7 @@ def test_an_error_of_a_board_is_raised_and_not_remembered(tmp_path: Path, monkey
     assert ratings.board().n_votes == 100
 
 
+@pytest.mark.slow
 def test_a_board_of_one_language_is_that_of_its_votes(tmp_path: Path) -> None:
     """Its votes, ratings and warning; the board of all counts each language; unclear prompts are in none."""
     arena = spoken_arena(tmp_path / "s.sqlite")

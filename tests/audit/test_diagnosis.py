@@ -198,6 +198,7 @@ def test_generated_answers_are_read(tmp_path: Path) -> None:
     assert causes == {n: expected[n % 4] for n in range(40) if n % 4 in expected}
 
 
+@pytest.mark.slow
 def test_the_same_diagnosis_asks_nothing_twice(diagnosed: tuple[assaymark.Run, Diagnosis]) -> None:
     """A second call returns the stored one, and `show` prints it."""
     run, diagnosis = diagnosed

@@ -36,6 +36,7 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Audits[Any]]:
     }
 
 
+@pytest.mark.slow
 def test_audits_are_lists_that_show_themselves(audits: dict[str, Audits[Any]]) -> None:
     """The HTML has tables and, but for p-values, drawings; the text is the command's; both open alike."""
     assert [type(each) for each in audits.values()] == [CalibrationAudits, PromptAudits, ContaminationTests, Diagnoses]

@@ -36,6 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return store
 
 
+@pytest.mark.slow
 def test_wrong_keys_are_suspicious(store: str) -> None:
     """Questions with wrong keys are found among the others, with the models that miss them, and shares are exact."""
     answered = questions_of(store, "exam")

@@ -123,6 +123,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @fuzzed()
 @given(st.sampled_from([*KEYS, *(f"fewshot_config.{key}" for key in FEWSHOT_KEYS)]), VALUES)
 def test_task_files(folder: Path, key: str, value: Any) -> None:
@@ -133,6 +134,7 @@ def test_task_files(folder: Path, key: str, value: Any) -> None:
     works_or_is_refused(lambda: prompts_of(folder / "t.yaml"))
 
 
+@pytest.mark.slow
 @fuzzed()
 @given(
     st.sampled_from(

@@ -87,6 +87,7 @@ CASES: dict[str, tuple[str, dict[str, Any], EngineSettings]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_scores_equal_the_references_on_both_sides_of_a_limit(case: str) -> None:
     """Inputs below and above the model's own limit, scored together, are scored like each alone."""

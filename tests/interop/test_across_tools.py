@@ -52,6 +52,7 @@ def our_run(tool: str, folder: Path, store: Path, *, lettered: bool = False, ext
     return assaymark.evaluate("fake", str(path), store=str(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lettered", [False, True])
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_log_compares_with_our_own_run_of_its_questions(tool: str, lettered: bool, tmp_path: Path) -> None:

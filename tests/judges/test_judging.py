@@ -75,6 +75,7 @@ def test_a_judge_of_order_alone_decides_nothing(stored: tuple[Path, str, str]) -
     assert (summary["ties"], summary["first"], summary["consistent"]) == (8, 8, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prompt", "said", "rate"), [("five", "[[A>>B]]", 0.5), ("preference", "[[1.2]]", 0.5)])
 def test_arena_hard_and_alpaca_eval_types(stored: tuple[Path, str, str], prompt: str, said: str, rate: float) -> None:
     """The same verdict in both orders cancels out; each form is asked for in its own words."""
@@ -260,6 +261,7 @@ def test_a_limit_that_is_no_amount_is_refused(given: str, tmp_path: Path, capsys
     assert f"max_cost is {given}; expected an amount of money from 0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_judge_with_too_few_positions_is_explained(
     stored: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

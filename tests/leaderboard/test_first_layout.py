@@ -203,6 +203,7 @@ def test_written_twice_is_written_once(written: Path) -> None:
     assert len([path for path in after if path.suffix == ".parquet"]) == 5
 
 
+@pytest.mark.slow
 def test_without_the_package_of_the_hashes_nothing_is_written(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -268,6 +268,7 @@ def test_the_average_of_one_column_is_the_columns_number(tmp_path: Path) -> None
     assert row.average.number == row.cells["law"].number
 
 
+@pytest.mark.slow
 def test_the_list_of_boards_orders_only_models_that_the_board_ranks(folder: Path) -> None:
     """Two models on different columns and samples have no places; two ranked ones have, with the limit they share."""
     run(folder, "--limit", "2", tasks="law.csv", seed=1)

@@ -102,6 +102,7 @@ def test_measured_models_are_not_called_unmeasured(place: Path) -> None:
     assert lacking == {"code": ["yak"]}
 
 
+@pytest.mark.slow
 def test_the_page_shows_votes_names_and_advice(place: Path) -> None:
     """The page and its twin have the ratings, the unmeasured models, and the advice where there is no evidence."""
     site = Site([read_board(place / "board.yaml")], StoredRuns(Store.open_to_read(str(place / "s.sqlite"))))

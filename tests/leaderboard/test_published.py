@@ -53,6 +53,7 @@ def test_the_first_tables_averages_follow_their_rule(shared_dir: Path, tmp_path:
     assert table.issues == ()
 
 
+@pytest.mark.slow
 def test_the_second_tables_averages_and_columns_are_recomputed(shared_dir: Path, tmp_path: Path) -> None:
     """4,576 rows: averages to 1e-9, and the four columns whose rule needs no subtasks to 1e-9 of a point."""
     table, records = published(shared_dir, tmp_path, "open-llm-v2")

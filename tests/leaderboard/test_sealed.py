@@ -173,6 +173,7 @@ def outputs(place: Place, with_sealed: tuple[str, ...] = ()) -> dict[str, str]:
     return texts
 
 
+@pytest.mark.slow
 def test_a_sealed_task_is_nowhere_and_an_open_one_everywhere(place: Place) -> None:
     """No page, JSON, static file, report or export holds a row of a sealed task; without the seal most kinds do."""
     before = outputs(place)
@@ -228,6 +229,7 @@ def test_an_explicit_option_writes_sealed_rows(place: Place) -> None:
         assert any(kind in name and MARK in text for name, text in texts.items()), kind
 
 
+@pytest.mark.slow
 def test_an_imported_run_stays_sealed(place: Place, tmp_path: Path) -> None:
     """A run that comes from another store with sealed tasks is sealed here too, its preview included."""
     place.seal("--public_fraction", "0.5")
@@ -330,6 +332,7 @@ def test_the_arena_asks_no_sealed_prompts(place: Place) -> None:
         answers_of_runs(store, [])
 
 
+@pytest.mark.slow
 def test_revealed_rows_are_shown_and_verified(place: Place) -> None:
     """After `reveal` anybody can verify the rows, a changed one is found, and the store shows them."""
     place.seal()
@@ -393,6 +396,7 @@ def test_sealing_again_completes_and_changes_nothing(place: Place) -> None:
     assert not (place.folder / "elsewhere").exists()
 
 
+@pytest.mark.slow
 def test_new_rows_are_sealed_apart_and_the_old_ones_revealed(place: Place) -> None:
     """Rotation: a new version has a commitment of its own; revealing the old rows leaves the new ones sealed."""
     place.seal()

@@ -65,6 +65,7 @@ def serving(environment: dict[str, str], *words: str) -> Iterator[str]:
         server.wait(20)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_package_is_imported_before_its_use(installed: dict[str, str]) -> None:
     """`--help` lists its command, and `ls tasks` its tasks, without importing it, nor anything heavy."""
     heavy = {"torch", "assaymark_example", "fastapi", "sqlalchemy"}
@@ -78,6 +79,7 @@ def test_nothing_of_a_package_is_imported_before_its_use(installed: dict[str, st
         assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.slow
 def test_its_task_is_scored_by_its_model_metric_aggregation_and_filter(installed: dict[str, str]) -> None:
     """The task file names all of them as it would name ours, and the value has an interval."""
     (listed,) = json.loads(assaymark(installed, "ls", "tasks", "greetings", "--json"))
@@ -188,6 +190,7 @@ def test_its_scorer_and_its_kind_of_target_are_used(installed: dict[str, str], t
     assert "expected an object of inputs and answers" in refused
 
 
+@pytest.mark.slow
 def test_its_baseline_is_computed_with_each_run(installed: dict[str, str]) -> None:
     """It is stored beside the estimates: the share of the file's rows whose answer is the first choice, red."""
     rows = [json.loads(line) for line in (HERE / "assaymark_example" / "tasks" / "colours.jsonl").open()]

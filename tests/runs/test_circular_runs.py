@@ -27,6 +27,7 @@ def run_of(tasks: str = "demo_letters_people", **options: Any) -> assaymark.Run:
     return assaymark.evaluate("fake", tasks, **given)
 
 
+@pytest.mark.slow
 def test_a_question_is_one_sample_with_all_its_rotations() -> None:
     """N counts questions, not rotations; acc is that of the plain run, and circular_acc at most that."""
     run, plain = run_of(), run_of(circular=False)

@@ -72,6 +72,7 @@ def test_the_same_plan_is_evaluated_once() -> None:
     assert model.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 37, 150])
 def test_an_interrupted_run_is_resumed(stop_after: int) -> None:
     """A run that was stopped and resumed equals an uninterrupted one, and no query is sent twice."""

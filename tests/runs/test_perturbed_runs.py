@@ -204,6 +204,7 @@ def test_the_same_call_asks_nothing_and_another_perturbation_is_another_run(in_f
     assert len({first.id, plain.id, _run(in_folder, perturb="mild_mix,gender,typos:0.3").id}) == 3
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(in_folder: Path) -> None:
     """After kill -9 only what is missing is asked, and the results are those of a run that was not killed."""
     command = [
@@ -238,6 +239,7 @@ def test_a_killed_run_goes_on_where_it_was(in_folder: Path) -> None:
         assert second.status == "finished"
 
 
+@pytest.mark.slow
 def test_a_run_is_rescored_reproduced_and_compared_with_its_copies(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,6 +43,7 @@ def test_the_table_has_intervals_unparsed_answers_and_differences() -> None:
     assert "no" in as_text(done.table())
 
 
+@pytest.mark.slow
 def test_truncated_prompts_have_a_column(tmp_path: Path) -> None:
     """If prompts exceed the model's context, the table has their share; else it has no such column."""
     arguments = {"pretrained": str(LIBRARY / "demo_models" / "small"), "max_length": 64}
@@ -72,6 +73,7 @@ def test_a_group_is_one_line() -> None:
     assert all(line["difference"] is not None for line in lines[1:])
 
 
+@pytest.mark.slow
 def test_the_own_style_sends_no_new_request() -> None:
     """In the style of its file, a task has its own prompts, and the stored outputs are reused."""
     own = assaymark.evaluate(FakeModel(), "demo_facts", limit=5)

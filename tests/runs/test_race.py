@@ -33,6 +33,7 @@ def test_a_clear_difference_is_decided_before_the_end(tmp_path: Path) -> None:
     assert (run.row.status, run.row.n_samples) == ("finished", 200)
 
 
+@pytest.mark.slow
 def test_the_same_race_again_asks_nothing_and_a_stricter_one_goes_on(tmp_path: Path) -> None:
     """State is rebuilt from what is stored: the verdict is the same, and a smaller alpha continues where it stopped."""
     store = str(tmp_path / "s.sqlite")
@@ -47,6 +48,7 @@ def test_the_same_race_again_asks_nothing_and_a_stricter_one_goes_on(tmp_path: P
         assert all(row.n_outputs == 4 * stricter.state.n_seen for row in opened.runs())  # four choices, none twice
 
 
+@pytest.mark.slow
 def test_a_race_is_resumed_after_a_kill(tmp_path: Path) -> None:
     """Killed in the middle and started again, it ends as one that was never interrupted."""
     store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")
@@ -71,6 +73,7 @@ def test_a_race_is_resumed_after_a_kill(tmp_path: Path) -> None:
     assert ends[0] == ends[1]
 
 
+@pytest.mark.slow
 def test_a_stored_run_is_raced_without_asking_its_model(tmp_path: Path) -> None:
     """Only the new model answers; a run of other questions, or of a part, is refused."""
     store = str(tmp_path / "s.sqlite")
@@ -107,6 +110,7 @@ def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
         race_models("fake", "fake", "demo_stories", first_args=A, second_args=B, store=store)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It prints the verdict, the interval, what they are about, and both runs; undecided within a budget is exit 1."""
     words = ["race", "fake:accuracy=0.8", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts"]

@@ -213,6 +213,7 @@ def killed_rescoring(run: Run, folder: Path) -> str:
     return place
 
 
+@pytest.mark.slow
 def test_a_rescoring_killed_after_its_commit_is_finished_by_the_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

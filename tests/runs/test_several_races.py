@@ -19,6 +19,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 def test_each_pair_is_that_of_a_race_of_two_with_its_share_of_alpha(tmp_path: Path) -> None:
     """States equal those of races of two at alpha / 3, as far as both went; nothing is asked twice."""
     store = str(tmp_path / "s.sqlite")

@@ -136,6 +136,7 @@ def test_rows_without_texts_are_compared_by_their_prompts(place: str, tmp_path: 
     assert (written.n_repeated, written.n_examples) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_file_for_several_tasks_names_them(letters: Run, place: str, tmp_path: Path) -> None:
     """A row's subject says to which task it belongs; without any, the file is refused."""
     row = {"choices": ["row A", "row B", "row C", "row D"], "stem": "The king sits in row", "answer": 2}

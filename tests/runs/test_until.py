@@ -53,6 +53,7 @@ def test_budgets_are_read() -> None:
             parse_budget(wrong)
 
 
+@pytest.mark.slow
 def test_a_score_is_known_before_the_end_and_a_stricter_goal_goes_on(tmp_path: Path) -> None:
     """The interval holds the whole benchmark's score, nothing is asked twice, and a run without goals asks the rest."""
     store = str(tmp_path / "s.sqlite")
@@ -202,6 +203,7 @@ def test_the_values_that_are_left_bound_the_interval() -> None:
     np.testing.assert_allclose((state.low, state.high), (0.99, 0.99))
 
 
+@pytest.mark.slow
 def test_a_comparison_says_that_a_rule_stopped_a_run(tmp_path: Path) -> None:
     """The interval over the common order is that of a race, and holds the difference of the whole benchmark."""
     store = str(tmp_path / "s.sqlite")
@@ -242,6 +244,7 @@ def _order(run: assaymark.Run) -> list[tuple[str, int]]:
     return question_order({"demo_facts": range(n)}, {"demo_facts": task.dataset_hash}, 0)
 
 
+@pytest.mark.slow
 def test_stored_models_forecast_and_are_fixed_before_the_first_question(tmp_path: Path) -> None:
     """Models that err alike narrow the interval, which holds; later runs and a kill change nothing."""
     store = str(tmp_path / "s.sqlite")
@@ -266,6 +269,7 @@ def test_stored_models_forecast_and_are_fixed_before_the_first_question(tmp_path
     assert done.goals[0].state.low <= truth <= done.goals[0].state.high
 
 
+@pytest.mark.slow
 def test_a_run_that_began_without_forecasts_goes_on_without(tmp_path: Path) -> None:
     """Nothing is chosen after a draw, and a forecasting run that was removed ends the sequence in one line."""
     store = str(tmp_path / "s.sqlite")
@@ -281,6 +285,7 @@ def test_a_run_that_began_without_forecasts_goes_on_without(tmp_path: Path) -> N
         evaluate_until("fake", "demo_facts", ["± 4"], model_args=model, store=store)
 
 
+@pytest.mark.slow
 def test_a_killed_run_with_forecasts_ends_as_one_that_was_never_interrupted(tmp_path: Path) -> None:
     """The forecasting runs are those recorded, and what they forecast follows from the stored answers."""
     store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")

@@ -78,6 +78,7 @@ def test_false_alarms_are_as_promised_and_peeking_is_not(kind: str) -> None:
         assert peeking > 0.5
 
 
+@pytest.mark.slow
 def test_the_true_cell_decides() -> None:
     """What `false_alarms` leaves out is right: of sixty whole detectors none alarms that it did not look at."""
     streams = stationary("0.9")[:60]

@@ -186,6 +186,7 @@ def test_baseline_of_zeros_and_ones_is_exact() -> None:
     assert bounds.high == pytest.approx(expected.high)
 
 
+@pytest.mark.slow
 def test_baseline_of_graded_scores_covers() -> None:
     """The bounds of a mean of graded scores miss it in less than 5% of windows, and are not as wide as Hoeffding's."""
     generator = np.random.default_rng(9)

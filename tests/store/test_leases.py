@@ -129,6 +129,7 @@ def suspended(url: str) -> Iterator["subprocess.Popen[str]"]:
     process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_ended", [False, True], ids=["while the other writes", "after the other ended"])
 def test_a_suspended_writer_is_taken_over_and_stops(
     url: str, suspended: "subprocess.Popen[str]", has_ended: bool

@@ -96,6 +96,7 @@ def test_another_primary_metric_updates_the_facts(store: Store) -> None:
     assert store.verify() == []
 
 
+@pytest.mark.slow
 def test_later_scores_are_seen_at_once(store: Store) -> None:
     """New scores under the same metric appear in lists before and after the facts are stored again."""
     plan = examples.plan()

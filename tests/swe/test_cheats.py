@@ -41,6 +41,7 @@ def tried(
     return attempt_tests(instance, patch, base, work / "work", Environment(), SweLimits(seconds=seconds))
 
 
+@pytest.mark.slow
 def test_a_copy_has_no_later_history(project: Path, base: Path) -> None:
     """Neither objects of later commits, nor tags, remotes or a reflog; the source has them."""
     later = git(project, "rev-parse", "HEAD")
@@ -243,6 +244,7 @@ def test_a_patch_into_the_repositorys_own_files_is_undone(instance: Instance, ba
     assert TESTS in (tmp_path / "work/tests/test_calc.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "stage", "reason"),
     [

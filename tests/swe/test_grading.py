@@ -41,6 +41,7 @@ def predicted(instance: Instance, model: str, patch: str) -> Prediction:
     return Prediction(instance.instance_id, model, patch)
 
 
+@pytest.mark.slow
 def test_a_projects_commits_become_instances(instance: Instance, left_out: list[str]) -> None:
     """One of four commits changes code and tests so that a test fails before; ids are cut as SWE-bench cuts them."""
     assert (instance.FAIL_TO_PASS, instance.PASS_TO_PASS) == ((ADD,), (MUL_CUT, MUL))

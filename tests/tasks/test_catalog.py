@@ -259,6 +259,7 @@ def test_names_are_written_by_kind(folder: Path, tmp_path: Path) -> None:
     assert content["tag"] == ["arithmetic", "arithmetic_letters", "hard"]
 
 
+@pytest.mark.slow
 def test_the_shipped_names_are_those_of_the_installed_version(lm_files: Catalog) -> None:
     """The list in the package equals that of lm_eval 0.4.13, name by name."""
     known = lm_eval_names.known_names()

@@ -195,6 +195,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     assert opened(str(file)).skipped.n == 1
 
 
+@pytest.mark.slow
 def test_the_command_line(
     tmp_path: Path, towns: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def test_one_task_at_two_numbers_of_shots_is_refused() -> None:
         catalog.select(["suite:open-llm-v3"])
 
 
+@pytest.mark.slow
 def test_names_of_results_files_carry_their_shots() -> None:
     """`harness|hellaswag|10` is hellaswag at 10 shots, with colons, subjects and all."""
     catalog = Catalog.open(lm_eval=False)

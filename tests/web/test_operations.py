@@ -50,6 +50,7 @@ def test_a_server_is_alive_without_its_store_and_ready_only_with_it() -> None:
         assert httpx.get(f"{url}/robots.txt").text.startswith("User-agent: *\nDisallow: /api/\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_requests_are_counted_and_logged(tmp_path: Path, form: str) -> None:
     """`--metrics` counts by pattern, not by what visitors type; `--access_log` has a line for each."""

@@ -75,6 +75,7 @@ def test_counts_of_tokens_are_no_secrets() -> None:
         assert redaction.is_secret(key), key
 
 
+@pytest.mark.slow
 def test_a_pattern_that_is_too_slow_costs_the_text() -> None:
     """A pattern that would run for hours removes the text it was tried on, within its time limit."""
     redaction = redaction_of([], [r"(a+)+b"])

@@ -177,6 +177,7 @@ EXPERIMENT = """
 """
 
 
+@pytest.mark.slow
 def test_a_row_of_an_experiment_shows_its_trace(receiver: Receiver, tmp_path: Path) -> None:
     """Spans of a target are in the trace of their row, in threads and in the event loop, and its page links to it."""
     place = str(tmp_path / "traces.sqlite")

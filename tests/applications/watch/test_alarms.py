@@ -203,6 +203,7 @@ def test_an_alarm_without_a_baseline_begins_with_the_latest_values(store: Store)
     assert result.event.n_since == made_number(result.event.trace_id) - 5000 + 1
 
 
+@pytest.mark.slow
 def test_a_killed_watcher_has_counted_what_it_stored(tmp_path: Path, store: Store) -> None:
     """Killed at any time (kill -9) and started again, the values, their order and the alarm are as if it was not."""
     made = helpful(drop(np.random.default_rng(4), 3000, 400))

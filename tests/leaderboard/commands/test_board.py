@@ -143,6 +143,7 @@ def test_check_of_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> Non
         assert "is not a file name" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_serve_answers_and_ends_with_control_c(board: Path) -> None:
     """The real command on a free port: its address is printed, the board is there, Ctrl-C ends it with 0."""
     command = [sys.executable, "-m", "assaymark", "serve", str(board), "--port", "0"]

@@ -98,6 +98,7 @@ def form_token(page: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_submitted_followed_and_listed(queue: SubmissionServer) -> None:
     """A submission by the API is on its page, in the queue and in both twins."""
     made = queue.submit(queue.token(), kind="pretrained")

@@ -298,6 +298,7 @@ def stories(shared_dir: Path) -> Path:
     return shared_dir / "models" / "stories260K"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["meta", "meta for two GPUs", "torchtune", "litgpt"])
 def test_a_real_model_with_its_sentencepiece_tokenizer(way: str, stories: Path, tmp_path: Path) -> None:
     """stories260K with tokenizer.model alone scores and continues exactly as its Hugging Face folder."""

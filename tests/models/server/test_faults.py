@@ -122,6 +122,7 @@ def test_a_run_with_failures_is_incomplete_and_repeats_only_those(server: TestSe
     assert len(server.seen.bodies) == 3  # the fourth failure was that of a text, tried in case tokens are refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "given", "message"),
     [

@@ -205,6 +205,7 @@ def run_sums(server: HostileServer, store: Path, *more: str) -> int:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 503, 500])
 def test_a_pause_beyond_the_budget_stops_the_run_as_incomplete(
     server: HostileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int

@@ -153,6 +153,7 @@ def test_the_server_gets_openais_tools(rows: Path) -> None:
     assert "stop" not in body
 
 
+@pytest.mark.slow
 def test_a_stored_run_is_read_back_and_not_sent_again(rows: Path, tmp_path: Path) -> None:
     """Tools are part of the stored request: the same plan is the same run, rescoring gives the same scores."""
     store = str(tmp_path / "runs.sqlite")

@@ -107,6 +107,7 @@ def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
     assert len(found["outputs"]) == len(records[0].outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"mode": "random"}, {"mode": "gold", "fail": 0.2}, {"mode": "constant"}])
 @pytest.mark.parametrize("task", ["demo_yesno", "demo_stories"])
 def test_wrong_samples_are_those_that_reading_all_would_find(

@@ -49,6 +49,7 @@ def test_the_help_has_every_option_of_the_rfc(capsys: pytest.CaptureFixture[str]
     assert "eval ls" in out
 
 
+@pytest.mark.slow
 def test_a_checkpoint_scores_as_its_hugging_face_folder(
     finetuned: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_pat
         assert "cannot be read" in failed(capsys, "rescore", "last", option, str(tmp_path / "latin.yaml"))
 
 
+@pytest.mark.slow
 def test_prompt_styles_are_printed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     """Two prompt styles at two numbers of shots are four lines, in JSON too."""
     words = [*FAKE, "demo_facts", "--prompt_style", "letter,cot", "--num-fewshot", "0,2"]
