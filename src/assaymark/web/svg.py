@@ -286,9 +286,9 @@ def heatmap(
 
 
 def _cell(cell: tuple[float, str], x: float, y: float, width: float) -> list[Markup]:
-    box = Markup('<rect class="cell" x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{}" fill-opacity="{:.2f}"/>')
-    return [box.format(x + 1, y + 1, width - 2, ROW - 2, 0.08 + 0.5 * cell[0]),
-            text_at(x + width / 2, y + ROW / 2 + 4, cell[1], "middle")]  # fmt: skip
+    place = f'x="{x + 1:.0f}" y="{y + 1:.0f}" width="{width - 2:.0f}" height="{ROW - 2}"'
+    box = Markup(f'<rect class="cell" {place} fill-opacity="{0.08 + 0.5 * cell[0]:.2f}"/>')  # noqa: S704 - numbers
+    return [box, text_at(x + width / 2, y + ROW / 2 + 4, cell[1], "middle")]
 
 
 def _narrow_heatmap(
@@ -357,8 +357,8 @@ def _cut(name: str, longest: int) -> str:
 
 def text_at(x: float, y: float, text: str, anchor: str) -> Markup:
     """Return a text, escaped. anchor: start, middle or end."""
-    made = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
-    return made.format(x, y, anchor, escape(printable(text)))
+    # numbers need no escaping, and `Markup.format` takes ten times as long: a page of charts has a thousand texts
+    return Markup(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{escape(anchor)}">{escape(printable(text))}</text>')  # noqa: S704
 
 
 def tick_text(x: float, y: float, text: str, width: float) -> Markup:
