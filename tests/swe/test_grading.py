@@ -295,7 +295,7 @@ def test_environments_are_found_by_the_nearest_name(instance: Instance, tmp_path
     assert known.of(replace(instance, instance_id="x")).folder == "/r"
     assert known.of(replace(instance, repo="o/n", instance_id="x")).folder == "/d"
     path.write_text("default: {folders: /d}\n")
-    with pytest.raises(DataError, match=r"has 'folders'; expected folder, python"):
+    with pytest.raises(DataError, match=r"has 'folders'; expected folder, generated"):
         Environments.read(path)
 
 

@@ -6,6 +6,7 @@ An instance is resolved where both say so. What printed lines alone say was prin
 import hashlib
 import hmac
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ __all__ = ["Reported", "TestLists", "TestRun", "disagreements", "grade_tests", "
 
 FOR_FAILING = frozenset({"PASSED", "XFAIL"})
 FOR_PASSING = FOR_FAILING | {"SKIPPED"}
+# a line that pytest wrapped before its percentage was read as a test so called: two instances of SWE-bench list it
+_PROGRESS = re.compile(r"\[\s*\d+%\]")
 _WORDS = {
     "PASSED": "passed",
     "FAILED": "failed",
@@ -164,6 +167,9 @@ def _split(
 ) -> dict[str, list[str]]:
     split: dict[str, list[str]] = {"success": [], "failure": []}
     for test in tests:
+        if _PROGRESS.fullmatch(test):
+            split["success" if statuses.get(test, "PASSED") in good else "failure"].append(test)
+            continue
         found = [statuses[test]] if test in statuses else list(by_key.get(test, ()))
         if not found and "[" in test and not test.endswith("]"):
             found = [status for key, each in by_key.items() if key.startswith(test) for status in each]

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "swe init path/to/repository -o instances.jsonl",
+    "swe prepare --instances instances.jsonl --pins requirements.txt --repo path/to/repository -o environments.yaml",
     "swe predict --model KIND --instances instances.jsonl --repo path/to/repository -o predictions.jsonl",
     "swe grade predictions.jsonl --instances instances.jsonl --repo path/to/repository",
     "swe report predictions.jsonl --instances instances.jsonl --against other.jsonl",
 )
+_prepared = {True: "prepared", False: "is there"}
 _PATH = click.Path(path_type=Path)
 
 
@@ -50,7 +52,10 @@ _places = _with(
     click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
                  help="Where a repository is; without a name: those that are not named."),
     click.option("--environments", type=_PATH, metavar="FILE",
-                 help="YAML: python, folder, pythonpath, test_arguments and variables by instance or repository."),
+                 help="YAML: python or image, folder, pythonpath, test_arguments, variables by instance or name."),
+    click.option("--where", type=click.Choice(["auto", "bwrap", "docker", "podman"]), default="auto", show_default=True,
+                 help="Bubblewrap, or containers: SWE-bench's images, which must be here, or those that --environments "
+                 "names."),
 )  # fmt: skip
 
 
@@ -58,7 +63,7 @@ _places = _with(
 def swe() -> None:
     """Software-engineering tasks: patches for issues of real repositories, decided by the repositories' tests.
 
-    Files are SWE-bench's. Tests run in bubblewrap, without network.
+    Files are SWE-bench's. Tests run in bubblewrap or a container, without network.
     """
 
 
@@ -106,6 +111,67 @@ def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> No
         print_json({"file": str(output), "instances": [each.instance_id for each in made]})
     else:
         echo(f"{len(made)} instances in {output}")
+
+
+@swe.command(
+    "prepare",
+    epilog=examples(
+        "swe prepare --instances instances.jsonl --pins swebench-og --repo pallets/flask=flask -o envs.yaml"
+    ),
+)
+@_instances
+@click.option(
+    "--pins",
+    required=True,
+    type=_PATH,
+    metavar="PATH",
+    help="Folder of OWNER__NAME/NUMBER/environment.yml, as SWE-bench's source has it; or one such file, or a "
+    "requirements.txt, for all.",
+)
+@click.option(
+    "--repo",
+    "repositories",
+    multiple=True,
+    metavar="[owner/name=]FOLDER",
+    help="Where a repository is; without a name: those that are not named.",
+)
+@click.option("--only", multiple=True, metavar="ID", help="Only this instance.")
+@click.option("--python", metavar="PROGRAM", help="Interpreter (default: of the pins' version, from PATH or pyenv).")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=_PATH,
+    metavar="FILE",
+    help="Environments to write, for --environments of the other commands.",
+)
+@json_option
+def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: Any) -> int:
+    """Make the environment of each instance: its pins in a venv, its repository installed; pip downloads packages.
+
+    The same command resumes. Exit code 5 if some instances have no environment.
+    """
+    from assaymark.runs.stored import check_writable
+    from assaymark.swe.base_copies import Repositories
+    from assaymark.swe.instances import read_instances
+    from assaymark.swe.preparing import prepare_all, write_environments
+
+    check_writable(output, "-o")
+    known = {each.instance_id: each for each in read_instances(instances)}
+    if unknown := [name for name in options["only"] if name not in known]:
+        raise UsageError(f"--only is '{unknown[0]}', which {instances} does not have")
+    chosen = [each for name, each in known.items() if not options["only"] or name in options["only"]]
+    prepared = prepare_all(
+        chosen, options["pins"], Repositories(options["repositories"]), options["python"],
+        lambda each: echo(f"{each.instance_id}: {each.problem or _prepared[each.is_new]}", err=True),
+    )  # fmt: skip
+    write_environments(output, prepared)
+    failures = {each.instance_id: each.problem for each in prepared if each.problem}
+    if as_json:
+        print_json({"file": str(output), "environments": len(prepared) - len(failures), "failures": failures})
+    else:
+        echo(f"{len(prepared) - len(failures)} environments in {output}; {len(failures)} instances without one")
+    return 5 if failures else 0
 
 
 @swe.command(
@@ -183,7 +249,7 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
     known = read_instances(instances)
     chosen = PredictOptions(
         Repositories(options["repositories"]),
-        Environments.read(options["environments"], options["python"]),
+        Environments.read(options["environments"], options["python"], options["where"]),
         options["how"],
         options["name"],
         GenerationSettings(max_tokens=options["max_tokens"]),
@@ -237,7 +303,7 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
     match_predictions(known, written)
     chosen = GradeOptions(
         Repositories(options["repositories"]),
-        Environments.read(options["environments"], options["python"]),
+        Environments.read(options["environments"], options["python"], options["where"]),
         _limits(options),
         options["workers"],
     )
