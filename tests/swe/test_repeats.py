@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -14,6 +15,8 @@ from assaymark.applications.traces.trace_log import TraceLog
 from assaymark.applications.traces.trace_rows import TraceFilter
 from assaymark.cli.main import main
 from assaymark.errors import DataError
+from assaymark.leaderboard.commands.serve import open_site
+from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.statistics.groups import compare_shares
 from assaymark.store import Store
 from assaymark.swe.as_run import store_gradings
@@ -22,6 +25,8 @@ from assaymark.swe.instances import Instance, Prediction, text_sha, write_rows
 from assaymark.swe.repeats import compare_repeats, per_resolved, repeats_of, split_by_date
 from assaymark.swe.report import SweReport, stored_report
 from assaymark.swe.trajectory_traces import store_traces
+from assaymark.web.app import create_app
+from tests.served import running
 
 N = 12
 LOG = "PASSED tests/test_a.py::test_a\n<script>alert(1)</script>"
@@ -179,7 +184,7 @@ def test_gradings_are_a_run(store: Store) -> None:
     record = next(each for each in store.samples(run, "issues") if each.request.sample_index == 1)
     assert record.request.target == "gold 1"
     (output,) = record.outputs
-    assert output.text == first[1].model_patch
+    assert output.text == f"```diff\n{first[1].model_patch}\n```"
     assert json.loads(output.call or "") == {"trace_id": trace_id_of(text_sha(first[1].model_patch))}
     score = next(each for each in record.scores if each.metric == "resolved")
     assert score.value == 0.0
@@ -191,7 +196,7 @@ def test_gradings_are_a_run(store: Store) -> None:
     assert is_new
     assert both != run
     values = {each.metric: each.value for each in store.estimates(both)}
-    assert (values["resolved"], values["pass@2"]) == (0.75, 1.0)
+    assert (values["resolved"], values["resolved_pass@2"]) == (0.75, 1.0)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,3 +235,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         error = capsys.readouterr().err
         assert said in error
         assert "Traceback" not in error
+
+
+def test_the_page_of_a_sample_shows_patch_log_and_trace(store: Store, tmp_path: Path) -> None:
+    """What tests printed is text there, whatever it is; the half that was resolved is not called right."""
+    first, second = (graded(store, "m", at, [at == 0] * N, (0.1,)) for at in range(2))
+    run, _ = store_gradings(store, "issues", INSTANCES, reported(store, first, second))
+    site = open_site((), str(tmp_path / "swe.sqlite"))
+    with running(create_app([board_feature(site)])) as url:
+        page = httpx.get(f"{url}/run/{run}/samples/issues/1").text
+    for shown in ("m 0 local__p-1", "&lt;script&gt;alert(1)&lt;/script&gt;", "mentions the test framework",
+                  trace_id_of(text_sha(first[1].model_patch)), "Issue number 1"):  # fmt: skip
+        assert shown in page
+    assert "<script>alert" not in page
+    assert "<code" in page
+    assert "✓" not in page

@@ -5,6 +5,7 @@ not resolve its instance, and what to look at stand beside the score.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from assaymark.swe.report import SCORED, SweReport
 __all__ = ["METRIC", "gradings_run", "store_gradings"]
 
 METRIC = "resolved"
+OF_ATTEMPTS = "resolved_pass@{}"  # begins with the metric that decides whether a sample is right, and follows it
 LONGEST_LOG = 60_000  # characters of the log of each attempt: its end
 
 
@@ -60,7 +62,7 @@ def gradings_run(task: str, instances: Sequence[Instance], reports: Sequence[Swe
     most = max(len(attempts) for _, attempts in rows)
     samples = tuple(_sample(task, index, *row) for index, row in enumerate(rows))
     scale: Scale = "share" if most > 1 else "right or wrong"
-    metrics = (MetricInput(METRIC, scale=scale), *(MetricInput(f"pass@{k}") for k in range(2, most + 1)))
+    metrics = (MetricInput(METRIC, scale=scale), *(MetricInput(OF_ATTEMPTS.format(k)) for k in range(2, most + 1)))
     summary = TaskSummaryInput(
         task, metrics, output_type="generate_until", version="1", n_total=len(instances), primary_metric=METRIC
     )
@@ -69,11 +71,11 @@ def gradings_run(task: str, instances: Sequence[Instance], reports: Sequence[Swe
     details = {f"{task}/{at}/0": _detail(attempts) for at, (_, attempts) in enumerate(rows)}
     traces = {f"{task}/{at}/0": _traces(instance, reports) for at, (instance, _) in enumerate(rows)}
     graded = [[each.instance_id, [[one.outcome, one.reason] for one in attempts]] for each, attempts in rows]
-    origin = {"gradings": f"sha256:{content_hash([task, graded, [sample.answers for sample in samples]])}"}
+    origin = {"gradings": content_hash([task, graded, [list(sample.answers) for sample in samples]])}
     return replace(
         run,
         origin=origin,
-        plan=replace(run.plan, model=imported_model(model, origin, dtype="", numerics="")),
+        plan=replace(run.plan, model=imported_model(model, origin, dtype="dtype unknown", numerics="numerics unknown")),
         outputs=tuple(_with_trace(output, traces) for output in run.outputs),
         scores=tuple(
             replace(score, detail=details[score.request_id]) if score.metric == METRIC else score
@@ -90,7 +92,7 @@ def _graded(instance: Instance, reports: Sequence[SweReport]) -> list[Graded]:
 def _sample(task: str, index: int, instance: Instance, attempts: Sequence[Graded]) -> ForeignSample:
     scored = [each.outcome == "resolved" for each in attempts if each.outcome in SCORED]
     scores: dict[str, float | None] = {METRIC: sum(scored) / len(scored) if scored else None}
-    scores |= {f"pass@{k}": pass_at_k(len(scored), sum(scored), k) for k in range(2, len(scored) + 1)}
+    scores |= {OF_ATTEMPTS.format(k): pass_at_k(len(scored), sum(scored), k) for k in range(2, len(scored) + 1)}
     return ForeignSample(
         task=task,
         index=index,
@@ -99,8 +101,14 @@ def _sample(task: str, index: int, instance: Instance, attempts: Sequence[Graded
         prompt=instance.problem_statement,
         target=instance.patch,
         scores=scores,
-        answers=tuple(each.prediction.model_patch for each in attempts),
+        answers=tuple(_fenced(each.prediction.model_patch) for each in attempts),
     )  # fmt: skip
+
+
+def _fenced(patch: str) -> str:
+    """Return a patch as a block of code, so that pages show its lines as they are; empty where there is none."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", patch)), default=0))
+    return f"{fence}diff\n{patch.rstrip()}\n{fence}" if patch.strip() else ""
 
 
 def _detail(attempts: Sequence[Graded]) -> dict[str, JsonValue]:

@@ -168,7 +168,7 @@ def _split(
     split: dict[str, list[str]] = {"success": [], "failure": []}
     for test in tests:
         if _PROGRESS.fullmatch(test):
-            split["success" if statuses.get(test, "PASSED") in good else "failure"].append(test)
+            split["success" if statuses.get(test, "PASSED" if statuses else "") in good else "failure"].append(test)
             continue
         found = [statuses[test]] if test in statuses else list(by_key.get(test, ()))
         if not found and "[" in test and not test.endswith("]"):

@@ -446,7 +446,10 @@ def _stored_traces(store: "Store", project: str, reports: "Sequence[SweReport]")
     keys = [each.key for report in reports if report.efforts for each in report.efforts.by_instance.values()]
     attempts = [attempt for key in dict.fromkeys(keys) if (attempt := log.attempt(key)) is not None]
     n_stored = store_traces(store, project, attempts)
-    return f"{n_stored} trajectories are traces of the project {project}: see them with `assaymark serve --traces`"
+    return (
+        f"{n_stored} trajectories are traces of the project {project}: see them with `assaymark serve --traces` and a "
+        f"token (`assaymark traces project token {project}`)"
+    )
 
 
 def _limits(options: dict[str, Any]) -> "SweLimits":
