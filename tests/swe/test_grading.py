@@ -276,7 +276,7 @@ def test_logs_are_read_by_swe_benchs_rules() -> None:
         "=== 3 passed, 1 failed, 1 error, 2 warnings in 0.12s ===\n"
     )
     expected = {
-        "a.py::x": "FAILED", "a.py::y": "FAILED", "a.py::z": "ERROR", "a.py::w": "XFAIL", "a.py::v": "PASSED",
+        "a.py::x": "FAILED", "a.py::y": "FAILED", "a.py::z": "ERROR", "a.py::w": "XFAIL",
         "a.py::s[a": "PASSED",
     }  # fmt: skip
     assert parse_pytest_log(log) == expected

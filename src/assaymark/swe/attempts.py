@@ -20,6 +20,7 @@ from assaymark.swe.patches import (
     restore_tests,
     why_refused,
 )
+from assaymark.swe.runners import PRINTED_ALONE, RUNNERS
 from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
@@ -122,6 +123,8 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
     if not present:
         return Attempt("incomplete", "the tests' patch has no file of tests")
+    if environment.runner in RUNNERS:
+        return _run_by_own_runner(instance, work, environment, limits, named, present)
     key = secrets.token_bytes(32)
     reading, writing = os.pipe()
     job = {
@@ -135,11 +138,7 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
         Workplace(
             work,
             environment.folder,
-            {
-                **shown_interpreter(environment),
-                **shown_generated(environment, work),
-                **_tests_shown(work, named, environment),
-            },
+            _all_shown(work, named, environment),
             environment.variables,
             image=environment.image,
             engine=environment.where,
@@ -161,11 +160,41 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     return Attempt("tested", run=run, log=log, seconds=ended.seconds)
 
 
+def _run_by_own_runner(
+    instance: Instance,
+    work: Path,
+    environment: Environment,
+    limits: SweLimits,
+    named: Sequence[str],
+    present: Sequence[str],
+) -> Attempt:
+    runner = RUNNERS[environment.runner]
+    place = Workplace(
+        work, environment.folder, _all_shown(work, named, environment), {**runner.variables, **environment.variables},
+        image=environment.image, engine=environment.where,
+    )  # fmt: skip
+    ended = run_sandboxed(runner.command(environment.python, present), place, limits)
+    run = TestRun.of_print_alone(ended.output, ended.status, instance.repo)
+    log, flags = _shortened(ended.output), (PRINTED_ALONE,)
+    if ended.limit:
+        return Attempt("timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds)
+    why = runner.why_incomplete(ended.output, ended.status, run.printed)
+    return Attempt("incomplete" if why else "tested", why, flags=flags, run=run, log=log, seconds=ended.seconds)
+
+
+def _all_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
+    return {
+        **shown_interpreter(environment),
+        **shown_generated(environment, work),
+        **_tests_shown(work, tests, environment),
+    }
+
+
 def shown_interpreter(environment: Environment) -> Mapping[str, Path]:
     """Return what a sandbox must show for an environment's interpreter to run: path there -> path here."""
     if environment.image:
         return {}  # it is there
-    known = interpreter_of(environment.python)
+    known = interpreter_of(environment.python, "pytest" if environment.runner == "pytest" else "")
     folders = {str(path): path for path in (known.executable.parent, *known.folders) if not _is_shown(path)}
     return {name: path for name, path in folders.items() if not any(_is_below(path, each) for each in folders)}
 

@@ -20,6 +20,7 @@ from assaymark.limits.nesting import parse_json
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.swe.containers import ENGINES, find_engine, image_name, image_sha
 from assaymark.swe.instances import Instance, text_sha
+from assaymark.swe.runners import RUNNERS
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
 __all__ = ["PLUGIN", "Environment", "Environments", "Interpreter", "interpreter_of"]
@@ -36,7 +37,6 @@ except ImportError:
     found = sorted(str(each) for each in pkg_resources.working_set)
 print(json.dumps([sys.version, sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), found]))
 """
-_NOT_PYTEST = frozenset({"django/django", "sympy/sympy"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PYTHON_OF_IMAGES = "/opt/miniconda3/envs/testbed/bin/python"  # of SWE-bench's
 PROBE_LIMITS = SweLimits(seconds=120, memory_bytes=1 << 30, n_processes=64)
@@ -76,6 +76,7 @@ class Environment:
         image: of a container in which the tests run, or a folder with a root file system; `python` is then a path
             in it. Empty: bubblewrap.
         where: which engine runs the container: docker, podman, or auto.
+        runner: pytest, or the repository whose own runner runs the tests; the instance decides it.
     """
 
     python: str = sys.executable
@@ -86,6 +87,7 @@ class Environment:
     generated: str = ""
     image: str = ""
     where: str = "auto"
+    runner: str = "pytest"
 
     @property
     def sha(self) -> str:
@@ -94,13 +96,20 @@ class Environment:
         Raises: PlanError where the interpreter or the image does not run.
         """
         content = asdict(self) | {"variables": sorted(self.variables.items())}
+        if self.runner == "pytest":
+            del content["runner"]
         for name in ("python", "generated", "image", "where"):
             del content[name]
         if self.generated:
             content["generated"] = _generated_sha(self.generated)
         if self.image:
             content["image"] = image_sha(find_engine(self.where, self.image), self.image)
-        known = interpreter_in(self.image, self.where, self.python) if self.image else interpreter_of(self.python)
+        needs = "pytest" if self.runner == "pytest" else ""
+        known = (
+            interpreter_in(self.image, self.where, self.python, needs)
+            if self.image
+            else interpreter_of(self.python, needs)
+        )
         return text_sha(
             json.dumps(
                 [GRADER, text_sha(PLUGIN.read_text(encoding="utf-8")), known.version, known.packages, content],
@@ -143,10 +152,8 @@ class Environments:
     def of(self, instance: Instance) -> Environment:
         """Return the environment of an instance.
 
-        Raises: PlanError where there is none, or its tests are not pytest's.
+        Raises: PlanError where there is none.
         """
-        if instance.repo in _NOT_PYTEST:
-            raise PlanError(f"the tests of {instance.repo} are not run by pytest, which alone is supported")
         names = (instance.instance_id, f"{instance.repo}@{instance.version}", instance.repo, "default")
         chosen = next((self.by_name[name] for name in names if name in self.by_name), None)
         if chosen is None and self.where in ENGINES:
@@ -157,6 +164,8 @@ class Environments:
             raise PlanError(f"the environment of {instance.instance_id} is an image, and --where is bwrap")
         if not chosen.image and self.where in ENGINES:
             raise PlanError(f"the environment of {instance.instance_id} has no image, and --where is {self.where}")
+        if instance.repo in RUNNERS:
+            chosen = replace(chosen, runner=instance.repo)
         return replace(chosen, where=self.where) if chosen.image else chosen
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assaymark.swe.instances import Instance
-from assaymark.swe.log_parsing import parse_pytest_log, printed_counts, status_key
+from assaymark.swe.log_parsing import parse_log, printed_counts, status_key
 
 __all__ = ["Reported", "TestLists", "TestRun", "disagreements", "grade_tests", "read_reports"]
 
@@ -61,7 +61,13 @@ class TestRun:
     @classmethod
     def of(cls, log: str, reports: bytes, key: bytes, repository: str) -> "TestRun":
         """Return what a log and the reports beside it say."""
-        return cls(read_reports(reports, key), parse_pytest_log(log, repository), printed_counts(log))
+        return cls(read_reports(reports, key), parse_log(log, repository), printed_counts(log))
+
+    @classmethod
+    def of_print_alone(cls, log: str, status: int, repository: str) -> "TestRun":
+        """Return what a log says where there are no reports beside it."""
+        printed = parse_log(log, repository)
+        return cls(Reported(printed, {}, status), printed, None)
 
 
 @dataclass(frozen=True, slots=True)
