@@ -85,7 +85,7 @@ MAY_IMPORT["judges"] = BELOW | {"runs", "arena"}
 MAY_IMPORT["audit"] = BELOW | {"runs"}
 MAY_IMPORT["applications"] = BELOW | {"web", "runs", "hosting", "arena", "judges", "audit"}
 MAY_IMPORT["leaderboard"] = BELOW | {"web", "interop", "runs", "arena"}
-MAY_IMPORT["swe"] = BELOW | {"runs", "leaderboard"}
+MAY_IMPORT["swe"] = BELOW | {"interop", "runs", "applications", "leaderboard"}
 
 
 # Inside the parts with packages: what each package may import of its own part. Modules beside the packages (protocols,

@@ -40,7 +40,7 @@ NOT_RUN = {
     "quick_start.md": 4,
     "scorers.md": 3,
     "servers.md": 2,
-    "software_engineering.md": 1,
+    "software_engineering.md": 3,
     "studies.md": 1,
     "tool_use.md": 2,
     "traces.md": 2,

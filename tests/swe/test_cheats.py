@@ -238,7 +238,7 @@ def test_a_patch_into_the_repositorys_own_files_is_undone(instance: Instance, ba
     """GNU patch would write a hook; the repository is put back as it was, and nothing of the patch is left."""
     patch = "--- a/.git/hooks/post-checkout\n+++ b/.git/hooks/post-checkout\n@@ -0,0 +1,2 @@\n+#!/bin/sh\n+true\n"
     copy_tree(base, tmp_path / "work")
-    apply_patch(patch, tmp_path / "work", base, "/testbed")
+    apply_patch(patch, tmp_path / "work", base, Environment())
     assert not (tmp_path / "work/.git/hooks/post-checkout").exists()
     assert changed_paths(base, tmp_path / "work") == {}
     assert TESTS in (tmp_path / "work/tests/test_calc.py").read_text(encoding="utf-8")

@@ -23,7 +23,8 @@ from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.grading_log import GradingLog
 from assaymark.swe.instances import Instance, Prediction, read_instances, read_predictions, write_rows
 from assaymark.swe.log_parsing import parse_pytest_log, printed_counts
-from assaymark.swe.report import compare_reports, stored_report
+from assaymark.swe.repeats import compare_repeats
+from assaymark.swe.report import stored_report
 from assaymark.swe.sandbox import SweLimits
 from tests.swe.projects import FIXED, patch_of
 
@@ -147,7 +148,7 @@ def test_the_report_has_swe_benchs_fields(instance: Instance, store: Store, opti
     assert official["error_ids"] == ["local__other-0"]
     assert official["resolved_ids"] == official["completed_ids"] == ["local__other-1"]
     assert official["incomplete_ids"] == ["local__other-2", "local__other-3"]
-    compared, only = compare_reports(first, second)
+    compared, only = compare_repeats([first], [second])
     assert (compared.n, compared.b_only, compared.a_only) == (3, 2, 0)
     assert only == {"only_first": [], "only_second": sorted([instance.instance_id, "local__other-0"])}
     assert second.estimate is not None
@@ -276,7 +277,7 @@ def test_logs_are_read_by_swe_benchs_rules() -> None:
         "=== 3 passed, 1 failed, 1 error, 2 warnings in 0.12s ===\n"
     )
     expected = {
-        "a.py::x": "FAILED", "a.py::y": "FAILED", "a.py::z": "ERROR", "a.py::w": "XFAIL", "a.py::v": "PASSED",
+        "a.py::x": "FAILED", "a.py::y": "FAILED", "a.py::z": "ERROR", "a.py::w": "XFAIL",
         "a.py::s[a": "PASSED",
     }  # fmt: skip
     assert parse_pytest_log(log) == expected
@@ -296,7 +297,7 @@ def test_environments_are_found_by_the_nearest_name(instance: Instance, tmp_path
     assert known.of(replace(instance, instance_id="x")).folder == "/r"
     assert known.of(replace(instance, repo="o/n", instance_id="x")).folder == "/d"
     path.write_text("default: {folders: /d}\n")
-    with pytest.raises(DataError, match=r"has 'folders'; expected folder, python"):
+    with pytest.raises(DataError, match=r"has 'folders'; expected folder, generated"):
         Environments.read(path)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.asking import Asker, Turn
-from assaymark.swe.attempts import shown_interpreter
+from assaymark.swe.attempts import shown_generated, shown_interpreter
 from assaymark.swe.environments import Environment
 from assaymark.swe.instances import LONGEST_PATCH, Instance
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
@@ -83,9 +83,11 @@ def run_agent(
     """
     variables = {"PAGER": "cat", "GIT_PAGER": "cat", "TQDM_DISABLE": "1", **environment.variables}
     variables["PATH"] = f"{Path(environment.python).parent}:/usr/bin:/bin"
+    shown = {**shown_interpreter(environment), **shown_generated(environment, folder / "work")}
     place = Workplace(
-        folder / "work", environment.folder, shown_interpreter(environment), variables, folder / "scratch"
-    )
+        folder / "work", environment.folder, shown, variables, folder / "scratch",
+        image=environment.image, engine=environment.where,
+    )  # fmt: skip
     per_command = SweLimits(limits.command_seconds, sandbox.memory_bytes, sandbox.n_processes)
     turns: list[Turn] = [
         ("system", _SYSTEM),

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from assaymark.swe.base_copies import copy_tree
 from assaymark.swe.environments import PLUGIN, Environment, interpreter_of
+from assaymark.swe.images import generated_in
 from assaymark.swe.instances import Instance, paths_of_patch
 from assaymark.swe.patches import (
     apply_patch,
@@ -19,10 +20,11 @@ from assaymark.swe.patches import (
     restore_tests,
     why_refused,
 )
-from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
+from assaymark.swe.runners import PRINTED_ALONE, RUNNERS
+from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
-__all__ = ["Attempt", "attempt_tests", "run_tests", "shown_interpreter"]
+__all__ = ["Attempt", "attempt_tests", "run_tests", "shown_generated", "shown_interpreter"]
 
 INSIDE = "/assaymark-swe/verdict_plugin.py"
 LONGEST_LOG = 1 << 20  # characters that are kept: the first and the last half
@@ -94,7 +96,7 @@ def attempt_tests(
     try:
         noted = _Patch()
         if patch.strip():
-            applied = apply_patch(patch, work, base, environment.folder)
+            applied = apply_patch(patch, work, base, environment)
             if not applied.by:
                 return Attempt("not applied", f"the patch does not apply: {_last_line(applied.log)}", log=applied.log)
             noted.applied_by = applied.by
@@ -104,7 +106,7 @@ def attempt_tests(
             noted.restored = restore_tests(changed, instance.test_patch, base, work)
             if not is_trusted:
                 noted.flags = flags_of_patch(patch, changed, noted.restored)
-        tests = apply_tests(instance.test_patch, work, environment.folder)
+        tests = apply_tests(instance.test_patch, work, environment)
         if not tests.by:
             return Attempt(
                 "tests not applied", f"the tests' patch does not apply: {_last_line(tests.log)}", log=tests.log
@@ -121,11 +123,13 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
     if not present:
         return Attempt("incomplete", "the tests' patch has no file of tests")
+    if environment.runner in RUNNERS:
+        return _run_by_own_runner(instance, work, environment, limits, named, present)
     key = secrets.token_bytes(32)
     reading, writing = os.pipe()
     job = {
         "key": key.hex(),
-        "pipe": writing,
+        "pipe": REPORTS_DESCRIPTOR if environment.image else writing,
         "paths": [str(PurePosixPath(environment.folder, each)) for each in environment.pythonpath],
         "arguments": ["-rA", "-p", "no:cacheprovider", *environment.test_arguments, *present],
     }
@@ -134,8 +138,10 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
         Workplace(
             work,
             environment.folder,
-            {**shown_interpreter(environment), **_tests_shown(work, named, environment)},
+            _all_shown(work, named, environment),
             environment.variables,
+            image=environment.image,
+            engine=environment.where,
         ),
         limits,
         given=json.dumps(job).encode() + b"\n",
@@ -154,11 +160,66 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     return Attempt("tested", run=run, log=log, seconds=ended.seconds)
 
 
+def _run_by_own_runner(
+    instance: Instance,
+    work: Path,
+    environment: Environment,
+    limits: SweLimits,
+    named: Sequence[str],
+    present: Sequence[str],
+) -> Attempt:
+    runner = RUNNERS[environment.runner]
+    place = Workplace(
+        work, environment.folder, _all_shown(work, named, environment), {**runner.variables, **environment.variables},
+        image=environment.image, engine=environment.where,
+    )  # fmt: skip
+    ended = run_sandboxed(runner.command(environment.python, present), place, limits)
+    run = TestRun.of_print_alone(ended.output, ended.status, instance.repo)
+    log, flags = _shortened(ended.output), (PRINTED_ALONE,)
+    if ended.limit:
+        return Attempt("timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds)
+    why = runner.why_incomplete(ended.output, ended.status, run.printed)
+    return Attempt("incomplete" if why else "tested", why, flags=flags, run=run, log=log, seconds=ended.seconds)
+
+
+def _all_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
+    return {
+        **shown_interpreter(environment),
+        **shown_generated(environment, work),
+        **_tests_shown(work, tests, environment),
+    }
+
+
 def shown_interpreter(environment: Environment) -> Mapping[str, Path]:
     """Return what a sandbox must show for an environment's interpreter to run: path there -> path here."""
-    known = interpreter_of(environment.python)
+    if environment.image:
+        return {}  # it is there
+    known = interpreter_of(environment.python, "pytest" if environment.runner == "pytest" else "")
     folders = {str(path): path for path in (known.executable.parent, *known.folders) if not _is_shown(path)}
     return {name: path for name, path in folders.items() if not any(_is_below(path, each) for each in folders)}
+
+
+def shown_generated(environment: Environment, work: Path) -> Mapping[str, Path]:
+    """Return the files and folders that a repository's installation generated: path there -> path here.
+
+    What a patch put in their way, such as a link in place of a folder, is left as it is.
+    """
+    if not (generated := generated_in(environment)):
+        return {}
+    root = Path(generated)
+    shown: dict[str, Path] = {}
+    for place, folders, names in os.walk(root):
+        here = Path(place).relative_to(root)
+        if (work / here).is_symlink():
+            folders.clear()
+            continue
+        # a link would be followed on this machine, and one may come from an image
+        own = [name for name in (*folders, *names) if not (root / here / name).is_symlink()]
+        missing = [name for name in own if not os.path.lexists(work / here / name)]
+        folders[:] = [name for name in folders if name in own and (work / here / name).is_dir()]
+        for name in missing:
+            shown[str(PurePosixPath(environment.folder, here, name))] = root / here / name
+    return shown
 
 
 def _tests_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:

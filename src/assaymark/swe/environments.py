@@ -9,14 +9,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
+from assaymark.limits.nesting import parse_json
 from assaymark.limits.yaml_documents import load_yaml
+from assaymark.swe.containers import ENGINES, find_engine, image_name, image_sha
 from assaymark.swe.instances import Instance, text_sha
+from assaymark.swe.runners import RUNNERS
+from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
 __all__ = ["PLUGIN", "Environment", "Environments", "Interpreter", "interpreter_of"]
 
@@ -32,9 +37,12 @@ except ImportError:
     found = sorted(str(each) for each in pkg_resources.working_set)
 print(json.dumps([sys.version, sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), found]))
 """
-_NOT_PYTEST = frozenset({"django/django", "sympy/sympy"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PYTHON_OF_IMAGES = "/opt/miniconda3/envs/testbed/bin/python"  # of SWE-bench's
+PROBE_LIMITS = SweLimits(seconds=120, memory_bytes=1 << 30, n_processes=64)
+_KEYS = ("folder", "generated", "image", "python", "pythonpath", "test_arguments", "variables")
 _FOLDER = re.compile(r"(/[\w.-]+)+")
+_IMAGE = re.compile(r"/?\w[\w./:@-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,12 @@ class Environment:
         pythonpath: folders of the repository that can be imported from, relative to it.
         test_arguments: further arguments of pytest.
         variables: further variables of the tests' process.
+        generated: folder with files that the repository's installation made in it, which each copy has too,
+            read-only; empty: none.
+        image: of a container in which the tests run, or a folder with a root file system; `python` is then a path
+            in it. Empty: bubblewrap.
+        where: which engine runs the container: docker, podman, or auto.
+        runner: pytest, or the repository whose own runner runs the tests; the instance decides it.
     """
 
     python: str = sys.executable
@@ -70,16 +84,32 @@ class Environment:
     pythonpath: tuple[str, ...] = (".", "src")
     test_arguments: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    generated: str = ""
+    image: str = ""
+    where: str = "auto"
+    runner: str = "pytest"
 
     @property
     def sha(self) -> str:
-        """SHA-256, in hex, of the interpreter, its packages, and the options.
+        """SHA-256, in hex, of the interpreter, its packages, the image, and the options.
 
-        Raises: PlanError where the interpreter does not run.
+        Raises: PlanError where the interpreter or the image does not run.
         """
         content = asdict(self) | {"variables": sorted(self.variables.items())}
-        del content["python"]
-        known = interpreter_of(self.python)
+        if self.runner == "pytest":
+            del content["runner"]
+        for name in ("python", "generated", "image", "where"):
+            del content[name]
+        if self.generated:
+            content["generated"] = _generated_sha(self.generated)
+        if self.image:
+            content["image"] = image_sha(find_engine(self.where, self.image), self.image)
+        needs = "pytest" if self.runner == "pytest" else ""
+        known = (
+            interpreter_in(self.image, self.where, self.python, needs)
+            if self.image
+            else interpreter_of(self.python, needs)
+        )
         return text_sha(
             json.dumps(
                 [GRADER, text_sha(PLUGIN.read_text(encoding="utf-8")), known.version, known.packages, content],
@@ -93,15 +123,23 @@ class Environments:
     """The environments of a set of instances."""
 
     by_name: Mapping[str, Environment]
+    where: str = "auto"
 
     @classmethod
-    def read(cls, path: Path | None, python: str | None = None) -> "Environments":
+    def read(cls, path: Path | None, python: str | None = None, where: str = "auto") -> "Environments":
         """Return those of a YAML file, or the one of an interpreter (default: this one).
+
+        Args:
+            path: of the file; None: none.
+            python: the interpreter of instances that the file does not name.
+            where: bwrap, docker, podman, or auto: a container where the file names an image, else bubblewrap. With
+                docker and podman, instances that the file does not name have SWE-bench's images.
 
         Raises: DataError for a file that cannot be read or has something unknown.
         """
         if path is None:
-            return cls({"default": Environment(python or sys.executable)})
+            is_container = where in ENGINES and python is None
+            return cls({} if is_container else {"default": Environment(python or sys.executable)}, where)
         try:
             content = load_yaml(path.read_bytes())
         except OSError as error:
@@ -109,27 +147,45 @@ class Environments:
         if not isinstance(content, dict):
             raise DataError(f"{path} is {content!r:.60}; expected names with their environments")
         made = {str(name): _environment(value, f"{path}, {name}") for name, value in content.items()}
-        return cls(made if python is None else {"default": Environment(python)} | made)
+        return cls(made if python is None else {"default": Environment(python)} | made, where)
 
     def of(self, instance: Instance) -> Environment:
         """Return the environment of an instance.
 
-        Raises: PlanError where there is none, or its tests are not pytest's.
+        Raises: PlanError where there is none.
         """
-        if instance.repo in _NOT_PYTEST:
-            raise PlanError(f"the tests of {instance.repo} are not run by pytest, which alone is supported")
         names = (instance.instance_id, f"{instance.repo}@{instance.version}", instance.repo, "default")
         chosen = next((self.by_name[name] for name in names if name in self.by_name), None)
+        if chosen is None and self.where in ENGINES:
+            chosen = Environment(PYTHON_OF_IMAGES, pythonpath=(), image=image_name(instance.instance_id))
         if chosen is None:
             raise PlanError(f"no environment for {instance.instance_id}; expected one of the names {', '.join(names)}")
-        return chosen
+        if chosen.image and self.where == "bwrap":
+            raise PlanError(f"the environment of {instance.instance_id} is an image, and --where is bwrap")
+        if not chosen.image and self.where in ENGINES:
+            raise PlanError(f"the environment of {instance.instance_id} has no image, and --where is {self.where}")
+        if instance.repo in RUNNERS:
+            chosen = replace(chosen, runner=instance.repo)
+        return replace(chosen, where=self.where) if chosen.image else chosen
 
 
 @cache
-def interpreter_of(python: str) -> Interpreter:
+def _generated_sha(folder: str) -> str:
+    """Return the SHA-256, in hex, of a folder's files."""
+    root = Path(folder)
+    files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    return text_sha(json.dumps([[str(path.relative_to(root)), path.read_bytes().hex()] for path in files]))
+
+
+@cache
+def interpreter_of(python: str, needs: str = "pytest") -> Interpreter:
     """Return what an interpreter says of itself.
 
-    Raises: PlanError where it cannot be run, or has no pytest.
+    Args:
+        python: a program.
+        needs: a package that it must have; empty: none.
+
+    Raises: PlanError where it cannot be run, or lacks the package.
     """
     try:
         done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True)
@@ -139,17 +195,38 @@ def interpreter_of(python: str) -> Interpreter:
         raise PlanError(
             f"the interpreter {python} does not run: {lines[-1] if lines else error}; name one with --python"
         ) from error
-    if not any(each.lower().startswith("pytest==") for each in packages):
-        raise PlanError(f"{python} has no pytest; install it there, or name another interpreter with --python")
-    return Interpreter(version, Path(prefix), Path(base), Path(executable), tuple(packages))
+    return _checked(Interpreter(version, Path(prefix), Path(base), Path(executable), tuple(packages)), python, needs)
+
+
+@cache
+def interpreter_in(image: str, engine: str, python: str, needs: str = "pytest") -> Interpreter:
+    """Return what an image's interpreter says of itself, as `interpreter_of`."""
+    with draft_folder() as folder:
+        ended = run_sandboxed(
+            [python, "-c", _PROBE], Workplace(folder, "/assaymark-empty", image=image, engine=engine), PROBE_LIMITS
+        )
+    lines = ended.output.strip().splitlines() or [f"status {ended.status}"]
+    try:
+        version, prefix, base, executable, packages = parse_json(lines[-1])
+        known = Interpreter(
+            str(version), Path(str(prefix)), Path(str(base)), Path(str(executable)), tuple(map(str, packages))
+        )
+    except (ValueError, TypeError) as error:  # it printed what went wrong in place of that
+        raise PlanError(f"{python} of the image {image} does not run: {ended.limit or lines[-1][:200]}") from error
+    return _checked(known, f"{python} of {image}", needs)
+
+
+def _checked(known: Interpreter, python: str, needs: str) -> Interpreter:
+    if needs and not any(each.lower().startswith(f"{needs}==") for each in known.packages):
+        raise PlanError(f"{python} has no {needs}; install it there, or name another interpreter with --python")
+    return known
 
 
 def _environment(value: Any, place: str) -> Environment:
     if not isinstance(value, dict):
-        raise DataError(f"{place} is {value!r:.60}; expected python, folder, pythonpath, test_arguments, variables")
-    known = {"python", "folder", "pythonpath", "test_arguments", "variables"}
-    if unknown := sorted(set(map(str, value)) - known):
-        raise DataError(f"{place} has '{unknown[0]}'; expected {', '.join(sorted(known))}")
+        raise DataError(f"{place} is {value!r:.60}; expected {', '.join(_KEYS)}")
+    if unknown := sorted(set(map(str, value)) - set(_KEYS)):
+        raise DataError(f"{place} has '{unknown[0]}'; expected {', '.join(_KEYS)}")
     options: dict[str, Any] = {}
     for name in ("pythonpath", "test_arguments"):
         if name in value:
@@ -157,11 +234,17 @@ def _environment(value: Any, place: str) -> Environment:
     for folder in options.get("pythonpath", ()):
         if Path(folder).is_absolute() or ".." in Path(folder).parts:
             raise DataError(f"{place}, pythonpath has '{folder}'; expected folders of the repository, such as src")
-    for name in ("python", "folder"):
+    for name in ("python", "folder", "generated", "image"):
         if name in value:
             (options[name],) = _texts([value[name]], f"{place}, {name}")
+    if options.get("generated") and not Path(options["generated"]).is_dir():
+        raise DataError(f"{place}, generated is '{options['generated']}'; expected a folder, as `swe prepare` makes it")
     if "folder" in options and not _FOLDER.fullmatch(options["folder"]):
         raise DataError(f"{place}, folder is '{options['folder']}'; expected an absolute path, such as /testbed")
+    if not _IMAGE.fullmatch(options.get("image", "x")):
+        raise DataError(f"{place}, image is '{options['image']:.80}'; expected an image's name, or an absolute path")
+    if options.get("image") and "python" not in options:
+        options["python"] = PYTHON_OF_IMAGES
     if "variables" in value:
         pairs = value["variables"]
         if not isinstance(pairs, dict) or not all(_VARIABLE.fullmatch(str(name)) for name in pairs):

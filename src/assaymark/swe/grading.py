@@ -4,28 +4,23 @@ Before an instance is graded in an environment, its gold patch must resolve it a
 instance for which that is not so is not runnable here: no patch fails because of it.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
-from assaymark.settings import home_folder
 from assaymark.stopping import raise_if_requested, under_way
 from assaymark.store.connection import OpenStore
 from assaymark.swe.attempts import Attempt, attempt_tests
 from assaymark.swe.base_copies import Repositories, make_base_copy
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading_log import Check, Grading, GradingLog
-from assaymark.swe.instances import Instance, Prediction, is_empty, text_sha
+from assaymark.swe.instances import Instance, Prediction, is_empty
+from assaymark.swe.locks import alone
 from assaymark.swe.sandbox import SweLimits, working_sandbox
 from assaymark.swe.verdicts import TestLists, disagreements, grade_tests
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["GradeOptions", "Graded", "check_instance", "grade", "is_resolved", "match_predictions"]
 
@@ -99,7 +94,7 @@ def grade(
     Raises: DataError, as `match_predictions`; PlanError without a sandbox; StoreError.
     """
     pairs = match_predictions(instances, predictions)
-    working_sandbox()
+    _check_sandbox([instance for instance, _ in pairs], options)
     log = GradingLog(store)
     graded: dict[str, Graded] = {}
     with under_way(), ThreadPoolExecutor(max_workers=options.workers) as executor:
@@ -115,6 +110,18 @@ def grade(
     return [graded[each.instance_id] for each in predictions]
 
 
+def _check_sandbox(instances: Sequence[Instance], options: GradeOptions) -> None:
+    """Raises: PlanError where some instance needs bubblewrap, and it does not work."""
+    for instance in instances:
+        try:
+            environment = options.environments.of(instance)
+        except PlanError:
+            continue  # which that instance's result tells
+        if not environment.image:
+            working_sandbox()
+            return
+
+
 def _grade_prediction(log: GradingLog, instance: Instance, prediction: Prediction, options: GradeOptions) -> Graded:
     raise_if_requested()
     if is_empty(prediction):
@@ -125,7 +132,7 @@ def _grade_prediction(log: GradingLog, instance: Instance, prediction: Predictio
         source = options.repositories.folder_of(instance.repo)
     except PlanError as error:  # it may be put right, so nothing is stored
         return Graded(prediction, "infra_failure", f"not runnable here: {error}")
-    with _alone(text_sha(f"{prediction.patch_sha} {instance.sha} {sha}")):
+    with alone(f"{prediction.patch_sha} {instance.sha} {sha}"):
         if stored := log.gradings(prediction.patch_sha, instance.sha, sha):
             return Graded(prediction, stored[0].outcome, stored[0].reason, stored[0])
         with draft_folder() as folder:
@@ -154,7 +161,7 @@ def check_instance(
         limits: of the tests.
     """
     sha = environment.sha
-    with _alone(text_sha(f"check {instance.sha} {sha}")):
+    with alone(f"check {instance.sha} {sha}"):
         stored = log.check(instance.sha, sha)
         if stored is not None and stored.is_runnable:  # what was not may have been put right
             return stored
@@ -230,15 +237,3 @@ def _grade(
         details=details,
         log=attempt.log,
     )
-
-
-@contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """Wait until no other process of this home folder grades the same; a killed one's lock ends with it."""
-    folder = home_folder() / "swe"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name[:32]}.lock"
-    with path.open("ab") as file:
-        if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

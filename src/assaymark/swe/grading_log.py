@@ -1,5 +1,6 @@
 """Checks, gradings and attempts in the store. Gradings are added and never changed, so nothing is graded twice."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from assaymark.store.packing import pack_json, pack_text, shown_text, unpack_jso
 from assaymark.store.schema import insert_rows, upsert, with_checksum
 from assaymark.swe.tables import SWE_TABLES, swe_attempts, swe_checks, swe_gradings
 
-__all__ = ["Check", "Grading", "GradingLog", "StoredAttempt"]
+__all__ = ["Check", "Grading", "GradingLog", "StoredAttempt", "trace_id_of"]
 
 _INSERTS = {table: insert(table) for table in SWE_TABLES}
 
@@ -67,6 +68,11 @@ class StoredAttempt:
     n_calls: int
     cost: float | None
     trajectory: dict[str, JsonValue]
+
+
+def trace_id_of(attempt: str) -> str:
+    """Return the id of an attempt's trace, in hex, by its key: storing it again adds nothing."""
+    return hashlib.sha256(f"swe trace {attempt}".encode()).hexdigest()[:32]
 
 
 class GradingLog:

@@ -1,55 +1,124 @@
-"""What pytest printed, by SWE-bench's rules: a status for each test id, and the numbers of its last line."""
+"""What runners of tests printed, by SWE-bench's rules: a status for each test id, and the numbers of the last line.
+
+Source: swebench.harness.log_parsers.python, release 5.0.2.
+"""
 
 import re
 from collections.abc import Mapping
 
-__all__ = ["parse_pytest_log", "printed_counts", "status_key"]
+__all__ = ["parse_log", "parse_pytest_log", "printed_counts", "status_key"]
 
 STATUSES = ("FAILED", "PASSED", "SKIPPED", "ERROR", "XFAIL")
 _WITH_COLOUR = frozenset({"astropy/astropy", "scikit-learn/scikit-learn", "sphinx-doc/sphinx"})
 _WITH_OPTIONS = frozenset({"pydicom/pydicom", "psf/requests", "pylint-dev/pylint"})
 _STATUS = "|".join(STATUSES)
-_STATUS_FIRST = re.compile(rf"({_STATUS})\s+(\S+)")
-_ID_FIRST = re.compile(rf"(\S+)\s+({_STATUS})(?:\s|$)")
+_STATUS_FIRST = re.compile(rf"({_STATUS})\s+(\S.*)")
+_PASSED_SECOND = re.compile(r"(\S+)\s+(PASSED)\s")
+_STATUS_LAST = re.compile(rf"(\S.*?)\s+\S*?({_STATUS})$")
 _N_SKIPPED = re.compile(r"\[\d+\]")
 _COLOUR = re.compile(r"\x1b?\[\d+m")
 _CONTROL = re.compile(r"[\x01-\x1f]")
 _OPTION = re.compile(r"(.*?)\[(.*)\]")
 _LAST_LINE = re.compile(r"^=*[ ]?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+ ?s", re.MULTILINE)
+_INTERRUPTED = [
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"^(.*?)\s\.\.\.\sTesting\ against\ Django\ installed\ in\ ((?s:.*?))\ silenced\)\.\nok$",
+        r"^(.*?)\s\.\.\.\sInternal\ Server\ Error:\ \/(.*)\/\nok$",
+        r"^(.*?)\s\.\.\.\sSystem check identified no issues \(0 silenced\)\nok$",
+    )
+]
+_SYMPY_FAILURE = re.compile(r"(_*) (.*)\.py:(.*) (_*)")
 _WORDS = {"error": "errors", "warning": "warnings"}
+
+
+def parse_log(log: str, repository: str = "") -> dict[str, str]:
+    """Return test id -> status of what a repository's runner printed; of several lines of a test, the last.
+
+    Args:
+        log: what was printed.
+        repository: owner/name; some have a rule of their own.
+    """
+    parser = {"django/django": _parse_django_log, "sympy/sympy": _parse_sympy_log}.get(repository)
+    return parse_pytest_log(log, repository) if parser is None else parser(log)
 
 
 def parse_pytest_log(log: str, repository: str = "") -> dict[str, str]:
     """Return test id -> status of the lines that `pytest -rA` prints; of several lines of a test, the last.
 
-    An id with spaces is cut at the first one, as it is in SWE-bench's lists.
-
-    Args:
-        log: what was printed.
-        repository: owner/name; some have a rule of their own.
-
-    Source: swebench.harness.log_parsers.python, release 5.0.2.
+    An id with spaces is cut at the first one, as it is in SWE-bench's lists, but for three repositories.
     """
     statuses: dict[str, str] = {}
+    has_colour, is_seaborn = repository in _WITH_COLOUR, repository == "mwaskom/seaborn"
     for line in log.split("\n"):
-        text = _CONTROL.sub("", _COLOUR.sub("", line)) if repository in _WITH_COLOUR else line
+        text = _CONTROL.sub("", _COLOUR.sub("", line)) if has_colour else line
+        if repository == "matplotlib/matplotlib":
+            text = text.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3")
         if (status_first := _STATUS_FIRST.match(text)) is not None:
             status, name = status_first.groups()
             if status == "FAILED":
-                name = text.replace(" - ", " ").split()[1]
-            if status == "SKIPPED" and _N_SKIPPED.match(name):
+                name = name.split(" - ", 1)[0] if has_colour else name.replace(" - ", " ")
+            if not name.strip() or (status == "SKIPPED" and _N_SKIPPED.match(name)):
                 continue
-        elif (id_first := _ID_FIRST.match(text)) is not None:
-            name, status = id_first.groups()
+            if is_seaborn and status not in {"FAILED", "PASSED"}:
+                continue
+        elif has_colour and (status_last := _STATUS_LAST.fullmatch(text)) is not None:
+            name, status = status_last.groups()
+        elif is_seaborn and (passed := _PASSED_SECOND.match(text)) is not None:
+            name, status = passed.groups()
         else:
             continue
         statuses[status_key(name, repository)] = status
     return statuses
 
 
+def _parse_django_log(log: str) -> dict[str, str]:
+    """Return the statuses of lines of unittest's verbose runner, and of results that other output interrupts."""
+    statuses: dict[str, str] = {}
+    last = None
+    for whole in log.split("\n"):
+        line = whole.strip()
+        if "--version is equivalent to version" in line:
+            statuses["--version is equivalent to version"] = "PASSED"
+        if " ... " in line:
+            last = line.split(" ... ")[0]
+        for suffix in (" ... ok", " ... OK", " ...  OK"):
+            if line.endswith(suffix):
+                if line.startswith("Applying sites.0002_alter_domain_unique...test_no_migrations"):
+                    line = line.split("...", 1)[-1].strip()
+                statuses[line.rsplit(suffix, 1)[0]] = "PASSED"
+                break
+        if " ... skipped" in line:
+            statuses[line.split(" ... skipped")[0]] = "SKIPPED"
+        for word, status in (("FAIL", "FAILED"), ("ERROR", "ERROR")):
+            if line.endswith(f" ... {word}"):
+                statuses[line.split(f" ... {word}")[0]] = status
+            if line.startswith(f"{word}:") and len(line.split()) > 1:
+                statuses[line.split()[1]] = status
+        if line.startswith("ok") and last is not None:
+            statuses[last] = "PASSED"
+    for pattern in _INTERRUPTED:
+        statuses.update((found[1], "PASSED") for found in pattern.finditer(log))
+    return statuses
+
+
+def _parse_sympy_log(log: str) -> dict[str, str]:
+    """Return the statuses of `bin/test --verbose`: a line for each test, and a heading for each failure."""
+    statuses = {f"{found[2]}.py:{found[3]}": "FAILED" for found in _SYMPY_FAILURE.finditer(log)}
+    for whole in log.split("\n"):
+        line = whole.strip()
+        if line.startswith("test_"):
+            for end, status in ((" E", "ERROR"), (" F", "FAILED"), (" ok", "PASSED")):
+                if line.endswith(end):
+                    statuses[line.split()[0]] = status
+    return statuses
+
+
 def status_key(name: str, repository: str = "") -> str:
     """Return the form in which a printed log has a test id."""
     words = name.split()
+    if repository in _WITH_COLOUR:
+        return " ".join(words)
     key = words[0] if words else name
     parts = _OPTION.search(key) if repository in _WITH_OPTIONS else None
     if parts is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assaymark.swe.base_copies import copy_tree, files_of
+from assaymark.swe.environments import Environment
 from assaymark.swe.instances import paths_of_patch
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
@@ -57,14 +58,14 @@ class Applied:
     log: str
 
 
-def apply_patch(patch: str, copy: Path, base: Path, folder: str) -> Applied:
+def apply_patch(patch: str, copy: Path, base: Path, environment: Environment) -> Applied:
     """Apply a patch to a copy of a base copy by SWE-bench's chain, in the sandbox.
 
     The repository (`.git`) is put back as it was, since patches can reach into it.
 
     Source: swebench.harness.run_evaluation, release 5.0.2: GIT_APPLY_CMDS.
     """
-    applied = _run(_APPLY, patch, copy, folder)
+    applied = _run(_APPLY, patch, copy, environment)
     repository = copy / ".git"
     if repository.is_symlink() or repository.is_file():
         repository.unlink()
@@ -73,16 +74,16 @@ def apply_patch(patch: str, copy: Path, base: Path, folder: str) -> Applied:
     return applied
 
 
-def apply_tests(patch: str, copy: Path, folder: str) -> Applied:
+def apply_tests(patch: str, copy: Path, environment: Environment) -> Applied:
     """Apply the patch of an instance's tests, in the sandbox."""
-    return _run(f"git apply --verbose {PATCH} && echo 'applied by: git apply'", patch, copy, folder)
+    return _run(f"git apply --verbose {PATCH} && echo 'applied by: git apply'", patch, copy, environment)
 
 
-def _run(script: str, patch: str, copy: Path, folder: str) -> Applied:
+def _run(script: str, patch: str, copy: Path, environment: Environment) -> Applied:
     text = patch if patch.endswith("\n") else f"{patch}\n"
     ended = run_sandboxed(
         ["/bin/sh", "-c", f"cat > {PATCH}; {script}"],
-        Workplace(copy, folder),
+        Workplace(copy, environment.folder, image=environment.image, engine=environment.where),
         SweLimits(seconds=APPLYING_SECONDS),
         given=text.encode("utf-8", "surrogateescape"),
     )

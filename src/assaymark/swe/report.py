@@ -1,4 +1,4 @@
-"""What a file of predictions resolves: SWE-bench's report, with intervals, and two files compared by instance."""
+"""What a file of predictions resolves: SWE-bench's report, with intervals."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,12 @@ from typing import Any
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, UsageError
 from assaymark.statistics.estimate import IntervalEstimate, estimate_mean
-from assaymark.statistics.paired import PairedComparison, compare_paired
 from assaymark.store.connection import OpenStore
 from assaymark.swe.grading import Graded, match_predictions
 from assaymark.swe.grading_log import GradingLog, StoredAttempt
 from assaymark.swe.instances import Instance, Prediction, is_empty
 
-__all__ = ["Efforts", "SweReport", "compare_reports", "report_file", "stored_report"]
+__all__ = ["SCORED", "Effort", "Efforts", "SweReport", "report_file", "stored_report"]
 
 COMPLETED = frozenset({"resolved", "unresolved"})
 SCORED = COMPLETED | {"error", "ambiguous_failure", "empty_patch"}
@@ -23,20 +22,36 @@ SCORED = COMPLETED | {"error", "ambiguous_failure", "empty_patch"}
 
 
 @dataclass(frozen=True, slots=True)
-class Efforts:
-    """What the attempts took whose trajectories are stored.
+class Effort:
+    """What one attempt took; cost: None where it is not known."""
 
-    Attributes:
-        n: attempts.
-        n_calls: of the model, in all.
-        cost: in all; None where it is not known of each.
-        n_resolved: of them.
-    """
-
-    n: int
     n_calls: int
     cost: float | None
-    n_resolved: int
+    is_resolved: bool
+    key: str  # of the stored attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Efforts:
+    """What the attempts took whose trajectories are stored, by instance."""
+
+    by_instance: Mapping[str, Effort]
+
+    @property
+    def n_calls(self) -> int:
+        """Calls of the model, in all."""
+        return sum(each.n_calls for each in self.by_instance.values())
+
+    @property
+    def cost(self) -> float | None:
+        """Cost in all; None where it is not known of each."""
+        costs = [each.cost for each in self.by_instance.values() if each.cost is not None]
+        return sum(costs) if len(costs) == len(self.by_instance) else None
+
+    @property
+    def n_resolved(self) -> int:
+        """Attempts that resolved their instance."""
+        return sum(each.is_resolved for each in self.by_instance.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,7 @@ class SweReport:
         }  # fmt: skip
         efforts = self.efforts
         per_resolved = None if efforts is None else {
-            "attempts": efforts.n, "model_calls": efforts.n_calls, "cost": efforts.cost,
+            "attempts": len(efforts.by_instance), "model_calls": efforts.n_calls, "cost": efforts.cost,
             "calls_per_resolved": efforts.n_calls / efforts.n_resolved if efforts.n_resolved else None,
             "cost_per_resolved": efforts.cost / efforts.n_resolved
             if efforts.cost is not None and efforts.n_resolved else None,
@@ -164,32 +179,12 @@ def stored_report(store: OpenStore, instances: Sequence[Instance], predictions: 
 def _efforts(attempts: Sequence[tuple[str, StoredAttempt]], graded: Mapping[str, Graded]) -> Efforts | None:
     if not attempts:
         return None
-    costs = [each.cost for _, each in attempts]
-    known = [cost for cost in costs if cost is not None]
     return Efforts(
-        len(attempts),
-        sum(each.n_calls for _, each in attempts),
-        sum(known) if len(known) == len(costs) else None,
-        sum(name in graded and graded[name].outcome == "resolved" for name, _ in attempts),
+        {
+            name: Effort(each.n_calls, each.cost, name in graded and graded[name].outcome == "resolved", each.key)
+            for name, each in attempts
+        }
     )
-
-
-def compare_reports(first: SweReport, second: SweReport) -> tuple[PairedComparison, dict[str, list[str]]]:
-    """Return the second minus the first over the instances that both have scores of, and those that only one resolves.
-
-    Raises: DataError where there are none.
-    """
-    a, b = first.scores(), second.scores()
-    common = [name for name in first.instances if name in a and name in b]
-    if not common:
-        raise DataError(
-            f"{first.model} and {second.model} have no graded instance in common; grade both with `assaymark swe grade`"
-        )
-    only = {
-        "only_first": sorted(name for name in common if a[name] > b[name]),
-        "only_second": sorted(name for name in common if b[name] > a[name]),
-    }
-    return compare_paired([a[name] for name in common], [b[name] for name in common]), only
 
 
 def report_file(report: SweReport, run_id: str, folder: Path) -> Path:

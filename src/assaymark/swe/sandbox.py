@@ -1,6 +1,6 @@
-"""Commands on a copy of a repository, in bubblewrap: no network, no home, read-only programs, and limits.
+"""Commands on a copy of a repository, in bubblewrap or a container: no network, no home, read-only programs, limits.
 
-Only the copy, and memory as /tmp, can be written. Without bubblewrap nothing is run at all: patches are untrusted code.
+Only the copy, and memory as /tmp, can be written. Without either nothing is run at all: patches are untrusted code.
 """
 
 import os
@@ -14,18 +14,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+from assaymark.drafts import draft_folder
 from assaymark.errors import PlanError
 from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
 from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
 from assaymark.limits.system_folders import SYSTEM, system_mounts
 from assaymark.stopping import raise_if_requested
+from assaymark.swe.containers import Engine, container_name, find_engine, host_variables
 
-__all__ = ["Ended", "SweLimits", "Workplace", "run_sandboxed", "working_sandbox"]
+__all__ = ["REPORTS_DESCRIPTOR", "Ended", "SweLimits", "Workplace", "run_sandboxed", "working_sandbox"]
 
 POLL_SECONDS = 0.1
 PIECE = 1 << 16
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types")
 _LIMITED = 'ulimit -c 0; ulimit -n "$1"; ulimit -f "$2"; ulimit -d "$3"; shift 3; exec "$@"'
+REPORTS_DESCRIPTOR = 9
+"""Under which a command in a container has the pipe of its reports."""
+_REPORTS = "/assaymark-swe/reports"
+_IN_CONTAINER = (
+    'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; seconds="$3"; shift 3; '
+    f'if [ -p {_REPORTS} ]; then exec {REPORTS_DESCRIPTOR}>{_REPORTS}; fi; exec timeout -s KILL "$seconds" "$@"'
+)
+GRACE_SECONDS = 60.0  # in which a container ends by itself, where whoever started it was killed
 _VARIABLES = {
     "HOME": "/tmp",  # noqa: S108 - the sandbox's own
     "LANG": "C.UTF-8",
@@ -71,6 +81,9 @@ class Workplace:
         readable: path in the sandbox -> file or folder on this machine, read-only.
         variables: further variables of the command.
         scratch: folder on this machine that is /tmp, so that commands find what earlier ones left; None: memory.
+        writable: path in the sandbox -> folder on this machine, which the command may change.
+        image: of a container, or a folder with a root file system; empty: bubblewrap, with this machine's programs.
+        engine: that runs the container: docker, podman, or auto.
     """
 
     copy: Path
@@ -78,6 +91,9 @@ class Workplace:
     readable: Mapping[str, Path] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     scratch: Path | None = None
+    writable: Mapping[str, Path] = field(default_factory=dict)
+    image: str = ""
+    engine: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +138,63 @@ def run_sandboxed(
 
     Raises: PlanError without a sandbox.
     """
+    if place.image:
+        with draft_folder() as folder:
+            return _run_in_container(command, place, limits, given, pipe, folder)
     words = _words(working_sandbox(), place, limits)
     shell = ["/bin/sh", "-c", _LIMITED, "sh", "1024", str(limits.disk_bytes // 1024), str(limits.memory_bytes // 1024)]
-    group = Cgroup.create(limits.resources)
+    return _listen([*words, "--", *shell, *command], place, limits, given, pipe, Cgroup.create(limits.resources))
+
+
+def _run_in_container(
+    command: Sequence[str],
+    place: Workplace,
+    limits: SweLimits,
+    given: bytes,
+    pipe: tuple[int, int] | None,
+    folder: Path,
+) -> Ended:
+    engine, name = find_engine(place.engine, place.image), container_name()
+    mounts = [(place.copy, place.folder, True), *((path, inside, True) for inside, path in place.writable.items())]
+    mounts += [(place.scratch, "/tmp", True)] if place.scratch else []  # noqa: S108 - the container's own
+    shown = sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts))
+    mounts += [(path, inside, False) for inside, path in shown]
+    if pipe is not None:
+        for number in pipe:
+            os.close(number)
+        os.mkfifo(folder / "reports")
+        (folder / "reports").chmod(0o666)
+        # for reading and writing, so that it has no end before the command has opened it
+        pipe = os.open(folder / "reports", os.O_RDWR | os.O_NONBLOCK), os.open(os.devnull, os.O_WRONLY)
+        mounts.append((folder / "reports", _REPORTS, True))
+    words = engine.run_command(
+        name, place.image, mounts, {**_VARIABLES, **place.variables}, place.folder, limits.memory_bytes,
+        limits.n_processes, limits.resources.scratch_size,
+    )  # fmt: skip
+    kib = str(limits.disk_bytes // 1024), str(limits.memory_bytes // 1024), str(int(limits.seconds + GRACE_SECONDS))
+    words += ["/bin/sh", "-c", _IN_CONTAINER, "sh", *kib, *command]
+    return _listen(words, place, limits, given, pipe, None, (engine, name))
+
+
+def _listen(
+    words: Sequence[str],
+    place: Workplace,
+    limits: SweLimits,
+    given: bytes,
+    pipe: tuple[int, int] | None,
+    group: Cgroup | None,
+    container: tuple[Engine, str] | None = None,
+) -> Ended:
+    """Start a command and take what it prints and reports, until it ends or exceeds a limit."""
     started = time.monotonic()
+    has_ended = False
     process = subprocess.Popen(
-        [*words, "--", *shell, *command],
+        words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={},
-        pass_fds=(pipe[1],) if pipe else (),
+        env=host_variables() if container else {},
+        pass_fds=(pipe[1],) if pipe and not container else (),
         start_new_session=True,
     )
     try:
@@ -143,7 +205,10 @@ def run_sandboxed(
             os.close(pipe[1])
         listening = _Listening(process, pipe[0] if pipe else None, limits, place.copy)
         listening.until_it_ends(started + limits.seconds)
+        has_ended = not listening.limit
     finally:
+        if container is not None and not has_ended:  # its processes are not below ours
+            container[0].remove(container[1])
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -171,6 +236,8 @@ def _words(sandbox: JobSandbox, place: Workplace, limits: SweLimits) -> list[str
     words += ["--bind", str(place.copy), place.folder]
     for inside, path in sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts)):
         words += ["--ro-bind", str(path), inside]
+    for inside, path in place.writable.items():
+        words += ["--bind", str(path), inside]
     words += ["--chdir", place.folder, "--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in {**_VARIABLES, **place.variables}.items():
         words += ["--setenv", name, value]

@@ -6,18 +6,21 @@ An instance is resolved where both say so. What printed lines alone say was prin
 import hashlib
 import hmac
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assaymark.swe.instances import Instance
-from assaymark.swe.log_parsing import parse_pytest_log, printed_counts, status_key
+from assaymark.swe.log_parsing import parse_log, printed_counts, status_key
 
 __all__ = ["Reported", "TestLists", "TestRun", "disagreements", "grade_tests", "read_reports"]
 
 FOR_FAILING = frozenset({"PASSED", "XFAIL"})
 FOR_PASSING = FOR_FAILING | {"SKIPPED"}
+# a line that pytest wrapped before its percentage was read as a test so called: two instances of SWE-bench list it
+_PROGRESS = re.compile(r"\[\s*\d+%\]")
 _WORDS = {
     "PASSED": "passed",
     "FAILED": "failed",
@@ -58,7 +61,13 @@ class TestRun:
     @classmethod
     def of(cls, log: str, reports: bytes, key: bytes, repository: str) -> "TestRun":
         """Return what a log and the reports beside it say."""
-        return cls(read_reports(reports, key), parse_pytest_log(log, repository), printed_counts(log))
+        return cls(read_reports(reports, key), parse_log(log, repository), printed_counts(log))
+
+    @classmethod
+    def of_print_alone(cls, log: str, status: int, repository: str) -> "TestRun":
+        """Return what a log says where there are no reports beside it."""
+        printed = parse_log(log, repository)
+        return cls(Reported(printed, {}, status), printed, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,9 @@ def _split(
 ) -> dict[str, list[str]]:
     split: dict[str, list[str]] = {"success": [], "failure": []}
     for test in tests:
+        if _PROGRESS.fullmatch(test):
+            split["success" if statuses.get(test, "PASSED" if statuses else "") in good else "failure"].append(test)
+            continue
         found = [statuses[test]] if test in statuses else list(by_key.get(test, ()))
         if not found and "[" in test and not test.endswith("]"):
             found = [status for key, each in by_key.items() if key.startswith(test) for status in each]

@@ -12,7 +12,14 @@ from assaymark.leaderboard.stored import StoredRun, StoredRuns, model_label
 from assaymark.records import BOUND, ImagePart, JsonValue, Output, Score
 from assaymark.results.evidence.broken_samples import MarkedText, marked_texts
 from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
-from assaymark.results.views.samples import answer_text, flags_of_programs, reasons_of, sample_to_json, shown_choices
+from assaymark.results.views.samples import (
+    answer_text,
+    flags_of_programs,
+    logs_of,
+    reasons_of,
+    sample_to_json,
+    shown_choices,
+)
 from assaymark.store import RunRow, SampleRecord
 
 __all__ = ["SampleView", "TurnView", "question_line", "sample_image", "sample_page", "with_replies"]
@@ -66,6 +73,7 @@ class TurnView:
     n_leaked_shots: int
     n_context_tokens: int
     n_cut_tokens: int
+    logs: tuple[str, ...] = ()  # of what scored the answer, such as tests
     marked: tuple[MarkedText, ...] = ()  # the prompt of a perturbed copy, with the words that differ from the original
 
 
@@ -232,6 +240,7 @@ def _turn(record: SampleRecord, original: SampleRecord | None) -> TurnView:
             *(("wrong", _cut(reason)) for reason in reasons_of(record)),
             *([("flagged", flags)] if (flags := flags_of_programs(record)) else ()),
         ),
+        logs=tuple(_cut(log) for log in logs_of(record)),
         target=_cut(_target(record)),
         scores=record.scores,
         wrong=is_wrong(record),

@@ -263,11 +263,20 @@ def reasons_of(record: SampleRecord) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
+def logs_of(record: SampleRecord) -> list[str]:
+    """Return the logs that the scoring kept, such as that of tests, each once."""
+    details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
+    return list(dict.fromkeys(str(detail["log"]) for detail in details if detail.get("log")))
+
+
 def flags_of_programs(record: SampleRecord) -> str:
-    """Return what the programs of an answer mention that could pass tests by a trick; empty where there is nothing."""
+    """Return what an answer's programs mention that could pass tests by a trick, and what else to look at."""
     details = [score.detail for score in record.scores if isinstance(score.detail, dict)]
     flags = [flag for detail in details for program in detail.get("programs", ()) for flag in program.get("flags", ())]
-    return f"the program mentions {', '.join(dict.fromkeys(flags))}" if flags else ""
+    remarks = [remark for detail in details for remark in detail.get("look_at", ())]
+    if flags:
+        remarks.append(f"the program mentions {', '.join(dict.fromkeys(flags))}")
+    return "; ".join(dict.fromkeys(map(str, remarks)))
 
 
 def _answers(record: SampleRecord) -> Sequence[str]:

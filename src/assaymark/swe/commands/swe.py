@@ -1,25 +1,29 @@
 """`assaymark swe`: software-engineering tasks, from instances to a report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
+from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
+from assaymark.swe.commands.shown import print_comparison, print_efforts, print_repeats, print_report, print_split
 
 if TYPE_CHECKING:
+    from assaymark.store import Store
     from assaymark.swe.grading import Graded
     from assaymark.swe.report import SweReport
     from assaymark.swe.sandbox import SweLimits
 
 EXAMPLES = examples(
     "swe init path/to/repository -o instances.jsonl",
+    "swe prepare --instances instances.jsonl --pins requirements.txt --repo path/to/repository -o environments.yaml",
     "swe predict --model KIND --instances instances.jsonl --repo path/to/repository -o predictions.jsonl",
     "swe grade predictions.jsonl --instances instances.jsonl --repo path/to/repository",
     "swe report predictions.jsonl --instances instances.jsonl --against other.jsonl",
 )
+_prepared = {True: "prepared", False: "is there"}
 _PATH = click.Path(path_type=Path)
 
 
@@ -50,7 +54,10 @@ _places = _with(
     click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
                  help="Where a repository is; without a name: those that are not named."),
     click.option("--environments", type=_PATH, metavar="FILE",
-                 help="YAML: python, folder, pythonpath, test_arguments and variables by instance or repository."),
+                 help="YAML: python or image, folder, pythonpath, test_arguments, variables by instance or name."),
+    click.option("--where", type=click.Choice(["auto", "bwrap", "docker", "podman"]), default="auto", show_default=True,
+                 help="Bubblewrap, or containers: SWE-bench's images, which must be here, or those that --environments "
+                 "names."),
 )  # fmt: skip
 
 
@@ -58,7 +65,7 @@ _places = _with(
 def swe() -> None:
     """Software-engineering tasks: patches for issues of real repositories, decided by the repositories' tests.
 
-    Files are SWE-bench's. Tests run in bubblewrap, without network.
+    Files are SWE-bench's. Tests run in bubblewrap or a container, without network.
     """
 
 
@@ -106,6 +113,67 @@ def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> No
         print_json({"file": str(output), "instances": [each.instance_id for each in made]})
     else:
         echo(f"{len(made)} instances in {output}")
+
+
+@swe.command(
+    "prepare",
+    epilog=examples(
+        "swe prepare --instances instances.jsonl --pins swebench-og --repo pallets/flask=flask -o envs.yaml"
+    ),
+)
+@_instances
+@click.option(
+    "--pins",
+    required=True,
+    type=_PATH,
+    metavar="PATH",
+    help="Folder of OWNER__NAME/NUMBER/environment.yml, as SWE-bench's source has it; or one such file, or a "
+    "requirements.txt, for all.",
+)
+@click.option(
+    "--repo",
+    "repositories",
+    multiple=True,
+    metavar="[owner/name=]FOLDER",
+    help="Where a repository is; without a name: those that are not named.",
+)
+@click.option("--only", multiple=True, metavar="ID", help="Only this instance.")
+@click.option("--python", metavar="PROGRAM", help="Interpreter (default: of the pins' version, from PATH or pyenv).")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=_PATH,
+    metavar="FILE",
+    help="Environments to write, for --environments of the other commands.",
+)
+@json_option
+def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: Any) -> int:
+    """Make the environment of each instance: its pins in a venv, its repository installed; pip downloads packages.
+
+    The same command resumes. Exit code 5 if some instances have no environment.
+    """
+    from assaymark.runs.stored import check_writable
+    from assaymark.swe.base_copies import Repositories
+    from assaymark.swe.instances import read_instances
+    from assaymark.swe.preparing import prepare_all, write_environments
+
+    check_writable(output, "-o")
+    known = {each.instance_id: each for each in read_instances(instances)}
+    if unknown := [name for name in options["only"] if name not in known]:
+        raise UsageError(f"--only is '{unknown[0]}', which {instances} does not have")
+    chosen = [each for name, each in known.items() if not options["only"] or name in options["only"]]
+    prepared = prepare_all(
+        chosen, options["pins"], Repositories(options["repositories"]), options["python"],
+        lambda each: echo(f"{each.instance_id}: {each.problem or _prepared[each.is_new]}", err=True),
+    )  # fmt: skip
+    write_environments(output, prepared)
+    failures = {each.instance_id: each.problem for each in prepared if each.problem}
+    if as_json:
+        print_json({"file": str(output), "environments": len(prepared) - len(failures), "failures": failures})
+    else:
+        echo(f"{len(prepared) - len(failures)} environments in {output}; {len(failures)} instances without one")
+    return 5 if failures else 0
 
 
 @swe.command(
@@ -183,7 +251,7 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
     known = read_instances(instances)
     chosen = PredictOptions(
         Repositories(options["repositories"]),
-        Environments.read(options["environments"], options["python"]),
+        Environments.read(options["environments"], options["python"], options["where"]),
         options["how"],
         options["name"],
         GenerationSettings(max_tokens=options["max_tokens"]),
@@ -237,7 +305,7 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
     match_predictions(known, written)
     chosen = GradeOptions(
         Repositories(options["repositories"]),
-        Environments.read(options["environments"], options["python"]),
+        Environments.read(options["environments"], options["python"], options["where"]),
         _limits(options),
         options["workers"],
     )
@@ -255,44 +323,133 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
             }
         )  # fmt: skip
     else:
-        _print_report(report)
+        print_report(report)
 
 
-@swe.command("report", epilog=examples("swe report predictions.jsonl --instances instances.jsonl --run_id first -o ."))
-@click.argument("predictions", type=_PATH, metavar="PREDICTIONS")
+@swe.command(
+    "report",
+    epilog=examples(
+        "swe report predictions.jsonl --instances instances.jsonl --run_id first -o .",
+        "swe report try1.jsonl try2.jsonl --instances instances.jsonl --cutoff 2024-06-01 --as_run my-issues",
+    ),
+)
+@click.argument("predictions", nargs=-1, required=True, type=_PATH, metavar="PREDICTIONS...")
 @_instances
-@click.option("--against", type=_PATH, metavar="PREDICTIONS", help="Also compare with another file's patches.")
+@click.option(
+    "--against",
+    multiple=True,
+    type=_PATH,
+    metavar="PREDICTIONS",
+    help="Also compare with another model's patches; may be repeated, for several attempts.",
+)
+@click.option(
+    "--cutoff",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Also compare the instances from this date on with those before it, as YYYY-MM-DD.",
+)
+@click.option(
+    "--as_run",
+    metavar="TASK",
+    help="Also store the gradings as a run of a task of this name, which pages and boards show.",
+)
+@click.option("--traces", metavar="PROJECT", help="Also store the trajectories as traces of this project.")
 @click.option("--run_id", default="assaymark", show_default=True, metavar="ID", help="Part of the report's file name.")
 @click.option("-o", "--output", type=_PATH, metavar="FOLDER", help="Write SWE-bench's report, MODEL.ID.json, there.")
 @store_option
 @json_option
-def report_command(predictions: Path, instances: Path, *, store: str | None, as_json: bool, **options: Any) -> None:
-    """Show what graded predictions resolve, with intervals, and what to look at in them."""
+def report_command(
+    predictions: tuple[Path, ...], instances: Path, *, store: str | None, as_json: bool, **options: Any
+) -> None:
+    """Show what graded predictions resolve, with intervals, and what to look at in them.
+
+    Several files are several attempts of one model: with pass@k, and each instance counted once.
+    """
     from assaymark.runs.stored import existing_store
+    from assaymark.store import Store
+    from assaymark.swe.as_run import store_gradings
     from assaymark.swe.instances import read_instances, read_predictions
-    from assaymark.swe.report import compare_reports, report_file, stored_report
+    from assaymark.swe.repeats import compare_repeats, per_resolved, repeats_of, split_by_date
+    from assaymark.swe.report import report_file, stored_report
 
     known = read_instances(instances)
-    written = read_predictions(predictions)
-    against = None if options["against"] is None else read_predictions(options["against"])
-    with existing_store(store) as opened:
-        report = stored_report(opened, known, written)
-        other = None if against is None else stored_report(opened, known, against)
-    compared = None if other is None else compare_reports(other, report)
-    path = None if options["output"] is None else report_file(report, options["run_id"], options["output"])
+    written, against = ([read_predictions(path) for path in paths] for paths in (predictions, options["against"]))
+    lines: list[str] = []
+    opened = existing_store(store)
+    if options["as_run"] is not None or options["traces"] is not None:
+        opened.close()
+        opened = Store.open(store)
+    with opened:
+        reports = [stored_report(opened, known, each) for each in written]
+        others = [stored_report(opened, known, each) for each in against]
+        repeats = repeats_of(reports)
+        if options["traces"] is not None:
+            lines.append(_stored_traces(opened, options["traces"], reports))
+        run = None
+        if options["as_run"] is not None:
+            run, is_new = store_gradings(opened, _task_name(options["as_run"]), known, reports)
+            lines.append(f"run {run[:12]}{'' if is_new else ' (stored before)'}: see it with `assaymark serve`")
+    split = None if options["cutoff"] is None else split_by_date(reports, known, options["cutoff"].date())
+    efforts, compared = per_resolved(reports), compare_repeats(others, reports) if others else None
+    if options["output"] is not None:
+        ids = (
+            [options["run_id"]] if len(reports) == 1 else [f"{options['run_id']}-{n + 1}" for n in range(len(reports))]
+        )
+        paths = [report_file(report, run_id, options["output"]) for report, run_id in zip(reports, ids, strict=True)]
+        lines += [f"written: {path}" for path in paths]
     if as_json:
         from dataclasses import asdict
 
-        content = report.to_json()
-        if compared is not None and other is not None:
-            content["comparison"] = {"first": other.model, "second": report.model, **asdict(compared[0]), **compared[1]}
-        print_json(content | ({"file": str(path)} if path else {}))
+        content: dict[str, Any] = (
+            reports[0].to_json() if len(reports) == 1 else {"attempts": [each.to_json() for each in reports]}
+        )
+        if compared is not None:
+            names = {"first": others[0].model, "second": reports[0].model}
+            content["comparison"] = {**names, **asdict(compared[0]), **compared[1]}
+        content |= {
+            "repeats": None if repeats is None or len(reports) == 1 else asdict(repeats),
+            "per_resolved": None if efforts is None else asdict(efforts),
+            "cutoff": None if split is None else asdict(split) | {"cutoff": split.cutoff.isoformat()},
+            "run": run,
+        }
+        print_json(content | ({"file": lines[-1].removeprefix("written: ")} if options["output"] else {}))
         return
-    _print_report(report)
-    if compared is not None and other is not None:
-        _print_comparison(other, report, *compared)
-    if path is not None:
-        echo(f"written: {path}")
+    for report in reports:
+        print_report(report)
+    if repeats is not None and len(reports) > 1:
+        print_repeats(repeats, len(reports))
+    if efforts is not None:
+        print_efforts(efforts)
+    if split is not None:
+        print_split(split)
+    if compared is not None:
+        print_comparison(others[0].model, reports[0].model, *compared)
+    for line in lines:
+        echo(line)
+
+
+def _task_name(name: str) -> str:
+    if not name or len(name) > 100 or not all(letter.isalnum() or letter in "._-" for letter in name):
+        raise UsageError(f"--as_run is '{name:.40}'; expected a task's name of letters, digits, '.', '_' and '-'")
+    return name
+
+
+def _stored_traces(store: "Store", project: str, reports: "Sequence[SweReport]") -> str:
+    from assaymark.errors import MissingExtra
+    from assaymark.swe.grading_log import GradingLog
+
+    try:
+        from assaymark.swe.trajectory_traces import store_traces
+    except ImportError as error:
+        raise MissingExtra("storing trajectories as traces", "traces") from error
+    log = GradingLog(store)
+    keys = [each.key for report in reports if report.efforts for each in report.efforts.by_instance.values()]
+    attempts = [attempt for key in dict.fromkeys(keys) if (attempt := log.attempt(key)) is not None]
+    n_stored = store_traces(store, project, attempts)
+    return (
+        f"{n_stored} trajectories are traces of the project {project}: see them with `assaymark serve --traces` and a "
+        f"token (`assaymark traces project token {project}`)"
+    )
 
 
 def _limits(options: dict[str, Any]) -> "SweLimits":
@@ -306,50 +463,3 @@ def _say(graded: "Graded") -> None:
     stored = "" if graded.is_new or graded.grading is None else " (stored)"
     reason = f": {graded.reason}" if graded.reason else ""
     echo(f"{graded.prediction.instance_id}: {graded.outcome}{seconds}{stored}{reason}", err=True)
-
-
-def _print_report(report: "SweReport") -> None:
-    from assaymark.results.console import Text
-    from assaymark.results.views.cells import plain_table
-
-    official = report.official()
-    table = plain_table()
-    table.add_column(report.model, overflow="fold")
-    table.add_column("instances", justify="right")
-    names = ("total", "submitted", "completed", "resolved", "unresolved", "empty_patch", "error", "ambiguous_failure")
-    for name in (*names, "infra_failure"):
-        label = "not runnable here" if name == "infra_failure" else name.replace("_", " ")
-        table.add_row(Text(label), Text(f"{official[f'{name}_instances']:,}"))
-    print_rich(table)
-    if report.estimate is not None:
-        estimate = report.estimate
-        low, high = (100 * end if end is not None else float("nan") for end in (estimate.low, estimate.high))
-        echo(
-            f"resolved: {100 * estimate.value:.1f}% of {estimate.n} scored instances, 95% interval {low:.1f}% to "
-            f"{high:.1f}% ({estimate.method})"
-        )
-    if (missing := len(set(report.submitted) - set(report.graded))) > 0:
-        echo(f"not graded yet: {missing}; `assaymark swe grade` continues")
-    if report.efforts is not None:
-        efforts = report.efforts
-        cost = "unknown cost" if efforts.cost is None else f"cost {efforts.cost:.4g}"
-        per = f", {efforts.n_calls / efforts.n_resolved:.1f} calls per resolved one" if efforts.n_resolved else ""
-        echo(f"attempts: {efforts.n} with {efforts.n_calls} calls of the model, {cost}{per}")
-    if len(report.environments) > 1:
-        echo(f"graded in {len(report.environments)} environments; of each patch the latest grading counts")
-    for name, reason in report.reasons().items():
-        echo(f"{name}: {reason}")
-    for name, flags in report.flags().items():
-        for flag in flags:
-            echo(f"look at {name}: {flag}")
-
-
-def _print_comparison(first: "SweReport", second: "SweReport", compared: Any, only: dict[str, list[str]]) -> None:
-    low, high = (100 * end if end is not None else float("nan") for end in (compared.low, compared.high))
-    echo(
-        f"{second.model} minus {first.model}: {100 * compared.difference:+.1f} points on {compared.n} instances, 95% "
-        f"interval {low:+.1f} to {high:+.1f}, p {compared.p:.3g} ({compared.method})"
-    )
-    for which, report in (("only_first", first), ("only_second", second)):
-        if only[which]:
-            echo(f"only {report.model} resolves: {', '.join(only[which][:20])}")
