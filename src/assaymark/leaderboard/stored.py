@@ -29,8 +29,15 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
-from assaymark.results.evidence.from_store import deciding_score, is_wrong, score_rows, verdict_of
-from assaymark.results.evidence.records import ScoreRow
+from assaymark.results.comparison.stopped_runs import estimates_at_any_time
+from assaymark.results.evidence.from_store import (
+    deciding_score,
+    is_wrong,
+    score_rows,
+    stopped_by_rule,
+    verdict_of,
+)
+from assaymark.results.evidence.records import ScoreRow, StoppedByRule
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.outward import OutwardStore, Withholding, outward
@@ -108,6 +115,11 @@ class StoredRun:
     def is_self_reported(self) -> bool:
         """Whether its numbers come from files rather than from an evaluation here."""
         return bool(self.source) or self.plan.model.kind == "imported"
+
+    @property
+    def stopped(self) -> StoppedByRule | None:
+        """How far it came, if a rule stopped it: its estimates then have wider intervals, or none."""
+        return stopped_by_rule(self.row)
 
     @property
     def run_id(self) -> str:
@@ -379,7 +391,9 @@ class StoredRuns:
         return any(self.withholding(run_id, task) is not None for run_id in run_ids)
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
-        estimates = with_declared_chance(self._store.estimates(row.run_id), row.extra)
+        store = self._store
+        stated = with_declared_chance(store.estimates(row.run_id), row.extra)
+        estimates = estimates_at_any_time(row, stated, lambda task: store.scores(row.run_id, task, details=False))
         numbers = [
             [estimate.task, estimate.metric, estimate.filter, estimate.value, estimate.low, estimate.high, estimate.n]
             for estimate in estimates
