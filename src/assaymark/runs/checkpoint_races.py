@@ -23,6 +23,7 @@ from assaymark.runs.race import (
     Place,
     Race,
     RaceOptions,
+    begin_race,
     main_metrics,
     places_of,
     race,
@@ -30,7 +31,6 @@ from assaymark.runs.race import (
     stored_side,
 )
 from assaymark.runs.run import Run
-from assaymark.statistics.sequential import PairedRace
 from assaymark.store import RunRow, Store
 
 __all__ = ["CheckpointRace", "RaceCallback"]
@@ -140,14 +140,14 @@ def _race_last(
     opened, prepared = prepare_run(model, tasks, options)
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
-    metrics, places = main_metrics(prepared), places_of(prepared, rule.seed)
+    metrics, places = main_metrics(prepared), places_of(prepared, rule.seed, macro=rule.macro)
     n_most = len(places) if rule.most is None else min(rule.most, len(places))
     with Answering(
         opened, prepared, store, metrics, options.get("command"), notify, "the rule of a race of checkpoints"
     ) as own:
         row = _earlier(store, store.run(own.run_id), last)
         earlier = None if row is None else stored_side(store, Run(store, row.run_id), prepared, metrics)
-        paired = PairedRace(len(places), rule.alpha, rule.margin)
+        paired = begin_race(places, rule)
         state, n_failed, n_known = paired.state(), 0, 0
         if row is not None and earlier is not None:
             n_known = _n_answered(stored_values(store, row.run_id, metrics), places)

@@ -26,6 +26,7 @@ from assaymark.runs.race import (
     Race,
     RaceOptions,
     Side,
+    begin_race,
     main_metrics,
     places_of,
     record_race,
@@ -33,7 +34,7 @@ from assaymark.runs.race import (
     stored_side,
 )
 from assaymark.runs.run import Run
-from assaymark.statistics.sequential import PairedRace, RaceState
+from assaymark.statistics.sequential import RaceState
 
 __all__ = ["SeveralRaces", "race_several"]
 
@@ -102,7 +103,7 @@ def race_several(
     opened, prepared = prepare_run(models[0][0], tasks, {**shared, "model_args": models[0][1]})
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
-    metrics, places = main_metrics(prepared), places_of(prepared, options.seed)
+    metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
     with ExitStack() as stack:
         sides: list[Side] = []
         prepared_runs: dict[str, PreparedRun] = {}
@@ -144,7 +145,8 @@ def _ask(
 ) -> tuple[dict[Pair, RaceState], int]:
     """Ask block by block; return each pair's last state, and how many questions failed, at which it stops."""
     pairs = list(combinations(range(len(sides)), 2))
-    paired = {pair: PairedRace(len(places), options.alpha / len(pairs), options.margin) for pair in pairs}
+    of_pair = replace(options, alpha=options.alpha / len(pairs))
+    paired = {pair: begin_race(places, of_pair) for pair in pairs}
     states = {pair: paired[pair].state() for pair in pairs}
     most, n_seen = len(places) if options.most is None else min(options.most, len(places)), 0
     while n_seen < most:

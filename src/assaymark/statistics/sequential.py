@@ -125,6 +125,7 @@ class BettingSequence:
             else np.maximum(self.left - weight, self._weights[:, self.n_seen :].min(axis=1, initial=1.0))
         )
         if self.n_seen == self.n:  # everything is known: only the mean itself is left
+            self.left = np.zeros_like(self.left)
             final = self.weighted[:, None]
             self.most_up[self.means[None, :] < final - 1e-12] = np.inf
             self.most_down[self.means[None, :] > final + 1e-12] = np.inf

@@ -18,7 +18,7 @@ from assaymark.results.evidence.task_facts import tasks_from
 from assaymark.statistics.intervals import wilson
 from assaymark.statistics.sequential import MeanState, PairedRace, RaceState, SequentialMean
 from assaymark.store import RunRow, SampleScoreRow
-from assaymark.tasks.question_order import question_order
+from assaymark.tasks.question_order import macro_weights, question_order
 
 __all__ = [
     "ALPHA",
@@ -46,7 +46,9 @@ def stopped_lines(first: RunEvidence, second: RunEvidence) -> list[str]:
         lines[-1] += ", so intervals and p are not valid; evaluate the rest with `assaymark run`"
         return lines
     gain, low, high = (-100 * value for value in (state.difference, state.high, state.low))
-    interval = f"{gain:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}"
+    macro = any(run.stopped is not None and run.stopped.macro for run in stopped)
+    mean = " of the tasks' mean" if macro else ""
+    interval = f"{gain:+.1f} points{mean}, 95% interval {low:+.1f} to {high:+.1f}"
     lines.append(
         f"valid at any time, about the whole benchmark: {interval}, by the first {state.n_seen:,} questions of the "
         "common order; the other intervals and p are for samples of a fixed size"
@@ -60,14 +62,15 @@ def difference_at_any_time(first: RunEvidence, second: RunEvidence) -> RaceState
     None where the order is not known, a question of it is missing, the runs have different data, or scores are no
     shares in [0, 1].
     """
-    seeds = {run.stopped.seed for run in (first, second) if run.stopped is not None}
+    orders = {(run.stopped.seed, run.stopped.macro) for run in (first, second) if run.stopped is not None}
     sizes = {task.name: task.n_total for task in first.tasks}
-    if len(seeds) != 1 or sizes != {task.name: task.n_total for task in second.tasks} or None in sizes.values():
+    if len(orders) != 1 or sizes != {task.name: task.n_total for task in second.tasks} or None in sizes.values():
         return None
     hashes = {task: str(first.task_settings.get(task, {}).get("data set")) for task in sizes}
     if hashes != {task: str(second.task_settings.get(task, {}).get("data set")) for task in sizes}:
         return None
-    order = question_order({task: range(n) for task, n in sizes.items() if n is not None}, hashes, seeds.pop())
+    ((seed, macro),) = orders
+    order = question_order({task: range(n) for task, n in sizes.items() if n is not None}, hashes, seed, macro=macro)
     values = _main_values(first), _main_values(second)
     differences = []
     for place in order:
@@ -77,7 +80,8 @@ def difference_at_any_time(first: RunEvidence, second: RunEvidence) -> RaceState
     n_asked = min(run.stopped.n_seen for run in (first, second) if run.stopped is not None)
     if len(differences) < n_asked or any(not -1 <= difference <= 1 for difference in differences):
         return None
-    return PairedRace(len(order)).add(np.array(differences))
+    weights = np.array(macro_weights(order)) if macro else None
+    return PairedRace(len(order), weights=weights).add(np.array(differences))
 
 
 def _main_values(run: RunEvidence) -> Mapping[tuple[str, int], float]:
@@ -115,6 +119,7 @@ def means_at_any_time(
         {name: range(task.n_samples) for name, task in plans.items()},
         {name: task.dataset_hash for name, task in plans.items()},
         stopped.seed,
+        macro=stopped.macro,
     )
     states: dict[str, MeanState] = {}
     for task in tasks_from(row.extra):
