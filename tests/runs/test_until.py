@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -337,7 +338,7 @@ def two_sizes(tmp_path: Path) -> Path:
 def test_a_mean_of_tasks_means_is_known_by_weighted_draws(two_sizes: Path, tmp_path: Path) -> None:
     """Small tasks are asked more than in proportion; the interval holds the mean of means, which the end equals."""
     store = str(tmp_path / "s.sqlite")
-    options = {"include_path": [str(two_sizes)], "model_args": {"accuracy": 0.7, "seed": 3}, "store": store}
+    options: Any = {"include_path": [str(two_sizes)], "model_args": {"accuracy": 0.7, "seed": 3}, "store": store}
     early = evaluate_until("fake", "few,many", ["± 12"], macro=True, **options)
     state = early.goals[0].state
     assert early.is_decided
