@@ -70,8 +70,8 @@ class SeveralRaces:
         if self.fdr:
             lines.append(
                 f"Of the verdicts, at most {self.alpha:.0%} are expected to be wrong about this benchmark; each "
-                "interval alone misses at most as often. Which is better on new questions of this kind is another question "
-                "(assaymark compare)."
+                "interval alone misses at most as often. Which is better on new questions of this kind is another "
+                "question (assaymark compare)."
             )
             return lines
         lines.append(
