@@ -37,6 +37,7 @@ from assaymark.results.evidence.from_store import (
     stopped_by_rule,
     verdict_of,
 )
+from assaymark.results.evidence.questions import Questions, questions_in
 from assaymark.results.evidence.records import ScoreRow, StoppedByRule
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
@@ -210,6 +211,7 @@ class StoredRuns:
         self._comparisons = Comparisons()
         self._spreads = PromptSpreads()
         self._seals: list[SealedTask] = []
+        self._questions: dict[str, tuple[str, Questions]] = {}
 
     @property
     def _store(self) -> OutwardStore:
@@ -261,7 +263,7 @@ class StoredRuns:
         seals = self._store.seals.all()
         with self._lock:
             if seals != self._seals:
-                self._seals, self._known, self._comparisons = seals, {}, Comparisons()
+                self._seals, self._known, self._comparisons, self._questions = seals, {}, Comparisons(), {}
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""
@@ -345,6 +347,21 @@ class StoredRuns:
     def attempts(self, run_id: str) -> Sequence[AttemptRow]:
         """Return when, where and with which versions a run was worked on."""
         return self._store.attempts(run_id)
+
+    def questions(self, task: str) -> Questions:
+        """Return a task's questions over the best run of each model that is shown; computed again when runs change.
+
+        Raises: as `questions_in`.
+        """
+        runs = [run for run in self.runs() if task in run.row.tasks and not run.is_upload]
+        state = content_hash([[run.run_id, run.state] for run in runs])
+        with self._lock:
+            made = self._questions.get(task)
+        if made is None or made[0] != state:
+            made = (state, questions_in(self._store, [run.row for run in runs], task))
+            with self._lock:
+                self._questions[task] = made
+        return made[1]
 
     def comparison(self, run_ids: Sequence[str]) -> Comparison:
         """Return the paired comparison of stored runs, the first one the reference.
