@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from assaymark.judges.panel import judge_panel
     from assaymark.judges.report import VoteFileOptions, judge_agreement
     from assaymark.models.language_model import LanguageModel, Ranking, load_model
+    from assaymark.runs.checkpoint_races import RaceCallback
     from assaymark.runs.comparison import compare_runs
     from assaymark.runs.demo import demo_model
     from assaymark.runs.evaluate import evaluate
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from assaymark.runs.planning import plan_run
     from assaymark.runs.prompt_diff import diff_prompts
     from assaymark.runs.prompt_styles import evaluate_prompt_styles
+    from assaymark.runs.race import RaceOptions
     from assaymark.runs.reporting import write_report
     from assaymark.runs.reproduce import reproduce
     from assaymark.runs.rescoring import RescoreOptions, rescore_run
@@ -53,6 +55,8 @@ __all__ = [
     "InitOptions",
     "JudgeOptions",
     "LanguageModel",
+    "RaceCallback",
+    "RaceOptions",
     "Ranking",
     "RescoreOptions",
     "Run",
@@ -107,6 +111,8 @@ __all__ = [
 _PLACES = {
     "evaluate": "assaymark.runs.evaluate",
     "EvaluationCallback": "assaymark.runs.trainer_callback",
+    "RaceCallback": "assaymark.runs.checkpoint_races",
+    "RaceOptions": "assaymark.runs.race",
     "Run": "assaymark.runs.run",
     "LanguageModel": "assaymark.models.language_model",
     "Ranking": "assaymark.models.language_model",

@@ -23,6 +23,7 @@ nothing down until it is used. The kinds:
     moderation   functions that check a visitor's question in a live battle
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -71,10 +72,7 @@ class Registry(Generic[T]):
     def places(self) -> Mapping[str, Place]:
         """Return name -> place, this package's first; they take precedence over those of installed packages."""
         own = _own_places(self.kind)
-        installed = {
-            point.name: Place(point.value, f"from the package {point.dist.name}" if point.dist else "")
-            for point in entry_points(group=f"assaymark.{self.kind}")
-        }
+        installed = _installed_places(tuple(sys.path)).get(f"assaymark.{self.kind}", {})
         return {**own, **{name: place for name, place in installed.items() if name not in own}}
 
     def __iter__(self) -> Iterator[str]:
@@ -99,6 +97,20 @@ class Registry(Generic[T]):
             raise UnknownName(self.noun, name, nearest(name, self.places()))
         module, _, attribute = place.target.partition(":")
         return cast("T", getattr(import_module(module), attribute))
+
+
+@cache
+def _installed_places(_path: tuple[str, ...]) -> dict[str, dict[str, Place]]:
+    """Return group -> name -> place of the installed packages on Python's path; their metadata are read once."""
+    points = entry_points()
+    return {
+        group: {
+            point.name: Place(point.value, f"from the package {point.dist.name}" if point.dist else "")
+            for point in points.select(group=group)
+        }
+        for group in points.groups
+        if group.startswith("assaymark.")
+    }
 
 
 @cache

@@ -3,13 +3,20 @@
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 import assaymark
 from assaymark.audit.questions import questions_of
 from assaymark.cli.main import main
 from assaymark.errors import UnknownName, UsageError
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
+from assaymark.store import Store
+from assaymark.web.app import create_app
 from tests.audit.test_diagnosis import PlantedModel, gold_of, write_questions
+from tests.served import running
 
 N = 60
 WRONG_KEYS = {4, 19}
@@ -67,3 +74,39 @@ def test_the_command(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assaymark.evaluate(model(1), str(write_questions(tmp_path / "exam.csv", N)), store=alone)
     with pytest.raises(UsageError, match="whole runs of 1 model on exam"):
         questions_of(alone, "exam")
+
+
+def test_task_check_names_suspicious_questions_of_the_same_data(store: str, tmp_path: Path) -> None:
+    """Stored runs of this very file count; those of an edited one, and a store that does not exist, say nothing."""
+    same = str(write_questions(tmp_path / "exam.csv", N))
+    levels = {finding.text: finding.level for finding in assaymark.check_task(same, store=store).findings}
+    (text,) = [text for text in levels if "the key may be wrong" in text]
+    assert levels[text] == "warning"
+    assert "better models miss 2 questions that weaker ones get right (samples 4, 19)" in text
+    (tmp_path / "other").mkdir()
+    other = str(write_questions(tmp_path / "other" / "exam.csv", N + 1))
+    for task, where in ((other, store), (same, str(tmp_path / "none.sqlite"))):
+        findings = assaymark.check_task(task, store=where).findings
+        assert not [finding for finding in findings if "the key may be wrong" in finding.text]
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+def test_the_page_lists_suspicious_and_hard_questions(store: str) -> None:
+    """Page and JSON twin have what the command has; a task with too few models has the reason, an unknown one 404."""
+    answered = questions_of(store, "exam")
+    with Store.open_to_read(store) as opened:
+        app = create_app([board_feature(Site([], StoredRuns(opened)))])
+        with running(app) as address, httpx.Client(base_url=address) as client:
+            page = client.get("/questions/exam")
+            assert page.status_code == 200
+            assert "Question number 19?" in page.text
+            assert f"/run/{answered.best_run}/samples/exam/19" in page.text
+            assert client.get(f"/run/{answered.best_run}/samples/exam/19").status_code == 200
+            content = client.get("/questions/exam.json").json()
+            assert [each["index"] for each in content["questions"] if each["is_suspicious"]] == sorted(WRONG_KEYS)
+            assert content["questions"] == answered.to_json()["questions"]
+            assert "/questions/exam" in client.get("/task/exam").text
+            assert client.get("/questions/nothing").status_code == 404
+            never_run = client.get("/questions/demo_facts")
+            assert never_run.status_code == 200
+            assert "unknown task of a stored run" in never_run.text

@@ -105,3 +105,14 @@ def test_a_reader_that_stops_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         _, problems = process.communicate(timeout=60)
     assert (process.returncode, problems) == (141, "")
+
+
+def test_the_end_searches_no_cycles() -> None:
+    """The interpreter's last search for cycles has nothing to look at, and other functions at exit run before."""
+    program = (
+        "import atexit, gc, sys; atexit.register(lambda: print('last', gc.get_freeze_count() > 1000)); "
+        "sys.argv = ['assaymark', 'ls', 'suites']; from assaymark.cli.main import main; code = main(); "
+        "atexit.register(lambda: print('first', gc.get_freeze_count())); sys.exit(code)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.splitlines()[-2:]) == (0, ["first 0", "last True"]), ended.stderr[-500:]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import PlanError, UsageError
+from assaymark.runs.comparison import compare_stored
+from assaymark.runs.race import RaceOptions, race_models
 from assaymark.runs.until import Budget, evaluate_until, parse_budget, parse_goal
 from assaymark.statistics.sequential import PairedRace, SequentialMean
 from assaymark.store import Store
@@ -310,3 +313,67 @@ def test_a_killed_run_with_forecasts_ends_as_one_that_was_never_interrupted(tmp_
         ends.append(json.loads(ended.stdout)["until"])
     assert ends[0] == ends[1]
     assert len(ends[0]["forecasts"]) == 2
+
+
+TWO_SIZES = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: [" yes", " no"]
+doc_to_target: 0
+metric_list: [{{metric: acc}}]
+"""
+
+
+@pytest.fixture
+def two_sizes(tmp_path: Path) -> Path:
+    """Return a folder with a task of 40 questions and one of 400."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    for name, n in (("few", 40), ("many", 400)):
+        rows = [json.dumps({"question": f"{name} {at}?"}) for at in range(n)]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+        (folder / f"{name}.yaml").write_text(TWO_SIZES.format(name=name))
+    return folder
+
+
+def test_a_mean_of_tasks_means_is_known_by_weighted_draws(two_sizes: Path, tmp_path: Path) -> None:
+    """Small tasks are asked more than in proportion; the interval holds the mean of means, which the end equals."""
+    store = str(tmp_path / "s.sqlite")
+    options: Any = {"include_path": [str(two_sizes)], "model_args": {"accuracy": 0.7, "seed": 3}, "store": store}
+    early = evaluate_until("fake", "few,many", ["± 12"], macro=True, **options)
+    state = early.goals[0].state
+    assert early.is_decided
+    n_few = sum(1 for score in early.run.store.scores(early.run.id, "few") if score.metric == "acc")
+    assert n_few / early.n_seen > 0.2  # 9% by number
+    assert "each task counting the same" in early.goals[0].sentence
+    whole = evaluate_until("fake", "few,many", ["± 0.1"], macro=True, **options)
+    assert whole.run.id == early.run.id
+    assert whole.n_seen == 440
+    mean = sum((whole.run.estimate(task, "acc").value or 0) / 2 for task in ("few", "many"))
+    assert whole.goals[0].state.mean == pytest.approx(mean)
+    assert state.low <= mean <= state.high
+
+
+def test_a_race_may_count_each_task_the_same(two_sizes: Path, tmp_path: Path) -> None:
+    """The difference is one of means over tasks, and `compare` of the stopped runs has the same one."""
+    store = str(tmp_path / "s.sqlite")
+    race = race_models(
+        "fake", "fake", "few,many", RaceOptions(macro=True), first_args={"accuracy": 0.9},
+        second_args={"accuracy": 0.5, "seed": 2}, include_path=[str(two_sizes)], store=store,
+    )  # fmt: skip
+    assert race.state.verdict == "first"
+    assert "of the tasks' mean" in race.verdict
+    pair = compare_stored(store, [race.run_ids[1], race.run_ids[0]]).pairs[0]
+    gain = f"{100 * race.state.difference:+.1f} points of the tasks' mean"
+    assert any(gain in note for note in pair.notes), pair.notes
+
+
+def test_macro_needs_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a goal or a budget there is no order to weight."""
+    words = ["run", "--model", "fake", "--tasks", "demo_facts", "--macro", "--store", str(tmp_path / "s.sqlite")]
+    assert main(words) == 2
+    assert "--macro is about the order of --until and --budget" in capsys.readouterr().err

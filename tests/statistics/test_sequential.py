@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assaymark.errors import UsageError
-from assaymark.statistics.sequential import BettingSequence, PairedRace
+from assaymark.statistics.sequential import BettingSequence, PairedRace, SequentialMean
 
 
 def answers(n: int, discordance: float, difference: float) -> np.ndarray:
@@ -125,3 +125,50 @@ def test_impossible_arguments_are_refused() -> None:
         PairedRace(10, margin=5)
     with pytest.raises(UsageError, match="0 < alpha < 1"):
         BettingSequence(10, alpha=0)
+
+
+def weighted_orders(n_orders: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return values and weights in orders of weighted draws, and the mean of the groups' means.
+
+    Four groups of 10, 20, 60 and 210 questions with accuracies of 90%, 70%, 40% and 20%: the mean of all is 28%.
+    Shapes: [orders, n].
+    """
+    sizes, shares = (10, 20, 60, 210), (0.9, 0.7, 0.4, 0.2)
+    values = np.concatenate([np.arange(n) < share * n for n, share in zip(sizes, shares, strict=True)]).astype(float)
+    weights = np.concatenate([np.full(n, 1 / (len(sizes) * n)) for n in sizes])
+    clocks = np.random.default_rng(3).exponential(size=(n_orders, len(values))) / weights
+    order = np.argsort(clocks, axis=1)
+    return values[order], weights[order], float(weights @ values)
+
+
+@pytest.mark.parametrize("planned", [None, 0.05])
+def test_the_mean_of_groups_means_is_rarely_refuted_at_any_time(planned: float | None) -> None:
+    """Drawn with probabilities in proportion to weights, at most alpha of 2,000 orders refute it at some time."""
+    values, weights, mean = weighted_orders(2_000)
+    bets = BettingSequence(300, planned=planned, means=np.array([2 * mean - 1]), n_orders=2_000, weights=weights)
+    bets.add(2 * values[:, :299] - 1)
+    misses = (bets.most_up[:, 0] >= bets.log_needed) | (bets.most_down[:, 0] >= bets.log_needed)
+    assert misses.mean() <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2_000)
+
+
+def test_without_the_weights_the_same_check_fails() -> None:
+    """The same draws taken for draws with equal probabilities refute the mean of all in most orders."""
+    values, _, _ = weighted_orders(500)
+    bets = BettingSequence(300, means=np.array([2 * values[0].mean() - 1]), n_orders=500)
+    bets.add(2 * values[:, :150] - 1)
+    assert (bets.most_up[:, 0] >= bets.log_needed).mean() > 0.5
+
+
+def test_a_weighted_interval_ends_at_the_mean_of_groups_means() -> None:
+    """Its ends hold the mean in nearly all orders, come closer, and meet in it once everything is seen."""
+    values, weights, mean = weighted_orders(40)
+    n_missed = 0
+    for own, own_weights in zip(values, weights, strict=True):
+        sequence = SequentialMean(300, weights=own_weights)
+        half = sequence.add(own[:150])
+        n_missed += not half.low - 1e-9 <= mean <= half.high + 1e-9
+        whole = sequence.add(own[150:])
+        assert whole.low == pytest.approx(mean)
+        assert whole.high == pytest.approx(mean)
+        assert half.half_width < 0.5
+    assert n_missed <= 4

@@ -16,9 +16,12 @@ from assaymark.errors import AssaymarkError
 from assaymark.models.create import create_model
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, Request, Sample
+from assaymark.results.evidence.questions import questions_in
+from assaymark.results.numbers import counted
 from assaymark.runs.prepare import split_names
-from assaymark.settings import data_folder
+from assaymark.settings import data_folder, store_location
 from assaymark.statistics.distributions import chi_square_sf
+from assaymark.store import Store
 from assaymark.tasks.bound import BindOptions, BoundTask
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.own_rows import OwnData, is_rows_file
@@ -384,10 +387,12 @@ def check_task(
     data_dir: str | None = None,
     include_path: Sequence[str] = (),
     answers: str | None = None,
+    store: str | None = None,
 ) -> TaskCheck:
     """Render up to 2,000 samples of every task that `name` selects, and return facts and findings.
 
-    `answers` is how the answers in a file of rows name an option, as in `evaluate`.
+    `answers` is how the answers in a file of rows name an option, as in `evaluate`. Runs in `store`, of five models
+    or more that answered this very data, say which questions are suspicious.
 
     Raises: UnknownName for an unknown task; DataError if a task file cannot be read.
     """
@@ -403,12 +408,42 @@ def check_task(
             checked = CheckedTask(bound, tuple(bound.requests()))
             _facts(check, checked)
             check.findings += check_requests(checked)
+            check.findings += check_answers(checked, store)
         except AssaymarkError as error:
             check.findings.append(Finding("error", f"{task.name}: {error}"))
             continue
         if model is not None:
             check.findings += check_tokens(checked, model)
     return check
+
+
+def check_answers(checked: CheckedTask, store: str | None) -> Iterator[Finding]:
+    """Yield what stored runs of the same data say of a task's questions; nothing without whole runs of five models."""
+    data = checked.bound.plan.dataset_hash
+    try:
+        place = store_location(store)
+        if not Store.exists(place):
+            return
+        with Store.open_to_read(place) as opened:
+            rows = [
+                row
+                for row in opened.runs()
+                if any((task.name, task.dataset_hash) == (checked.name, data) for task in row.plan.tasks)
+            ]
+            answered = questions_in(opened, rows, checked.name)
+    except AssaymarkError:  # too few runs, or no store that can be read: the check is about the task
+        return
+    n_never = sum(each.statistics.right == 0 for each in answered.questions)
+    if n_never:
+        n = counted(len(answered.models), "stored model")
+        yield Finding("note", f"{checked.name}: none of {n} gets {counted(n_never, 'question')} right")
+    if suspicious := answered.suspicious:
+        listed = ", ".join(str(each.index) for each in suspicious[:10]) + (", ..." if len(suspicious) > 10 else "")
+        yield Finding(
+            "warning",
+            f"{checked.name}: better models miss {counted(len(suspicious), 'question')} that weaker ones get right "
+            f"(samples {listed}): the key may be wrong; see: assaymark task questions {checked.name}",
+        )
 
 
 def _facts(task_check: TaskCheck, checked: CheckedTask) -> None:

@@ -11,6 +11,7 @@ lm-eval's users type `--tasks a b c`, `--model_args a=1 b=2`, `--apply_chat_temp
 sub-command at all. These are converted on the list of words, so that the commands need not know about them.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -249,6 +250,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     if argv is None:  # this process is the command line's own
         gc.set_threshold(YOUNG_OBJECTS, 30, 30)
+        # after all other functions at exit: the interpreter would search torch's and transformers' millions of objects
+        # for cycles, which takes the better part of a second, and the process ends anyway
+        atexit.register(gc.freeze)
     prepare_streams()
     words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
     if argv is None and not is_debug:

@@ -20,6 +20,7 @@ import torch
 
 from assaymark import settings as environment
 from assaymark.engine import attention, self_check
+from assaymark.engine.check_facts import facts_of_check
 from assaymark.engine.forward import score_trie
 from assaymark.engine.generation import (
     GeneratedSequence,
@@ -37,7 +38,7 @@ from assaymark.engine.open_batch import OpenBatch
 from assaymark.engine.options import EngineInfo, EngineSettings
 from assaymark.engine.plain import PlainScores, score_plain
 from assaymark.engine.projections import FasterProjections
-from assaymark.engine.self_check import token_logprobs
+from assaymark.engine.self_check import CheckMemory, token_logprobs
 from assaymark.engine.spans import IntArray, SpanBatch, SpanFailure, SpanScore, WindowObserver, WindowReport
 from assaymark.engine.steps import loading
 from assaymark.engine.token_moments import TokenMoments, token_moments
@@ -91,7 +92,13 @@ Result = SpanScore | SpanFailure
 class Engine:
     """One model, loaded, checked, and ready to score spans of tokens and to generate."""
 
-    def __init__(self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int] = ()) -> None:
+    def __init__(
+        self, loaded: LoadedModel, settings: EngineSettings, source: object = None, checks: CheckMemory | None = None
+    ) -> None:
+        """Take over a model.
+
+        source: where it was loaded from, for the text of the check. checks: remembers passed checks; see `load`.
+        """
         attention.register()
         self._loaded: LoadedModel | None = loaded
         self._settings = settings
@@ -103,7 +110,7 @@ class Engine:
         if loaded.limits.packed is not None:
             self._window = min(self._window, 1 << (loaded.limits.packed.bit_length() - 1))
         self._faster: FasterProjections | None = None
-        check_result = self._check(loaded, settings, text_tokens)
+        check_result = self._check(loaded, settings, source, checks)
         self._may_batch = check_result.may_batch
         self.info = EngineInfo(
             device=str(parameter.device),
@@ -121,9 +128,12 @@ class Engine:
         )
 
     @classmethod
-    def load(cls, path_or_model: Any, *, settings: EngineSettings | None = None) -> "Engine":
+    def load(
+        cls, path_or_model: Any, *, settings: EngineSettings | None = None, checks: CheckMemory | None = None
+    ) -> "Engine":
         """Return an engine for a local folder, a Hub id, or a loaded transformers model.
 
+        checks: remembers that a model whose content is known has passed the check; None: each load checks.
         Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
         """
         settings = settings or EngineSettings()
@@ -135,7 +145,7 @@ class Engine:
                 without_wrappers(loaded.outer)
             if next(loaded.inner.parameters()).device.type == "cpu":
                 keep_freed_memory()
-            return cls(loaded, settings, probe_tokens(loaded.inner, path_or_model))
+            return cls(loaded, settings, path_or_model, checks)
 
     def score(self, spans: SpanBatch, on_window: WindowObserver | None = None) -> Iterator[Result]:
         """Yield the score or the failure of each span, in any order, each as soon as it is known.
@@ -247,15 +257,30 @@ class Engine:
         return self._loaded
 
     def _check(
-        self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
+        self, loaded: LoadedModel, settings: EngineSettings, source: object, checks: CheckMemory | None
     ) -> self_check.CheckResult:
-        """Return the path to use, as the caller requires or as the probes show.
-
-        The reference is measured on the unchanged model; only then are its matrix products replaced by faster ones.
-        """
+        """Return the path to use, as the caller requires, or as the probes show now or have shown before."""
         if settings.attention == "trie" and self._head is not None:
             self._exchange_products(loaded)
             return self_check.CheckResult("trie", "requested, without a check", may_batch=False)
+        facts = None
+        if checks is not None and settings.attention == "auto":
+            facts = facts_of_check(loaded, settings, self._window)
+        if checks is not None and facts is not None and (passed := checks.find(facts)) is not None:
+            self._exchange_products(loaded)
+            return replace(passed, why=f"{passed.why} (an earlier check of this model by this engine)")
+        check_result = self._checked(loaded, settings, probe_tokens(loaded.inner, source))
+        if checks is not None and facts is not None and check_result.path == "trie":
+            checks.add(facts, check_result)
+        return check_result
+
+    def _checked(
+        self, loaded: LoadedModel, settings: EngineSettings, text_tokens: Sequence[int]
+    ) -> self_check.CheckResult:
+        """Return what the probes show.
+
+        The reference is measured on the unchanged model; only then are its matrix products replaced by faster ones.
+        """
         limits, head = loaded.limits, None if settings.attention == "plain" else self._head
         references = [
             self_check.measure(loaded.inner, probe, limits.batch) for probe in self._probes(loaded, text_tokens)

@@ -2,15 +2,20 @@
 
 from assaymark.engine.engine import Engine
 from assaymark.engine.options import EngineSettings
+from assaymark.engine.self_check import CheckMemory
 from assaymark.engine.seq2seq import Seq2SeqEngine
 
 __all__ = ["load_engine"]
 
 
-def load_engine(path_or_model: object, settings: EngineSettings) -> Engine | Seq2SeqEngine:
+def load_engine(
+    path_or_model: object, settings: EngineSettings, checks: CheckMemory | None = None
+) -> Engine | Seq2SeqEngine:
     """Return the engine of a local folder, a Hub id, a trainer's checkpoint or a loaded transformers model.
 
+    checks: remembers passed checks of decoder-only models; the other engine has no second path to check.
     Raises: ModelUnavailable if it cannot be loaded; UsageError for an impossible device.
     """
-    kind = Seq2SeqEngine if settings.backend == "seq2seq" else Engine
-    return kind.load(path_or_model, settings=settings)
+    if settings.backend == "seq2seq":
+        return Seq2SeqEngine.load(path_or_model, settings=settings)
+    return Engine.load(path_or_model, settings=settings, checks=checks)

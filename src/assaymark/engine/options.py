@@ -41,6 +41,8 @@ class EngineSettings:
     backend: "causal" for decoder-only models, "seq2seq" for those with an encoder and a decoder, "image-text" for those
         that also read images.
     checkpoint: a trainer's checkpoint to load the weights from; None for a folder that transformers loads itself.
+    content: the content hash of the model with its adapter, under which a passed check is remembered; None: not known,
+        so that each load checks.
     """
 
     dtype: DTypeName = "auto"
@@ -57,6 +59,7 @@ class EngineSettings:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     backend: Literal["causal", "seq2seq", "image-text"] = "causal"
     checkpoint: TrainerCheckpoint | None = None
+    content: str | None = None
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -8,10 +8,10 @@ The plain reference is one sequence, one forward pass, full logits, log-softmax 
 against it, so it shares nothing with them: no cache, no batch, no trie.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,8 @@ SPREADS_ALLOWED = 3.0
 BEYOND = 32  # tokens of a long probe beyond a model's window
 OPERATIONS_CPU, OPERATIONS_CUDA = 2e10, 4e14  # maximum cost of a long probe: about a second
 FloatArray = npt.NDArray[np.float64]
+CheckFacts = Mapping[str, str]
+"""What the outcome of a check depends on: name -> value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,16 @@ class CheckResult:
     path: str
     why: str
     may_batch: bool
+
+
+class CheckMemory(Protocol):
+    """Remembers the checks that models passed, by everything that their outcomes depend on."""
+
+    def find(self, facts: CheckFacts) -> CheckResult | None:
+        """Return the outcome of the passed check with exactly these facts, None if there is none to be believed."""
+
+    def add(self, facts: CheckFacts, passed: CheckResult) -> None:
+        """Remember a passed check; where that is not possible, the next load checks again."""
 
 
 def make_probe(vocab_size: int, max_length: int | None, text_tokens: Sequence[int] = ()) -> SpanBatch:

@@ -29,6 +29,7 @@ __all__ = [
     "CitedScores",
     "FaqEntry",
     "RatingSource",
+    "Screening",
     "TableSource",
     "column_keys",
     "slug",
@@ -122,6 +123,14 @@ class RatingSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Screening:
+    """How a board's submissions are evaluated: until their rank set is settled."""
+
+    at_least: int = 100  # questions before a row may be settled
+    seed: int = 0  # of the order of the questions
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """One board."""
 
@@ -149,6 +158,7 @@ class Board:
     models: Mapping[str, Mapping[str, str | float | bool]] = field(default_factory=dict)  # name -> facts of it
     prices: Mapping[str, Price] = field(default_factory=dict)  # by model; count before a bill
     cite: str = ""  # BibTeX of the board itself
+    screening: Screening | None = None  # None: submissions are evaluated in full
     private: frozenset[str] = frozenset()  # names of tasks and groups whose rows are not shown
     source: Path | None = None  # its file; None where it was made of a suite
 

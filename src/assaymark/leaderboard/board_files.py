@@ -16,11 +16,13 @@ from assaymark.leaderboard.board import (
     CitedScores,
     FaqEntry,
     RatingSource,
+    Screening,
     TableFormat,
     TableSource,
     slug,
 )
 from assaymark.leaderboard.columns import FACTS_BY_KEY, canonical
+from assaymark.leaderboard.screening import why_not_screened
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.models.cost.prices import HIGHEST, Price
 from assaymark.registry import nearest
@@ -34,6 +36,7 @@ _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
     "columns", "models", "prices", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines",
     "claims", "runs", "results", "requests", "ratings", "cite", "private",
+    "screening",
 )  # fmt: skip
 _TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance", "private")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
@@ -41,6 +44,7 @@ _PRICE_KEYS = ("read", "generated", "source", "date")
 _RATING_HEADINGS = ("model", "rating", "low", "high")
 _LOGO_TYPES = (".svg", ".png", ".jpg", ".jpeg", ".webp")
 LARGEST_FILE = 1 << 20
+MOST_NUMBER = 1 << 31
 LARGEST_LOGO = 1 << 19
 
 
@@ -143,6 +147,7 @@ class _BoardReader:
             prices=self.prices(),
             cite=self.text(self.spec, "cite"),
             private=self.private(suite),
+            screening=self.screening(suite),
             source=self.path,
         )
         self.check_columns(board)
@@ -274,6 +279,23 @@ class _BoardReader:
             if is_private:
                 names.add(self.member(entry, at)["task"])
         return frozenset(names)
+
+    def screening(self, suite: Suite | None) -> Screening | None:
+        """Return how submissions are screened: `screening: true`, or its settings."""
+        value = self.spec.get("screening", False)
+        if value is False or value is None:
+            return None
+        spec = {} if value is True else self.mapping(self.spec, "screening")
+        self.refuse_strange(spec, ("at_least", "seed"), "screening")
+        if why := why_not_screened(suite):
+            raise self.fault("screening", f"is not possible on this board: {why}")
+        numbers = {}
+        for key, least in (("at_least", 1), ("seed", 0)):
+            number = spec.get(key, getattr(Screening(), key))
+            if type(number) is not int or not least <= number <= MOST_NUMBER:
+                raise self.fault(f"screening.{key}", f"is {number!r:.60}; expected a whole number from {least}")
+            numbers[key] = number
+        return Screening(**numbers)
 
     def table(self) -> TableSource | None:
         if self.spec.get("table") is None:

@@ -36,6 +36,12 @@ def flat_row(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> dict[str, J
         flat[f"{column.key}_n"] = None if cell is None else cell.n
         flat[f"{column.key}_n_failed"] = None if cell is None else cell.n_failed
     flat |= {fact.key: row.facts.get(fact.key) for fact in FACTS}
+    stopped = row.stopped
+    flat |= {
+        "stopped_early": stopped is not None,
+        "stopped_n_asked": None if stopped is None else stopped.n_asked,
+        "stopped_n_questions": None if stopped is None else stopped.n,
+    }
     return {**flat, "runs": " ".join(row.run_ids), "id": row.id, "notes": "; ".join(row.notes), "url": row.url}
 
 
@@ -67,6 +73,7 @@ def shown_json(shown_row: ShownRow, columns: Sequence[ScoreColumn]) -> JsonValue
         },
         "facts": dict(row.facts),
         "runs": list(row.run_ids),
+        "stopped_early": None if row.stopped is None else {"n_asked": row.stopped.n_asked, "n": row.stopped.n},
         "notes": list(row.notes),
         "n_open_reports": row.n_reports,
         "citation": row.citation or None,
@@ -106,7 +113,8 @@ def rows_parquet(rows: Sequence[ShownRow], columns: Sequence[ScoreColumn]) -> by
     fields = []
     for name in names:
         whole = name in {"rank", "rank_best", "rank_worst", "n_columns"} or name.endswith(("_n", "_n_failed"))
-        plain = "string" if name in texts else "int64" if whole else "double"
+        whole = whole or name in {"stopped_n_asked", "stopped_n_questions"}
+        plain = "string" if name in texts else "int64" if whole else "bool" if name == "stopped_early" else "double"
         fields.append(pa.field(name, pa.type_for_alias(kinds.get(name, plain))))
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(flat, schema=pa.schema(fields)), sink)

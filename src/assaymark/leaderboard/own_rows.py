@@ -17,12 +17,22 @@ from assaymark.errors import DataError
 from assaymark.leaderboard.averages import average_of
 from assaymark.leaderboard.board import ANY_METRIC, Board
 from assaymark.leaderboard.prices import billed_price, price_facts
-from assaymark.leaderboard.rows import Average, BoardRow, IntervalValue, Origin, RowScore, ScoreColumn
+from assaymark.leaderboard.rows import (
+    Average,
+    BoardRow,
+    IntervalValue,
+    Origin,
+    RowScore,
+    ScoreColumn,
+    StoppedEarly,
+)
 from assaymark.leaderboard.stored import StoredRun
 from assaymark.leaderboard.table import row_id
 from assaymark.models.checkpoint.quantisation import quantised_as
 from assaymark.options.of_plans import limit_shown, short_hash
 from assaymark.records import Estimate, EstimateDetails, JsonValue, ModelIdentity, RunPlan
+from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
+from assaymark.results.evidence.records import StoppedByRule
 from assaymark.results.numbers import truncation_of
 from assaymark.statistics.board_scores import SHARES, Part, average
 from assaymark.statistics.estimate import IntervalEstimate
@@ -225,6 +235,11 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
     whole = _stored_composite(suite, runs)
     if whole is not None:
         cells |= _composite_cells(whole, cells, columns)
+    averaged = _average(suite, columns, cells, matches, whole)
+    stopped = {match.run.run_id: match.run.stopped for match in matches if match is not None and match.run.stopped}
+    if stopped:
+        cells = _without_fixed_intervals(columns, cells, suite, matches)
+        averaged = _average_at_any_time(suite, columns, cells, averaged, matches)
     used = {match.run.run_id: match.run for match in matches if match is not None}
     latest = next(run for run in runs if run.run_id in used)
     facts = facts_of_run(latest, board)
@@ -246,12 +261,60 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         model=latest.model,
         origin=origin,
         cells=cells,
-        average=_average(suite, columns, cells, matches, whole),
+        average=averaged,
         facts={**facts, "origin": origin},
         run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
         notes=tuple(dict.fromkeys(notes)),
+        stopped=_stopped_early([one for one in stopped.values() if one is not None]),
         is_upload=latest.is_upload,
     )
+
+
+def _stopped_early(runs: Sequence[StoppedByRule]) -> StoppedEarly | None:
+    return StoppedEarly(sum(run.n_seen for run in runs), sum(run.n for run in runs)) if runs else None
+
+
+def _without_fixed_intervals(
+    columns: Sequence[ScoreColumn], cells: Mapping[str, RowScore], suite: Suite, matches: Sequence[Found | None]
+) -> dict[str, RowScore]:
+    """Return the cells; one of several estimates of a run that a rule stopped has no interval that is valid for it."""
+    kept = dict(cells)
+    for column in columns:
+        of_column = [
+            match
+            for member, match in zip(suite.members, matches, strict=True)
+            if match is not None and member.column == column.title and match.run.stopped is not None
+        ]
+        cell = cells.get(column.key)
+        if of_column and cell is not None and cell.number.method != AT_ANY_TIME:
+            raw = None if cell.raw is None else IntervalValue(cell.raw.value)
+            kept[column.key] = replace(cell, number=IntervalValue(cell.number.value), raw=raw)
+    return kept
+
+
+def _average_at_any_time(
+    suite: Suite, columns: Sequence[ScoreColumn], cells: Mapping[str, RowScore], plain: Average | None,
+    matches: Sequence[Found | None],
+) -> Average | None:  # fmt: skip
+    """Return the average of a row that a rule stopped, from the ends of its columns' intervals.
+
+    These hold together if they are of one run. Otherwise, and where the average is no weighted mean, there is no
+    interval: the row may then have any rank.
+    """
+    if plain is None or len(columns) == 1:
+        return plain
+    weights = [column.weight for column in columns]
+    numbers = [cells[column.key].number for column in columns if column.key in cells]
+    is_mean = suite.normalise == "none" and suite.aggregate not in {"geometric", "winrate"}
+    is_one_run = len({match.run.run_id for match in matches if match is not None}) == 1
+    lows, highs = [number.low for number in numbers], [number.high for number in numbers]
+    if not is_mean or not is_one_run or len(numbers) < len(columns) or None in lows or None in highs:
+        return replace(plain, number=IntervalValue(plain.number.value))
+    low, high = (
+        sum(weight * (end or 0.0) for weight, end in zip(weights, ends, strict=True)) / sum(weights)
+        for ends in (lows, highs)
+    )
+    return replace(plain, number=IntervalValue(plain.number.value, low, high, None, AT_ANY_TIME))
 
 
 def _latest(member: Member, runs: Sequence[StoredRun], notes: list[str]) -> Found | None:
@@ -423,7 +486,7 @@ def number_of(estimate: IntervalEstimate) -> IntervalValue:
 
 def _stored_composite(suite: Suite, runs: Sequence[StoredRun]) -> Estimate | None:
     """Return the latest run's composite of this very suite."""
-    return next((estimate for run in runs for estimate in _composites(suite, run)), None)
+    return next((estimate for run in runs if run.stopped is None for estimate in _composites(suite, run)), None)
 
 
 def _composites(suite: Suite, run: StoredRun) -> Iterator[Estimate]:

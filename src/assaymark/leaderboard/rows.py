@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Average", "BoardRow", "ClaimedScore", "Fact", "IntervalValue", "Issue", "Origin", "RowScore", "ScoreColumn"]
+__all__ = [
+    "Average",
+    "BoardRow",
+    "ClaimedScore",
+    "Fact",
+    "IntervalValue",
+    "Issue",
+    "Origin",
+    "RowScore",
+    "ScoreColumn",
+    "StoppedEarly",
+]
 
 Origin = Literal["measured", "self-reported", "published", "baseline"]
 Fact = str | float | bool | None
@@ -77,6 +88,19 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedEarly:
+    """How far an evaluation came that a rule stopped."""
+
+    n_asked: int
+    n: int  # questions of the benchmark
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        return f"stopped early: {self.n_asked:,} of {self.n:,} questions"
+
+
+@dataclass(frozen=True, slots=True)
 class BoardRow:
     """One model, evaluated in one setup."""
 
@@ -91,6 +115,7 @@ class BoardRow:
     url: str = ""  # where the model can be found
     citation: str = ""  # of a baseline: how its numbers came about
     n_reports: int = 0  # of readers, which no moderator has settled: a link, and no judgement
+    stopped: StoppedEarly | None = None  # its intervals are wider: they are valid at any time
     is_upload: bool = False  # a visitor reported its numbers: it has no rank, and no other row depends on it
 
     @property

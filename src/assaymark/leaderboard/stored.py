@@ -29,8 +29,16 @@ from assaymark.leaderboard.table import BoardTable
 from assaymark.records import Estimate, RunPlan, content_hash
 from assaymark.results.comparison.records import Comparison, Difference, PairComparison
 from assaymark.results.comparison.row_pairs import RowPair, row_pairs
-from assaymark.results.evidence.from_store import deciding_score, is_wrong, score_rows, verdict_of
-from assaymark.results.evidence.records import ScoreRow
+from assaymark.results.comparison.stopped_runs import estimates_at_any_time
+from assaymark.results.evidence.from_store import (
+    deciding_score,
+    is_wrong,
+    score_rows,
+    stopped_by_rule,
+    verdict_of,
+)
+from assaymark.results.evidence.questions import Questions, questions_in
+from assaymark.results.evidence.records import ScoreRow, StoppedByRule
 from assaymark.results.evidence.task_facts import with_declared_chance
 from assaymark.store import AttemptRow, RunFacts, RunRow, SampleFacts, SampleRecord, Store
 from assaymark.store.outward import OutwardStore, Withholding, outward
@@ -108,6 +116,11 @@ class StoredRun:
     def is_self_reported(self) -> bool:
         """Whether its numbers come from files rather than from an evaluation here."""
         return bool(self.source) or self.plan.model.kind == "imported"
+
+    @property
+    def stopped(self) -> StoppedByRule | None:
+        """How far it came, if a rule stopped it: its estimates then have wider intervals, or none."""
+        return stopped_by_rule(self.row)
 
     @property
     def run_id(self) -> str:
@@ -198,6 +211,7 @@ class StoredRuns:
         self._comparisons = Comparisons()
         self._spreads = PromptSpreads()
         self._seals: list[SealedTask] = []
+        self._questions: dict[str, tuple[str, Questions]] = {}
 
     @property
     def _store(self) -> OutwardStore:
@@ -249,7 +263,7 @@ class StoredRuns:
         seals = self._store.seals.all()
         with self._lock:
             if seals != self._seals:
-                self._seals, self._known, self._comparisons = seals, {}, Comparisons()
+                self._seals, self._known, self._comparisons, self._questions = seals, {}, Comparisons(), {}
 
     def _with_spreads(self, runs: list[StoredRun]) -> list[StoredRun]:
         """Return the runs, with the spreads over prompts where their model was audited."""
@@ -334,6 +348,21 @@ class StoredRuns:
         """Return when, where and with which versions a run was worked on."""
         return self._store.attempts(run_id)
 
+    def questions(self, task: str) -> Questions:
+        """Return a task's questions over the best run of each model that is shown; computed again when runs change.
+
+        Raises: as `questions_in`.
+        """
+        runs = [run for run in self.runs() if task in run.row.tasks and not run.is_upload]
+        state = content_hash([[run.run_id, run.state] for run in runs])
+        with self._lock:
+            made = self._questions.get(task)
+        if made is None or made[0] != state:
+            made = (state, questions_in(self._store, [run.row for run in runs], task))
+            with self._lock:
+                self._questions[task] = made
+        return made[1]
+
     def comparison(self, run_ids: Sequence[str]) -> Comparison:
         """Return the paired comparison of stored runs, the first one the reference.
 
@@ -379,7 +408,9 @@ class StoredRuns:
         return any(self.withholding(run_id, task) is not None for run_id in run_ids)
 
     def _with_estimates(self, row: RunRow) -> StoredRun:
-        estimates = with_declared_chance(self._store.estimates(row.run_id), row.extra)
+        store = self._store
+        stated = with_declared_chance(store.estimates(row.run_id), row.extra)
+        estimates = estimates_at_any_time(row, stated, lambda task: store.scores(row.run_id, task, details=False))
         numbers = [
             [estimate.task, estimate.metric, estimate.filter, estimate.value, estimate.low, estimate.high, estimate.n]
             for estimate in estimates

@@ -33,7 +33,7 @@ from assaymark.scoring.metrics import is_higher_better, may_be_share
 from assaymark.statistics.forecasts import Control
 from assaymark.statistics.sequential import PairedRace, RaceState
 from assaymark.store import Store
-from assaymark.tasks.question_order import question_order
+from assaymark.tasks.question_order import macro_weights, question_order
 
 __all__ = [
     "FIRST_BLOCK",
@@ -43,6 +43,7 @@ __all__ = [
     "Race",
     "RaceOptions",
     "Side",
+    "begin_race",
     "helped_line",
     "main_metrics",
     "places_of",
@@ -69,6 +70,9 @@ class RaceOptions:
     seed: of the order of the questions.
     most: questions at which to stop undecided; None: all.
     forecasts: whether stored models forecast the scores of one that is raced against a stored run.
+    macro: whether each task counts the same, so that the difference is one of means over tasks.
+    fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of the
+        chance that any is wrong (Bonferroni).
     """
 
     margin: float | None = None
@@ -76,6 +80,8 @@ class RaceOptions:
     seed: int = 0
     most: int | None = None
     forecasts: bool = True
+    macro: bool = False
+    fdr: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,8 @@ class Race:
     def verdict(self) -> str:
         """The result in one sentence; it is about this benchmark."""
         state, (first, second) = self.state, self.names
-        points = f"{100 * state.difference:+.1f} points over {state.n_seen:,} of {state.n:,} questions"
+        mean = " of the tasks' mean" if self.options.macro else ""
+        points = f"{100 * state.difference:+.1f} points{mean} over {state.n_seen:,} of {state.n:,} questions"
         if state.verdict == "equivalent":
             margin = 100 * (self.options.margin or 0)
             return f"{first} and {second} are surely closer than {margin:g} points on this benchmark ({points})."
@@ -288,13 +295,13 @@ def race_models(
             side = stack.enter_context(Answering(other, of_other, store, metrics, evaluation.get("command"), notify))
             sides.append(side)
             prepared_runs.append((side.run_id, of_other))
-        places = places_of(prepared, options.seed)
-        paired = PairedRace(len(places), options.alpha, options.margin)
+        places = places_of(prepared, options.seed, macro=options.macro)
+        paired = begin_race(places, options)
         forecasts = None
         if isinstance(sides[1], _StoredRun) and options.forecasts:
             forecasts = fixed_forecasts(store, answering.run_id, prepared)
             control = _control(forecasts, sides[1].values(places), places, metrics)
-            paired = PairedRace(len(places), options.alpha, options.margin, control=control)
+            paired = begin_race(places, options, control)
         state, n_failed = race(sides, places, metrics, options, observe, paired)
     names = sides[0].name, sides[1].name
     for run_id, of_run in prepared_runs:
@@ -307,13 +314,23 @@ def race_models(
     return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
 
 
-def places_of(prepared: PreparedRun, seed: int) -> list[Place]:
-    """Return all questions in the order of a race, which depends on the benchmark's data and the seed alone."""
+def places_of(prepared: PreparedRun, seed: int, *, macro: bool = False) -> list[Place]:
+    """Return all questions in the order of a race, which depends on the benchmark's data and the seed alone.
+
+    macro: whether each task counts the same.
+    """
     return question_order(
         {bound.plan.name: [sample.index for sample in bound.samples()] for bound in prepared.bound},
         {bound.plan.name: bound.plan.dataset_hash for bound in prepared.bound},
         seed,
+        macro=macro,
     )
+
+
+def begin_race(places: Sequence[Place], options: RaceOptions, control: Control | None = None) -> PairedRace:
+    """Return a race in which nothing is seen; `control`: what forecasts the differences."""
+    weights = np.array(macro_weights(places)) if options.macro else None
+    return PairedRace(len(places), options.alpha, options.margin, weights=weights, control=control)
 
 
 def race(
@@ -325,7 +342,7 @@ def race(
     paired: PairedRace | None = None,
 ) -> tuple[RaceState, int]:
     """Compare two sides block by block; return the last state and how many questions failed, at which it stops."""
-    paired = paired or PairedRace(len(places), options.alpha, options.margin)
+    paired = paired or begin_race(places, options)
     most = len(places) if options.most is None else min(options.most, len(places))
     state = paired.state()
     while not state.is_decided and state.n_seen < most:

@@ -1,9 +1,12 @@
 """A race of three or more models: every pair is decided, with one error for all verdicts together.
 
 All models answer the same questions in the same order, so each answer counts for all its pairs. A model whose pairs are
-all decided is asked nothing more. Each pair has its share of alpha (Bonferroni).
+all decided is asked nothing more. Each pair has its share of alpha (Bonferroni), or alpha is the expected share of
+wrong verdicts (e-BH): then the capitals of the bets are compared with thresholds that fall with each verdict, and those
+of a pair stay what they were when it was decided.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -26,6 +29,7 @@ from assaymark.runs.race import (
     Race,
     RaceOptions,
     Side,
+    begin_race,
     main_metrics,
     places_of,
     record_race,
@@ -33,7 +37,8 @@ from assaymark.runs.race import (
     stored_side,
 )
 from assaymark.runs.run import Run
-from assaymark.statistics.sequential import PairedRace, RaceState
+from assaymark.statistics.multiplicity import e_bh
+from assaymark.statistics.sequential import RaceState, Verdict
 
 __all__ = ["SeveralRaces", "race_several"]
 
@@ -48,6 +53,7 @@ class SeveralRaces:
     pairs: tuple[Race, ...]
     alpha: float  # of all verdicts together
     n_failed: int
+    fdr: bool = False  # alpha is the expected share of wrong ones among the verdicts
 
     @property
     def is_decided(self) -> bool:
@@ -61,6 +67,13 @@ class SeveralRaces:
             state = pair.state
             interval = f"{100 * state.low:+.1f} to {100 * state.high:+.1f}"
             lines.append(f"{pair.verdict} Interval at any time {interval}.")
+        if self.fdr:
+            lines.append(
+                f"Of the verdicts, at most {self.alpha:.0%} are expected to be wrong about this benchmark; each "
+                "interval alone misses at most as often. Which is better on new questions of this kind is another "
+                "question (assaymark compare)."
+            )
+            return lines
         lines.append(
             f"The chance that any of the {len(self.pairs)} verdicts is wrong about this benchmark is at most "
             f"{self.alpha:.0%}. Which is better on new questions of this kind is another question (assaymark compare)."
@@ -71,7 +84,7 @@ class SeveralRaces:
         """Return it with stable names."""
         return {
             "pairs": [pair.to_json() for pair in self.pairs], "alpha": self.alpha, "n_failed": self.n_failed,
-            "is_decided": self.is_decided,
+            "is_decided": self.is_decided, "fdr": self.fdr,
         }  # fmt: skip
 
 
@@ -102,7 +115,7 @@ def race_several(
     opened, prepared = prepare_run(models[0][0], tasks, {**shared, "model_args": models[0][1]})
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
-    metrics, places = main_metrics(prepared), places_of(prepared, options.seed)
+    metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
     with ExitStack() as stack:
         sides: list[Side] = []
         prepared_runs: dict[str, PreparedRun] = {}
@@ -127,12 +140,12 @@ def race_several(
             record_race(Run(store, side.run_id), prepared_runs[side.run_id], furthest, options)
     remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
     main = ", ".join(sorted({metric for metric, _ in metrics.values()}))
-    of_pair = replace(options, alpha=options.alpha / len(states))
+    of_pair = options if options.fdr else replace(options, alpha=options.alpha / len(states))
     pairs = []
     for (first, second), state in states.items():
         names, run_ids = (sides[first].name, sides[second].name), (sides[first].run_id, sides[second].run_id)
         pairs.append(Race(names, run_ids, tuple(metrics), main, state, of_pair, n_failed, remarks))
-    return SeveralRaces(tuple(pairs), options.alpha, n_failed)
+    return SeveralRaces(tuple(pairs), options.alpha, n_failed, options.fdr)
 
 
 def _ask(
@@ -144,8 +157,10 @@ def _ask(
 ) -> tuple[dict[Pair, RaceState], int]:
     """Ask block by block; return each pair's last state, and how many questions failed, at which it stops."""
     pairs = list(combinations(range(len(sides)), 2))
-    paired = {pair: PairedRace(len(places), options.alpha / len(pairs), options.margin) for pair in pairs}
+    of_pair = options if options.fdr else replace(options, alpha=options.alpha / len(pairs))
+    paired = {pair: begin_race(places, of_pair) for pair in pairs}
     states = {pair: paired[pair].state() for pair in pairs}
+    claims = {pair: paired[pair].log_e_values() for pair in pairs}
     most, n_seen = len(places) if options.most is None else min(options.most, len(places)), 0
     while n_seen < most:
         undecided = [pair for pair in pairs if not states[pair].is_decided]
@@ -161,9 +176,37 @@ def _ask(
             first, second = (values[at] for at in pair)
             differences = [score_difference(metrics, place, first[place], second[place]) for place in answered]
             states[pair] = paired[pair].add(np.array(differences))
+            claims[pair] = paired[pair].log_e_values()
+        if options.fdr:
+            states |= _verdicts_of_e_bh({pair: states[pair] for pair in pairs}, claims, options)
         if observe is not None:
             observe({(sides[first].name, sides[second].name): states[first, second] for first, second in pairs})
         if failed:
             return states, len(failed)
         n_seen += len(block)
     return states, 0
+
+
+CLAIMS: tuple[Verdict, ...] = ("first", "second", "equivalent")
+
+
+def _verdicts_of_e_bh(
+    states: Mapping[Pair, RaceState], claims: Mapping[Pair, tuple[float, float, float]], options: RaceOptions
+) -> dict[Pair, RaceState]:
+    """Return the states with the verdicts that e-BH gives all pairs together.
+
+    What the questions that are left cannot change is certain, and counts as a rejection with an infinite e-value.
+    """
+    kinds = CLAIMS if options.margin is not None else CLAIMS[:2]
+    log_e_values = [
+        math.inf if states[pair].is_certain and states[pair].verdict == kind else claims[pair][at]
+        for pair in states
+        for at, kind in enumerate(kinds)
+    ]
+    rejected = e_bh(log_e_values, options.alpha).reshape(len(states), len(kinds))
+    decided: dict[Pair, RaceState] = {}
+    for (pair, state), own in zip(states.items(), rejected, strict=True):
+        made = [kind for kind, is_made in zip(kinds, own, strict=True) if is_made]
+        verdict: Verdict = state.verdict if state.is_certain else made[0] if made else "undecided"
+        decided[pair] = replace(state, verdict=verdict)
+    return decided

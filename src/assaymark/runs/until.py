@@ -25,6 +25,7 @@ from assaymark.runs.prepare import open_store, prepare_run
 from assaymark.runs.race import FIRST_BLOCK, GROWTH, Answering, Place, helped_line, main_metrics, places_of
 from assaymark.runs.run import Run
 from assaymark.statistics.sequential import MeanState, SequentialMean
+from assaymark.tasks.question_order import macro_weights
 
 __all__ = ["Budget", "Goal", "GoalState", "Until", "evaluate_until", "parse_budget", "parse_goal"]
 
@@ -125,6 +126,7 @@ class GoalState:
     state: MeanState
     variance_ratio: float | None = None  # by what factor forecasts lowered the variance
     helped: str = ""  # the same in words
+    macro: bool = False  # each task counts the same
 
     @property
     def answer(self) -> Answer:
@@ -155,7 +157,10 @@ class GoalState:
     def sentence(self) -> str:
         """The result in a line."""
         state = self.state
-        of = "all questions" if self.goal.name in {"", self.metric} else self.goal.name
+        everything = "all tasks" if self.macro else "all questions"
+        of = everything if self.goal.name in {"", self.metric} else self.goal.name
+        if self.macro:
+            of += ", each task counting the same,"
         interval = f"{100 * state.low:.1f} to {100 * state.high:.1f}"
         said = {
             "known": "is known well enough",
@@ -174,7 +179,7 @@ class GoalState:
         return {
             "goal": goal.text, "name": goal.name, "half_width": goal.half_width, "bound": goal.bound,
             "rule": goal.rule, "metric": self.metric, "answer": self.answer, "n_more": self.n_more,
-            "variance_ratio": self.variance_ratio, **asdict(self.state),
+            "variance_ratio": self.variance_ratio, "macro": self.macro, **asdict(self.state),
         }  # fmt: skip
 
 
@@ -231,7 +236,7 @@ class _Followed:
     """A goal, the metric of each task whose questions count for it, and the evidence so far."""
 
     def __init__(
-        self, goal: Goal, metrics: Metrics, places: Sequence[Place], alpha: float, forecasts: Forecasts
+        self, goal: Goal, metrics: Metrics, places: Sequence[Place], alpha: float, forecasts: Forecasts, *, macro: bool
     ) -> None:
         self.goal, self.metrics, self._forecasts = goal, metrics, forecasts
         metric = ", ".join(sorted({metric for metric, _ in metrics.values()}))
@@ -239,8 +244,11 @@ class _Followed:
         others = forecasts.values(own, metrics) if forecasts.runs else None
         if others is not None:
             others = 2 * others - 1
-        self._mean = SequentialMean(len(own), alpha, half_width=goal.half_width, threshold=goal.bound, others=others)
-        self.state = GoalState(goal, metric, self._mean.state())
+        weights = np.array(macro_weights(own)) if macro else None
+        self._mean = SequentialMean(
+            len(own), alpha, half_width=goal.half_width, threshold=goal.bound, weights=weights, others=others
+        )
+        self.state = GoalState(goal, metric, self._mean.state(), macro=macro)
 
     @property
     def is_open(self) -> bool:
@@ -255,7 +263,7 @@ class _Followed:
             state = self._mean.add(np.array([scores[place] or 0.0 for place in own]))
             ratio = self._mean.variance_ratio
             helped = "" if ratio is None else f"{self.goal.text}: {helped_line(self._forecasts, ratio)}"
-            self.state = GoalState(self.goal, self.state.metric, state, ratio, helped)
+            self.state = GoalState(self.goal, self.state.metric, state, ratio, helped, self.state.macro)
 
 
 def evaluate_until(
@@ -267,6 +275,7 @@ def evaluate_until(
     alpha: float = 0.05,
     order_seed: int = 0,
     forecasts: bool = True,
+    macro: bool = False,
     observe_goals: Callable[[Sequence[GoalState]], None] | None = None,
     **evaluation: Any,
 ) -> Until:
@@ -274,13 +283,14 @@ def evaluate_until(
 
     Args:
         model: as `evaluate` takes it.
-        tasks: as `evaluate` takes them. All questions of a goal count the same.
+        tasks: as `evaluate` takes them. All questions of a goal count the same, except with `macro`.
         goals: what is to be known; several share `alpha` (Bonferroni). None: until the budget is spent.
         budget: what may be spent.
         alpha: how often a statement may be wrong about the benchmark, all goals together.
         order_seed: seed of the order of the questions.
         forecasts: whether finished runs of other models in the store forecast the scores, which narrows the intervals.
             They are fixed before the first question is asked, and recorded with the run.
+        macro: whether each task of a goal counts the same, whatever its number of questions.
         observe_goals: called after each block.
         evaluation: other options of `evaluate`.
 
@@ -303,14 +313,14 @@ def evaluate_until(
     bill = bill_for(opened, options.get("price"), options.get("prices"), options.get("max_cost"))
     prepared = replace(prepared, options=replace(prepared.options, bill=bill))
     metrics = main_metrics(prepared, "--until")
-    places = places_of(prepared, order_seed)
+    places = places_of(prepared, order_seed, macro=macro)
     metrics_of_goals = [_metrics_of(goal, prepared, metrics) for goal in wanted]
     notify = evaluation.get("notify") or no_notice
     answering = Answering(opened, prepared, store, metrics, evaluation.get("command"), notify, "the rule of --until")
     with answering:
         stored = fixed_forecasts(store, answering.run_id, prepared, wanted=forecasts)
         followed = [
-            _Followed(goal, of_goal, places, alpha / len(wanted), stored)
+            _Followed(goal, of_goal, places, alpha / len(wanted), stored, macro=macro)
             for goal, of_goal in zip(wanted, metrics_of_goals, strict=True)
         ]
         if bill is not None:
@@ -320,7 +330,12 @@ def evaluate_until(
     run.summarise(prepared)
     states = tuple(each.state for each in followed)
     done = Until(run, states, alpha, n_seen, len(places), n_failed, spent, stored.names)
-    facts = {**done.to_json(), "rule": "; ".join(goal.rule for goal in wanted) or "the budget", "seed": order_seed}
+    facts = {
+        **done.to_json(),
+        "rule": "; ".join(goal.rule for goal in wanted) or "the budget",
+        "seed": order_seed,
+        "macro": macro,
+    }
     store.save_estimates(run.id, run.estimates, {**run.row.extra, "until": facts})
     return replace(done, run=Run(store, run.id))
 

@@ -90,16 +90,17 @@ def _stamp(root: Path) -> tuple[int, int, int]:
 
 def _walk(folder: str) -> Iterator["os.DirEntry[str]"]:
     """Yield every file that can be part of a task: YAML files, and those whose names end in yaml without a dot."""
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _SKIPPED:
-                yield from _walk(entry.path)
-        elif entry.name.endswith((".yaml", ".yml", "yaml", "yml")):
-            yield entry
+    folders = [folder]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.name.endswith(("yaml", "yml")) and not entry.is_dir(follow_symlinks=False):
+                        yield entry
+                    elif entry.is_dir(follow_symlinks=False) and entry.name not in _SKIPPED:
+                        folders.append(entry.path)
+        except OSError:
+            continue
 
 
 def task_files(root: Path) -> list[Path]:

@@ -23,6 +23,7 @@ def task() -> None:
 @declared_option("data_dir", help="Local data, as in `run`.")
 @declared_option("include_path", help="Folder with task files, as in `run`.")
 @declared_option("answers")
+@store_option
 @json_option
 def check(
     name: str,
@@ -31,15 +32,20 @@ def check(
     data_dir: str | None,
     include_path: tuple[str, ...],
     answers: str | None,
+    store: str | None,
     as_json: bool,
 ) -> int:
     """Read, render and check a task: golds, duplicates, leaks among shots, and choices with unusual tokens.
+
+    Where the store has whole runs of five models or more on the same data, also which questions may have a wrong key.
 
     Exit code 3 if there are errors; 0 if there are only warnings.
     """
     from assaymark.audit.task_check import check_task
 
-    checked = check_task(name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers)
+    checked = check_task(
+        name, num_fewshot, model_args, data_dir=data_dir, include_path=include_path, answers=answers, store=store
+    )
     if as_json:
         print_json(checked.to_json())
     else:
@@ -62,13 +68,13 @@ def questions(name: str, store: str | None, as_json: bool) -> None:
     A question is suspicious where better models miss it and weaker ones get it right (rank sums, p at most 5%). Needs
     whole runs of five models or more; with ten a third of wrong keys is found, with 25 five of six.
     """
-    from assaymark.audit.questions import questions_of
+    from assaymark.audit.questions import question_table, questions_of
 
     answered = questions_of(store, name)
     if as_json:
         print_json(answered.to_json())
     else:
-        print_rich(answered.table())
+        print_rich(question_table(answered))
 
 
 @task.command()

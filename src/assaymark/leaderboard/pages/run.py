@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import task_card
+from assaymark.leaderboard.rows import StoppedEarly
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import SampleLine, StoredRun, StoredRuns, TaskSamples, model_label
 from assaymark.limits.shown_paths import without_folders
@@ -59,8 +60,10 @@ class RunPage:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which scores are not meaningful, and why."""
+        stopped = self.run.stopped
+        first = () if stopped is None else (StoppedEarly(stopped.n_seen, stopped.n).text,)
         listed = ((estimate.task, truncation_of(estimate)) for estimate in (*self.headline, *self.others))
-        return tuple(dict.fromkeys(f"{task}: {note}" for task, note in listed if note))
+        return (*first, *dict.fromkeys(f"{task}: {note}" for task, note in listed if note))
 
     @property
     def command(self) -> str:

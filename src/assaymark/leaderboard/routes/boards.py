@@ -17,6 +17,7 @@ from assaymark.leaderboard.pages.charts import charts_page, correlations_page
 from assaymark.leaderboard.pages.compare import compare_page
 from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.leaderboard.pages.model import model_page, series_page
+from assaymark.leaderboard.pages.questions import questions_page
 from assaymark.leaderboard.pages.recommend import recommend_page
 from assaymark.leaderboard.pages.run import group_page, run_page, samples_page
 from assaymark.leaderboard.pages.sample import sample_image, sample_page, with_replies
@@ -187,6 +188,11 @@ def _add_named_pages(app: FastAPI, site: Site) -> None:
     def task(request: Request, name: str) -> Response:
         name, as_json = _named(name)
         return respond(request, "task.html", task_page(site, name), as_json=as_json)
+
+    @app.get("/questions/{name:path}")
+    def questions(request: Request, name: str) -> Response:
+        name, as_json = _named(name)
+        return respond(request, "questions.html", questions_page(site, name), as_json=as_json)
 
     @app.get("/series/{name:path}")
     def series(request: Request, name: str) -> Response:

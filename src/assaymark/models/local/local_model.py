@@ -32,6 +32,7 @@ from assaymark.models.local.generation import (
 )
 from assaymark.models.local.span_scoring import SpanScoring
 from assaymark.models.model import OutputCache
+from assaymark.models.passed_checks import PassedChecks
 from assaymark.models.progress import ProgressObserver, ProgressTally
 from assaymark.models.read_ahead import read_ahead
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
@@ -334,7 +335,7 @@ class LocalModel:
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
         with loading(), without_bars():  # progress bars are a setting of the whole process
-            return OwnEngine(load_engine(source, self._settings()), self.tokenizer)
+            return OwnEngine(load_engine(source, self._settings(), PassedChecks()), self.tokenizer)
 
     def _token_costs(self) -> TokenCosts:
         return TokenCosts.of(self._folders.config, self.identity.n_parameters)
@@ -357,6 +358,7 @@ class LocalModel:
             model_kwargs=arguments.model_kwargs,
             backend="seq2seq" if self._is_seq2seq else "causal",
             checkpoint=trained.checkpoint if trained else None,
+            content=None if self._loaded else self.identity.content_hash,
         )
 
     def stream(self, request: Request) -> Iterator[str]:

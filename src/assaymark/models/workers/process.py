@@ -60,10 +60,11 @@ class _WorkerServer:
     def _load(self, source: str, settings: EngineSettings, tokenizer: TokenizerSource, number: int) -> None:
         """Load the engine, on this worker's own device if there are several."""
         from assaymark.engine.loading import load_engine
+        from assaymark.models.passed_checks import PassedChecks
 
         if settings.device in ("auto", "cuda"):
             settings = replace(settings, device=_device_of(number, settings.device))
-        self._engine = load_engine(source, settings)
+        self._engine = load_engine(source, settings, PassedChecks())
         self._source = tokenizer
         self._connection.send(("ready", self._engine.info, self._engine.generation_defaults))
 

@@ -297,11 +297,11 @@ def run_evidence(store: Store, run_id: str, *, with_texts: bool = True) -> RunEv
 
 
 def stopped_by_rule(row: RunRow) -> StoppedByRule | None:
-    """Return how far a run came that a rule stopped (`--until`, a race); None for others, and once all was asked."""
-    facts = row.extra.get("until") or row.extra.get("race")
+    """Return how far a run came that a rule stopped (a goal, a race, screening); None for others and for whole ones."""
+    facts = row.extra.get("screening") or row.extra.get("until") or row.extra.get("race")
     if row.status == "finished" or not facts:
         return None
-    return StoppedByRule(int(facts["n_seen"]), int(facts["n"]), int(facts.get("seed") or 0))
+    return StoppedByRule(int(facts["n_seen"]), int(facts["n"]), int(facts.get("seed") or 0), bool(facts.get("macro")))
 
 
 def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None = None) -> Estimate:

@@ -166,6 +166,7 @@ class StoppedByRule:
     n_seen: int
     n: int  # questions of the benchmark
     seed: int
+    macro: bool = False  # each task counted the same: the order is another one
 
 
 @dataclass(frozen=True, slots=True)

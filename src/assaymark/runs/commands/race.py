@@ -7,7 +7,7 @@ import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.cli.typed import typed_command
-from assaymark.errors import ModelError
+from assaymark.errors import ModelError, UsageError
 from assaymark.runs.run_options import declared_option
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ EXAMPLES = examples(
     is_flag=True,
     help="Against a stored RUN: let no stored runs of other models forecast the scores.",
 )
+@click.option(
+    "--fdr", is_flag=True, help="Of three or more models: --alpha is the expected share of wrong verdicts (e-BH)."
+)
+@click.option("--macro", is_flag=True, help="Each task counts the same, whatever its number of questions.")
 @declared_option("num_fewshot", type=click.IntRange(0), callback=None)
 @declared_option("apply_chat_template")
 @declared_option("data_dir")
@@ -72,7 +76,11 @@ def race(first: str, second: str, others: tuple[str, ...], *, as_json: bool, **o
     is_quiet = options.pop("quiet") or as_json
     margin, alpha, seed, most = (options.pop(name) for name in ("margin", "alpha", "race_seed", "budget"))
     share = None if margin is None else margin / 100
-    race_options = RaceOptions(share, alpha, seed, most, not options.pop("no_forecasts"))
+    race_options = RaceOptions(
+        share, alpha, seed, most, not options.pop("no_forecasts"), options.pop("macro"), options.pop("fdr")
+    )
+    if race_options.fdr and not others:
+        raise UsageError("--fdr is about the verdicts of several pairs; name three or more models, or omit it")
     if others:
         return _race_several([first, second, *others], race_options, options, is_quiet=is_quiet, as_json=as_json)
     (first_kind, first_args), (second_kind, second_args) = _model(first), _model(second)

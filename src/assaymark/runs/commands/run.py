@@ -91,6 +91,7 @@ EXAMPLES = examples(
 @click.option(
     "--no_forecasts", is_flag=True, help="With --until: let no stored runs of other models forecast the scores."
 )
+@click.option("--macro", is_flag=True, help="With --until: each task counts the same, whatever its size.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @json_option
 def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
@@ -122,6 +123,8 @@ def run(as_json: bool, quiet: bool, **parameters: Any) -> int:
         )
     if parameters["no_forecasts"] and not parameters["until"]:
         raise UsageError("--no_forecasts is about the intervals of --until; give that option too")
+    if parameters["macro"] and not is_sequential:
+        raise UsageError("--macro is about the order of --until and --budget; give one of them too")
     if parameters["prompt_style"] or (several_shots and target is None):
         return _run_prompt_styles(parameters, quiet=quiet, as_json=as_json)
     wandb = _checked_wandb(parameters)
@@ -185,6 +188,7 @@ def _run_until(
         parameters["until"],
         budget=parse_budget(parameters["budget"]),
         forecasts=not parameters["no_forecasts"],
+        macro=parameters["macro"],
         observe_goals=None if is_quiet else report,
         notify=_note,
         command=typed_command(),

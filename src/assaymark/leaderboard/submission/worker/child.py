@@ -128,6 +128,8 @@ def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
         share = (progress.chunk - 1 + done / max(1, total)) / progress.n_chunks
         channel.stage(f"evaluating {progress.tasks[0]}", round(1000 * share), 1000)
 
+    if spec.get("screening"):
+        return _screened(spec, channel)
     for tasks, options in _parts(spec):
         run = evaluate(
             "hf",
@@ -143,9 +145,29 @@ def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
         if stop_reason:
             return {"kind": "failed", "fault": "infrastructure", "reason": stop_reason}
         if is_empty:
-            reason = "every request failed: the model gives no finite numbers, or no text"
-            return {"kind": "failed", "fault": "submission", "reason": reason}
+            return _nothing_answered()
     return {"kind": "evaluated"}
+
+
+def _screened(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+    """Evaluate until the rank set on the board is settled; a board that screens has one part."""
+    from assaymark.leaderboard.submission.worker.screened import evaluate_screened
+
+    ((tasks, options),) = _parts(spec)
+    chosen = cast("EvaluateOptions", {**options, "model_args": spec["model_args"], "store": spec["store"]})
+
+    def observe(task: str, n_seen: int, n: int) -> None:
+        channel.stage(f"screening {task}", round(1000 * n_seen / n), 1000)
+
+    stop_reason, is_empty = evaluate_screened(tasks, spec["screening"], observe, chosen)
+    if stop_reason:
+        return {"kind": "failed", "fault": "infrastructure", "reason": stop_reason}
+    return _nothing_answered() if is_empty else {"kind": "evaluated"}
+
+
+def _nothing_answered() -> dict[str, Any]:
+    reason = "every request failed: the model gives no finite numbers, or no text"
+    return {"kind": "failed", "fault": "submission", "reason": reason}
 
 
 def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
@@ -157,6 +179,7 @@ def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
     """
     from assaymark.interop.one_file import copy_run
     from assaymark.leaderboard.submission.worker.results import check_content, check_run
+    from assaymark.leaderboard.submission.worker.screened import mark_screened, settled_after
     from assaymark.runs.prepare import prepare_run
     from assaymark.runs.run import Run
     from assaymark.store import Store
@@ -174,10 +197,15 @@ def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
                 "hf", tasks, cast("EvaluateOptions", {**options, "model_args": spec["model_args"]})
             )
             with _refusing():
-                run_id = check_run(source, prepared.plan)
+                run_id, is_complete = check_run(source, prepared.plan, may_stop=bool(spec.get("screening")))
                 copied, _ = copy_run(source, target, run_id)
                 target.save_estimates(copied, [], {})
             Run(target, copied, None).summarise(prepared)
+            if not is_complete:
+                with _refusing():
+                    n_seen = settled_after(target, copied, prepared, spec["screening"])
+                n = sum(task.n_samples for task in prepared.plan.tasks)
+                mark_screened(Run(target, copied, None), n_seen, n, spec["screening"])
             run_ids.append(copied)
     return {"kind": "checked", "runs": run_ids}
 

@@ -131,8 +131,10 @@ def _n_unpacked(packed: bytes) -> int:
     return n_bytes
 
 
-def check_run(source: Store, plan: RunPlan) -> str:
-    """Return the id of the complete run of exactly this plan.
+def check_run(source: Store, plan: RunPlan, *, may_stop: bool = False) -> tuple[str, bool]:
+    """Return the id of the run of exactly this plan, and whether it is complete.
+
+    may_stop: whether it may be incomplete, since a rule may have stopped it; whether one did is not checked here.
 
     Raises: DataError if there is none, if a sample of it is missing, or if a score is outside its metric's range.
     """
@@ -141,7 +143,8 @@ def check_run(source: Store, plan: RunPlan) -> str:
     if not rows or (rows[0].plan.model.name, rows[0].plan.model.n_parameters) != identity:
         raise _NoResults("the results have no run of the job's model, tasks and settings")
     row = rows[0]
-    if row.status != "finished":
+    is_complete = row.status == "finished"
+    if not is_complete and not (may_stop and row.status == "incomplete"):
         raise _NoResults(f"the run is {row.status}; expected finished")
     n_bytes = len(repr((row.summary, row.command, [attempt.facts for attempt in source.attempts(row.run_id)])))
     if n_bytes > LARGEST_FACTS:
@@ -152,9 +155,9 @@ def check_run(source: Store, plan: RunPlan) -> str:
             indices.add(record.request.sample_index)
             for score in record.scores:
                 _check_score(task.name, score.metric, score.value)
-        if len(indices) != task.n_samples:
+        if len(indices) > task.n_samples or (is_complete and len(indices) != task.n_samples):
             raise _NoResults(f"{task.name} has {len(indices):,} samples; expected {task.n_samples:,}")
-    return row.run_id
+    return row.run_id, is_complete
 
 
 def _check_score(task: str, metric: str, value: float | None) -> None:

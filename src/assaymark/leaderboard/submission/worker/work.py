@@ -22,7 +22,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +30,10 @@ from assaymark import settings
 from assaymark.errors import AssaymarkError, DataError, LeaseLost, StoreError, UsageError
 from assaymark.interop.one_file import copy_run
 from assaymark.leaderboard.board import Board
+from assaymark.leaderboard.own_rows import PLAIN_TEXT
+from assaymark.leaderboard.screening import rivals_of, screened_tasks
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.submission.checks import verdict_of
 from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE
 from assaymark.leaderboard.submission.queue import SubmissionQueue
@@ -101,9 +105,13 @@ def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: 
 
 
 def evaluate_step(
-    board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None
-) -> dict[str, object]:
-    """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them."""
+    board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None,
+    screening: Mapping[str, object] | None = None,
+) -> dict[str, object]:  # fmt: skip
+    """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them.
+
+    screening: where it may stop; None: the evaluation is complete.
+    """
     arguments: dict[str, object] = {"pretrained": str(fetched.model)}
     if row.new.weights == "adapter":
         arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model)}
@@ -114,6 +122,7 @@ def evaluate_step(
         "parts": parts_of(board),
         "options": _options(board, row, samples),
         "store": str(store),
+        "screening": screening,
     }
 
 
@@ -305,12 +314,29 @@ class Worker:
                 keep_store(before, here)
                 _remove(before)
         readable = self._readable(board, fetch)
-        evaluate = evaluate_step(board, row, fetched, here / STORE, self._host.limit)
+        screening = self._screening(job, board, row)
+        evaluate = evaluate_step(board, row, fetched, here / STORE, self._host.limit, screening)
         self._step(job, evaluate, self._place(here, readable=readable), Evaluated)
         run_ids = self._stored(job, board, evaluate, here, readable)
         verdict = self._verdict(job, row, run_ids)
         self._queue.finish(job, run_ids[0], verdict)
         return f": {verdict[1]}" if verdict else ""
+
+    def _screening(self, job: JobRow, board: Board, row: SubmissionRow) -> dict[str, Any] | None:
+        """Return the rows that a submission is ranked among, and when it may stop; None: it is evaluated in full.
+
+        Reported results are reproduced in full, and a part of each task has no order that all models share.
+        """
+        if board.screening is None or job.kind == "reproduce" or self._host.limit is not None:
+            return None
+        preset = row.new.preset
+        setup = "chat template" if preset == CHAT_TEMPLATE else f"preset {preset}" if preset else PLAIN_TEXT
+        runs = StoredRuns(self._store, private=board.private)
+        rivals = rivals_of(Site([board], runs).table(board), setup, row.new.model)
+        if rivals is None:
+            self._say(f"job {job.id}: evaluated in full, since the board has too few rows to rank it among")
+            return None
+        return {"rivals": rivals.to_spec(), "weights": screened_tasks(board), **asdict(board.screening)}
 
     def _fetch(self, job: JobRow, row: SubmissionRow, board: Board, folder: Path) -> Fetched:
         """Fetch model and data; the model lies in a folder of the job, and nowhere else."""
