@@ -17,7 +17,8 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         value = getattr(assaymark, name)
         if inspect.isclass(value):
             methods = inspect.getmembers(value, inspect.isfunction)
-            yield from ((f"{name}.{method}", of) for method, of in methods if not method.startswith("_"))
+            own = [(method, of) for method, of in methods if of.__module__.startswith("assaymark.")]  # not a base's
+            yield from ((f"{name}.{method}", of) for method, of in own if not method.startswith("_"))
         elif callable(value):
             yield name, inspect.unwrap(value)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.swe.attempts import Attempt, attempt_tests, run_tests
+from assaymark.swe.attempts import PatchAttempt, attempt_tests, run_tests
 from assaymark.swe.base_copies import copy_tree
 from assaymark.swe.environments import Environment, interpreter_of
 from assaymark.swe.grading import is_resolved
@@ -35,7 +35,7 @@ ALL_PASSED = (
 
 def tried(
     project: Path, instance: Instance, base: Path, work: Path, files: dict[str, str], seconds: float = 120
-) -> Attempt:
+) -> PatchAttempt:
     """Return the attempt of a patch that makes these files."""
     patch = patch_of(project, instance.base_commit, files)
     return attempt_tests(instance, patch, base, work / "work", Environment(), SweLimits(seconds=seconds))

@@ -14,7 +14,7 @@ import pytest
 from assaymark.errors import DataError, PlanError
 from assaymark.store import Store
 from assaymark.swe.base_copies import Repositories
-from assaymark.swe.containers import Engine, find_engine, image_name
+from assaymark.swe.containers import ContainerEngine, find_engine, image_name
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.images import generated_in
@@ -207,7 +207,7 @@ def test_where_and_environment_must_fit(instance: Instance, tmp_path: Path) -> N
 
 def test_paths_that_a_mount_cannot_have_are_refused() -> None:
     """A comma would begin another option of the mount: a row may name a test so."""
-    engine = Engine("podman")
+    engine = ContainerEngine("podman")
     mounts = [(Path("/a"), "/testbed/a,src=/etc", False)]
     with pytest.raises(PlanError, match="cannot be mounted"):
         engine.run_command("n", "x", mounts, {}, "/", 1, 1, 1)

@@ -6,12 +6,12 @@ from typing import Protocol, TypeVar
 
 from assaymark.scoring.metric import APPLICATION_CALL, metric
 
-__all__ = ["CallFacts", "cost", "latency_s", "n_tokens"]
+__all__ = ["ScoredCall", "cost", "latency_s", "n_tokens"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class CallFacts(Protocol):
+class ScoredCall(Protocol):
     """What is known of a call; None: it is not known. Units: seconds, whatever the application's cost is in, tokens."""
 
     @property
@@ -27,18 +27,18 @@ def _of_calls(formula: str) -> Callable[[F], F]:
 
 
 @_of_calls("seconds from the call of an application to its answer; of repeats the mean")
-def latency_s(call: CallFacts) -> float | None:
+def latency_s(call: ScoredCall) -> float | None:
     """Return the seconds of one call."""
     return call.latency_s
 
 
 @_of_calls("what an application says that a call cost, as it says it; of repeats the mean")
-def cost(call: CallFacts) -> float | None:
+def cost(call: ScoredCall) -> float | None:
     """Return what one call cost."""
     return call.cost
 
 
 @_of_calls("tokens of prompts and answers that an application says a call took; of repeats the mean")
-def n_tokens(call: CallFacts) -> float | None:
+def n_tokens(call: ScoredCall) -> float | None:
     """Return the tokens of one call."""
     return call.n_tokens

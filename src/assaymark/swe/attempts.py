@@ -24,7 +24,7 @@ from assaymark.swe.runners import PRINTED_ALONE, RUNNERS
 from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
-__all__ = ["Attempt", "attempt_tests", "run_tests", "shown_generated", "shown_interpreter"]
+__all__ = ["PatchAttempt", "attempt_tests", "run_tests", "shown_generated", "shown_interpreter"]
 
 INSIDE = "/assaymark-swe/verdict_plugin.py"
 LONGEST_LOG = 1 << 20  # characters that are kept: the first and the last half
@@ -34,7 +34,7 @@ _DATA = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PatchAttempt:
     """How one attempt ended.
 
     Attributes:
@@ -78,7 +78,7 @@ def attempt_tests(
     limits: SweLimits,
     *,
     is_trusted: bool = False,
-) -> Attempt:
+) -> PatchAttempt:
     """Run an instance's tests with a patch applied; the copy is removed.
 
     Args:
@@ -98,17 +98,19 @@ def attempt_tests(
         if patch.strip():
             applied = apply_patch(patch, work, base, environment)
             if not applied.by:
-                return Attempt("not applied", f"the patch does not apply: {_last_line(applied.log)}", log=applied.log)
+                return PatchAttempt(
+                    "not applied", f"the patch does not apply: {_last_line(applied.log)}", log=applied.log
+                )
             noted.applied_by = applied.by
             changed = changed_paths(base, work)
             if not is_trusted and (why := why_refused(changed, base, work)):
-                return Attempt("refused", f"refused: {why}", applied.by, log=applied.log, flags=(why,))
+                return PatchAttempt("refused", f"refused: {why}", applied.by, log=applied.log, flags=(why,))
             noted.restored = restore_tests(changed, instance.test_patch, base, work)
             if not is_trusted:
                 noted.flags = flags_of_patch(patch, changed, noted.restored)
         tests = apply_tests(instance.test_patch, work, environment)
         if not tests.by:
-            return Attempt(
+            return PatchAttempt(
                 "tests not applied", f"the tests' patch does not apply: {_last_line(tests.log)}", log=tests.log
             )
         return _tested(run_tests(instance, work, environment, limits), noted)
@@ -116,13 +118,13 @@ def attempt_tests(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def run_tests(instance: Instance, work: Path, environment: Environment, limits: SweLimits) -> Attempt:
+def run_tests(instance: Instance, work: Path, environment: Environment, limits: SweLimits) -> PatchAttempt:
     """Run the test files of an instance's patch of tests in a copy as it is."""
     # a row from elsewhere may name, or link to, files of this machine: they are not shown
     named = [name for name in paths_of_patch(instance.test_patch) if _is_inside(work / name, work)]
     present = [name for name in named if PurePosixPath(name).suffix not in _DATA and (work / name).is_file()]
     if not present:
-        return Attempt("incomplete", "the tests' patch has no file of tests")
+        return PatchAttempt("incomplete", "the tests' patch has no file of tests")
     if environment.runner in RUNNERS:
         return _run_by_own_runner(instance, work, environment, limits, named, present)
     key = secrets.token_bytes(32)
@@ -150,14 +152,16 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
     run = TestRun.of(ended.output, ended.reports, key, instance.repo)
     log = _shortened(ended.output)
     if ended.limit:
-        return Attempt("timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds)
+        return PatchAttempt(
+            "timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds
+        )
     if run.reported.forged:
-        return Attempt("forged", run.reported.forged[0], flags=run.reported.forged, run=run, log=log,
+        return PatchAttempt("forged", run.reported.forged[0], flags=run.reported.forged, run=run, log=log,
                        seconds=ended.seconds)  # fmt: skip
     if run.reported.status is None:
         why = f"the tests' process ended with status {ended.status} before pytest's last report"
-        return Attempt("incomplete", why, run=run, log=log, seconds=ended.seconds)
-    return Attempt("tested", run=run, log=log, seconds=ended.seconds)
+        return PatchAttempt("incomplete", why, run=run, log=log, seconds=ended.seconds)
+    return PatchAttempt("tested", run=run, log=log, seconds=ended.seconds)
 
 
 def _run_by_own_runner(
@@ -167,7 +171,7 @@ def _run_by_own_runner(
     limits: SweLimits,
     named: Sequence[str],
     present: Sequence[str],
-) -> Attempt:
+) -> PatchAttempt:
     runner = RUNNERS[environment.runner]
     place = Workplace(
         work, environment.folder, _all_shown(work, named, environment), {**runner.variables, **environment.variables},
@@ -177,9 +181,11 @@ def _run_by_own_runner(
     run = TestRun.of_print_alone(ended.output, ended.status, instance.repo)
     log, flags = _shortened(ended.output), (PRINTED_ALONE,)
     if ended.limit:
-        return Attempt("timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds)
+        return PatchAttempt(
+            "timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds
+        )
     why = runner.why_incomplete(ended.output, ended.status, run.printed)
-    return Attempt("incomplete" if why else "tested", why, flags=flags, run=run, log=log, seconds=ended.seconds)
+    return PatchAttempt("incomplete" if why else "tested", why, flags=flags, run=run, log=log, seconds=ended.seconds)
 
 
 def _all_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
@@ -247,9 +253,9 @@ def _is_below(path: Path, other: str) -> bool:
     return path.is_relative_to(other) and str(path) != other
 
 
-def _tested(attempt: Attempt, noted: _Patch) -> Attempt:
+def _tested(attempt: PatchAttempt, noted: _Patch) -> PatchAttempt:
     flags = (*noted.flags, *(f"puts back {name}, which the patch changed" for name in noted.restored), *attempt.flags)
-    return Attempt(
+    return PatchAttempt(
         attempt.stage,
         attempt.reason,
         noted.applied_by,

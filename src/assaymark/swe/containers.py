@@ -17,7 +17,7 @@ from pathlib import Path
 
 from assaymark.errors import PlanError
 
-__all__ = ["ENGINES", "Engine", "find_engine", "image_name", "image_sha"]
+__all__ = ["ENGINES", "ContainerEngine", "find_engine", "image_name", "image_sha"]
 
 ENGINES = ("docker", "podman")
 PROBE_SECONDS = 120.0
@@ -26,7 +26,7 @@ _PREFIXES = ("DOCKER_", "CONTAINER", "REGISTRY_AUTH", "DBUS_")
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ContainerEngine:
     """A program that runs containers here.
 
     Attributes:
@@ -116,7 +116,7 @@ def image_name(instance_id: str) -> str:
 
 
 @cache
-def find_engine(name: str, image: str) -> Engine:
+def find_engine(name: str, image: str) -> ContainerEngine:
     """Return an engine that ran a command in an image just now.
 
     podman's own settings are tried first, then runc with limits that a machine without the right to raise them allows.
@@ -138,19 +138,22 @@ def find_engine(name: str, image: str) -> Engine:
     raise PlanError(f"the image {image} does not run here: {'; '.join(dict.fromkeys(said))}")
 
 
-def _candidates(name: str, image: str) -> list[Engine]:
+def _candidates(name: str, image: str) -> list[ContainerEngine]:
     user = ("--user", f"{os.getuid()}:{os.getgid()}")
     inside = () if os.getuid() == 0 else ("--userns", "keep-id")
     raised = ("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=8192:8192")
     known = {
-        "docker": [] if image.startswith("/") else [Engine("docker", (), user)],
-        "podman": [Engine("podman", (), inside), Engine("podman", ("--runtime", "runc"), (*inside, *raised))],
+        "docker": [] if image.startswith("/") else [ContainerEngine("docker", (), user)],
+        "podman": [
+            ContainerEngine("podman", (), inside),
+            ContainerEngine("podman", ("--runtime", "runc"), (*inside, *raised)),
+        ],
     }
     names = ENGINES if name == "auto" else (name,)
     return [engine for each in names if shutil.which(each) is not None for engine in known[each]]
 
 
-def _why_not_working(engine: Engine, image: str) -> str:
+def _why_not_working(engine: ContainerEngine, image: str) -> str:
     if not image.startswith("/") and _inspected(engine, image) is None:
         return f"it is not here; get it with `{engine.name} pull {image}`"
     name = container_name()
@@ -167,7 +170,7 @@ def _why_not_working(engine: Engine, image: str) -> str:
     return lines[-1][:300] if done.returncode else ""
 
 
-def _inspected(engine: Engine, image: str) -> str | None:
+def _inspected(engine: ContainerEngine, image: str) -> str | None:
     """Return the id of an image that is here, else None."""
     try:
         done = subprocess.run(
@@ -181,6 +184,6 @@ def _inspected(engine: Engine, image: str) -> str | None:
 
 
 @cache
-def image_sha(engine: Engine, image: str) -> str:
+def image_sha(engine: ContainerEngine, image: str) -> str:
     """Return what tells an image from others: its id, or of a folder its path."""
     return image if image.startswith("/") else (_inspected(engine, image) or image).removeprefix("sha256:")

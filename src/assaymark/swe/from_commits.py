@@ -12,7 +12,7 @@ from pathlib import Path
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError
 from assaymark.stopping import raise_if_requested, under_way
-from assaymark.swe.attempts import Attempt, attempt_tests
+from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import git, make_base_copy
 from assaymark.swe.environments import Environment
 from assaymark.swe.instances import LONGEST_PATCH, Instance
@@ -127,7 +127,7 @@ def _with_tests(repository: Path, candidate: Instance, environment: Environment,
     """Return an instance with its lists of tests, or why it is none."""
     with draft_folder() as folder:
         make_base_copy(repository, candidate.base_commit, folder / "base")
-        attempts: list[Attempt] = []
+        attempts: list[PatchAttempt] = []
         for patch in ("", candidate.patch, candidate.patch):
             attempt = attempt_tests(
                 candidate, patch, folder / "base", folder / "work", environment, limits, is_trusted=True
@@ -145,7 +145,7 @@ def _with_tests(repository: Path, candidate: Instance, environment: Environment,
     )
 
 
-def _good(candidate: Instance, attempt: Attempt) -> set[str]:
+def _good(candidate: Instance, attempt: PatchAttempt) -> set[str]:
     """Return the tests that passed, by the reports and in what was printed, in the form in which logs have them."""
     if attempt.run is None:
         return set()

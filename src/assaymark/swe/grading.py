@@ -13,7 +13,7 @@ from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
 from assaymark.stopping import raise_if_requested, under_way
 from assaymark.store.connection import OpenStore
-from assaymark.swe.attempts import Attempt, attempt_tests
+from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import Repositories, make_base_copy
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading_log import Check, Grading, GradingLog
@@ -179,7 +179,7 @@ def check_instance(
         return check
 
 
-def _why_not_as_expected(instance: Instance, attempt: Attempt, *, expected: bool) -> str:
+def _why_not_as_expected(instance: Instance, attempt: PatchAttempt, *, expected: bool) -> str:
     if not expected:
         return "the tests pass without any patch" if is_resolved(instance, attempt) else ""
     if is_resolved(instance, attempt):
@@ -196,14 +196,14 @@ def _why_not_as_expected(instance: Instance, attempt: Attempt, *, expected: bool
     return f"the gold patch does not resolve it: {len(failed)} tests fail, such as {failed[0]}"
 
 
-def is_resolved(instance: Instance, attempt: Attempt) -> bool:
+def is_resolved(instance: Instance, attempt: PatchAttempt) -> bool:
     """Return whether all tests are as they should be, by the reports and by what was printed."""
     if attempt.stage != "tested" or attempt.run is None:
         return False
     return _lists(instance, attempt).is_resolved and grade_tests(instance, attempt.run.printed).is_resolved
 
 
-def _lists(instance: Instance, attempt: Attempt) -> TestLists:
+def _lists(instance: Instance, attempt: PatchAttempt) -> TestLists:
     return grade_tests(instance, attempt.run.reported.statuses if attempt.run is not None else {})
 
 

@@ -20,7 +20,7 @@ from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources,
 from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
 from assaymark.limits.system_folders import SYSTEM, system_mounts
 from assaymark.stopping import raise_if_requested
-from assaymark.swe.containers import Engine, container_name, find_engine, host_variables
+from assaymark.swe.containers import ContainerEngine, container_name, find_engine, host_variables
 
 __all__ = ["REPORTS_DESCRIPTOR", "Ended", "SweLimits", "Workplace", "run_sandboxed", "working_sandbox"]
 
@@ -183,7 +183,7 @@ def _listen(
     given: bytes,
     pipe: tuple[int, int] | None,
     group: Cgroup | None,
-    container: tuple[Engine, str] | None = None,
+    container: tuple[ContainerEngine, str] | None = None,
 ) -> Ended:
     """Start a command and take what it prints and reports, until it ends or exceeds a limit."""
     started = time.monotonic()
@@ -203,7 +203,7 @@ def _listen(
         Thread(target=_send, args=(process, given), daemon=True).start()
         if pipe is not None:
             os.close(pipe[1])
-        listening = _Listening(process, pipe[0] if pipe else None, limits, place.copy)
+        listening = _Reading(process, pipe[0] if pipe else None, limits, place.copy)
         listening.until_it_ends(started + limits.seconds)
         has_ended = not listening.limit
     finally:
@@ -251,7 +251,7 @@ def _send(process: "subprocess.Popen[bytes]", content: bytes) -> None:
             process.stdin.close()
 
 
-class _Listening:
+class _Reading:
     """What a command prints and reports, until it ends or exceeds a limit."""
 
     def __init__(
