@@ -32,7 +32,6 @@ from assaymark.models.local.generation import (
 )
 from assaymark.models.local.span_scoring import SpanScoring
 from assaymark.models.model import OutputCache
-from assaymark.models.passed_checks import PassedChecks
 from assaymark.models.progress import ProgressObserver, ProgressTally
 from assaymark.models.read_ahead import read_ahead
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS, TextReader
@@ -332,6 +331,7 @@ class LocalModel:
         from assaymark.engine.loading import load_engine
         from assaymark.engine.steps import loading
         from assaymark.models.local.own_engine import OwnEngine
+        from assaymark.models.passed_checks import PassedChecks
 
         source = self._loaded.model if self._loaded else str(self._folders.model)
         with loading(), without_bars():  # progress bars are a setting of the whole process
