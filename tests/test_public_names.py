@@ -13,6 +13,8 @@ def test_public_names_are_pinned() -> None:
         "InitOptions",
         "JudgeOptions",
         "LanguageModel",
+        "RaceCallback",
+        "RaceOptions",
         "Ranking",
         "RescoreOptions",
         "Run",
