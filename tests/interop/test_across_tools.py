@@ -103,6 +103,7 @@ def test_two_other_tools_compare_if_one_has_bare_questions(tmp_path: Path) -> No
         compare_runs([simple, import_run(store, TOOLS["inspect"]).run])
 
 
+@pytest.mark.slow
 def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A question with another option is not the same one: the others are compared, and the note counts it."""
     place = tmp_path / "logs" / TOOLS["simple_evals"].name

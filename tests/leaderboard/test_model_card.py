@@ -51,6 +51,7 @@ def test_the_front_matter_holds_the_runs_results(store: Store) -> None:
     assert "license" not in front_matter(model_card(store, "fake-random-1"))
 
 
+@pytest.mark.slow
 def test_truthfulqa_below_chance_is_no_strength(shared_dir: Path, tmp_path: Path) -> None:
     """A share of probability below that of equal likelihoods, 0.448, is a weakness although another task is worse."""
     place = str(tmp_path / "store.sqlite")

@@ -140,6 +140,7 @@ def full_rank_set(rivals: Rivals, score: float, n: int) -> tuple[int, int]:
     return rivals.rank_set(score, interval.low, interval.high)
 
 
+@pytest.mark.slow
 def test_a_settled_rank_set_is_that_of_the_complete_evaluation() -> None:
     """In 300 random orders, the set at the stop differs from the full one at most as often as alpha says."""
     rng = np.random.default_rng(7)

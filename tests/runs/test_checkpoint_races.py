@@ -132,6 +132,7 @@ RaceCallback("demo_facts", at_least=150, store=sys.argv[1]).measure(checkpoint(0
 """
 
 
+@pytest.mark.slow
 def test_a_killed_evaluation_goes_on(tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After kill -9 between blocks the next process asks the rest only, and the scores are those of a whole one."""
     store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")

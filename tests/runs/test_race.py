@@ -128,6 +128,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "stopped by rule after 50 of 200 questions" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_stored_models_forecast_a_race_against_a_stored_run(tmp_path: Path) -> None:
     """The verdict is the same and says which models helped; without them it needs no fewer questions here."""
     store = str(tmp_path / "s.sqlite")

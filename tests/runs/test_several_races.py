@@ -53,6 +53,7 @@ def test_a_stored_run_and_refusals(tmp_path: Path) -> None:
         race_several(MODELS[:1], "demo_facts", store=store)
 
 
+@pytest.mark.slow
 def test_the_command_prints_each_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each, one about all; undecided within a budget is exit code 1, failed questions 5."""
     words = ["race", "fake:accuracy=0.85", "fake:accuracy=0.6,seed=2", "fake:accuracy=0.5,seed=3", "-t", "demo_facts"]
@@ -68,6 +69,7 @@ def test_the_command_prints_each_pair(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "could not be answered" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_with_fdr_thresholds_fall_with_each_verdict(tmp_path: Path) -> None:
     """Verdicts are those of e-BH over all pairs, which need no more questions here than with shares of alpha."""
     store, other = str(tmp_path / "s.sqlite"), str(tmp_path / "other.sqlite")

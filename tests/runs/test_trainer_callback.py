@@ -53,6 +53,7 @@ def test_the_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
     assert [name for name in plain if not torch.equal(ours[name], plain[name])] == []
 
 
+@pytest.mark.slow
 def test_as_a_callback_it_evaluates_each_epoch(tmp_path: Path) -> None:
     """Passed in Trainer(callbacks=...), it evaluates after each epoch, and the Trainer's state has the metrics."""
     assert EXAMPLE is not None

@@ -12,6 +12,7 @@ TOO_MANY = ["--gen_kwargs", "max_gen_toks=5000", "--limit", "4"]
 REASON = "5000 new tokens are allowed and the model has 1024 positions, which leaves none for the prompt"
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_beside_others_has_an_exit_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Code 6 and one line for all tasks with the same reason; 5 where nothing at all was answered, 0 otherwise."""
     store = ["--store", str(tmp_path / "s.db"), "--quiet"]
