@@ -228,6 +228,110 @@ def test_an_explicit_option_writes_sealed_rows(place: Place) -> None:
         assert any(kind in name and MARK in text for name, text in texts.items()), kind
 
 
+def withheld_in(place: Place, task: str, run: str = "last") -> list[bool]:
+    """Return which samples of a run are withheld from others."""
+    with Store.open_to_read(place.store) as store:
+        row = store.run(run)
+        return [record.is_withheld for record in outward(store).samples(row.run_id, task)]
+
+
+def write_resaved(place: Place, how: str) -> Path:
+    """Write the rows of the sealed file anew, with another hash; return the file."""
+    header, *lines = (place.folder / "exam.csv").read_text().splitlines()
+    changed = {
+        "reversed": [header, *lines[::-1]],
+        "cut": [header, *lines[:5]],
+        "delimiter": [line.replace(",", ";") for line in (header, *lines)],
+        "column": [f"{header},source", *(f"{line},web" for line in lines)],
+        "spaces": [header, *(line.replace(f"{MARK} question", f"{MARK.upper()}   Question") for line in lines)],
+        "ends": [f"{line}\r" for line in (header, *lines)],
+    }[how]
+    file = place.folder / f"{how}.csv"
+    file.write_text("\n".join([*changed, ""]), newline="")
+    return file
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("how", ["reversed", "cut", "delimiter", "column", "spaces", "ends"])
+def test_resaved_rows_stay_sealed(place: Place, how: str, when: str) -> None:
+    """Rows of a sealed file under another name, in another order, number or form are withheld too."""
+    file = write_resaved(place, how)
+    if when == "after":
+        place.seal()
+    done("run", "--model", "fake", "--tasks", file, "--store", place.store, "--quiet")
+    if when == "before":
+        assert not any(withheld_in(place, how))
+        place.seal()
+    assert all(withheld_in(place, how))
+    done("report", "last", "-o", place.folder / "r.md", "--store", place.store)
+    assert MARK not in (place.folder / "r.md").read_text().lower()
+    assert not any(withheld_in(place, "open", place.run_ids()[-1]))
+
+
+def test_a_target_of_ones_own_code_leaves_no_sealed_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that --target rewrites to id, inputs and expected are withheld, from a copy of the file too."""
+    place.seal("--public_fraction", "0.25")
+    (place.folder / "exb.csv").write_text((place.folder / "exam.csv").read_text())
+    (place.folder / "app.py").write_text("def answer(row):\n    return 'A'\n")
+    monkeypatch.chdir(place.folder)
+    done("run", "--target", "app.py:answer", "--tasks", "exb.csv", "--scorers", "exact", "--store", place.store,
+         "--quiet")  # fmt: skip
+    with Store.open_to_read(place.store) as store:
+        (task,) = store.run("last").tasks
+        assert MARK in repr(list(store.samples(store.run("last").run_id, task)))
+    assert all(withheld_in(place, task))
+    done("report", "last", "-o", place.folder / "t.md", "--store", place.store)
+    assert MARK not in (place.folder / "t.md").read_text()
+
+
+def write_shots(place: Place) -> Path:
+    """Write another task whose shots are rows of the sealed file; return its file."""
+    file = place.folder / "shots.yaml"
+    file.write_text(
+        f"""task: shots
+dataset_path: csv
+dataset_kwargs: {{data_files: {{test: "{place.folder}/open.csv", train: "{place.folder}/exam.csv"}}}}
+test_split: test
+fewshot_split: train
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}\\nAnswer:"
+doc_to_choice: [A, B]
+doc_to_target: answer
+metric_list: [{{metric: acc}}]
+"""
+    )
+    return file
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_sealed_rows_do_not_leave_as_shots_of_another_task(place: Place, when: str) -> None:
+    """A task whose shots are sealed rows is withheld with them; without shots it is shown."""
+    words = ("run", "--model", "fake", "--tasks", write_shots(place), "--store", place.store, "--quiet")
+    if when == "after":
+        place.seal()
+    done(*words)
+    assert not any(withheld_in(place, "shots"))
+    done(*words, "--num_fewshot", "3")
+    if when == "before":
+        place.seal()
+    with Store.open_to_read(place.store) as store:
+        run_id = store.run("last").run_id
+        assert MARK in repr(list(store.samples(run_id, "shots")))
+    assert all(withheld_in(place, "shots"))
+    done("export", "last", "-o", place.folder / "out", "--store", place.store)
+    assert not any(MARK in path.read_text() for path in (place.folder / "out").rglob("*.json*"))
+
+
+def test_a_seal_of_an_earlier_version_learns_its_rows(place: Place) -> None:
+    """A store sealed before rows were recognised learns them from its runs, when the next run is opened."""
+    place.seal()
+    with closing(sqlite3.connect(place.store)) as connection, connection:
+        for table in ("sealed_rows", "sealed_copies"):
+            connection.execute(f"DELETE FROM {table}")
+    done("run", "--model", "fake", "--tasks", write_resaved(place, "cut"), "--store", place.store, "--quiet")
+    assert all(withheld_in(place, "cut"))
+
+
 def test_an_imported_run_stays_sealed(place: Place, tmp_path: Path) -> None:
     """A run that comes from another store with sealed tasks is sealed here too, its preview included."""
     place.seal("--public_fraction", "0.5")

@@ -117,6 +117,7 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
             secret_file.chmod(0o600)
             if known is None or known.commitment is None:
                 opened.seals.put(_stored(secret, made))
+            opened.seals.learn_rows(secret.dataset_hash, samples, all_rows=True)
             with whole_file(commitment_file) as draft:
                 draft.write_text(made.to_text(), encoding="utf-8", errors="backslashreplace")
     return Sealed(made, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))

@@ -8,8 +8,9 @@ Withheld are the row, prompt, choices, target, what was answered and extracted, 
 computed of a candidate row. Scores, log-likelihoods, numbers of tokens, statuses and categories stay. Where code asks
 only whether two texts are equal (paired comparisons), a keyed digest stands in for them; its key stays in the store.
 
-A task is withheld where its data set is sealed (`sealed_tasks`), where a sealed one that was not revealed has its name,
-or where whoever opens the gate says so: a board that is private, data sets that are given out under terms.
+A task is withheld where its data set is sealed (`sealed_tasks`), where a row or prompt of it has a row of a sealed one
+(`sealed_rows`), where a sealed one that was not revealed has its name, or where whoever opens the gate says so: a board
+that is private, data sets that are given out under terms.
 """
 
 import hmac
@@ -141,12 +142,15 @@ class OutwardStore(Store):
         if not self._private and not seals:
             return Withholding(why=why) if (why := self._why_private(task)) else None
         own = self._tasks_of(run_id)
-        names = [task] if task in own.datasets else list(own.datasets)
-        return next((how for name in names if (how := self._of(name, own, seals)) is not None), None)
+        copies = self._copies(seals, [run_id])
+        names = [task] if task in own.datasets else [*own.datasets, task]
+        hows = (self._of(name, own, seals, copies.get((run_id, name), ())) for name in names)
+        return next((how for how in hows if how is not None), None)
 
     def withheld_tasks(self, run_id: str) -> dict[str, Withholding]:
         """Return the tasks of a run's plan that are withheld."""
-        return self._withheld(self._tasks_of(run_id), self.seals.all())
+        seals = self.seals.all()
+        return self._withheld(run_id, self._tasks_of(run_id), seals, self._copies(seals, [run_id]))
 
     def preview_of(self, run_id: str, task: str) -> frozenset[int] | None:
         """Return the positions of a sealed task's rows that belong to its preview; None where it has none."""
@@ -156,19 +160,37 @@ class OutwardStore(Store):
         hashes = super().sample_hashes(run_id, task)
         return frozenset(index for (index, _), own in hashes.items() if how.is_public(own))
 
-    def _withheld(self, own: _RunTasks, seals: Sequence[SealedTask]) -> dict[str, Withholding]:
-        withholdings = ((name, self._of(name, own, seals)) for name in own.datasets)
+    def _copies(
+        self, seals: Sequence[SealedTask], run_ids: Sequence[str] | None
+    ) -> Mapping[tuple[str, str], Collection[str]]:
+        """Return the sealed data sets of which tasks of runs have rows, by run id and task. None: of all runs."""
+        return self.seals.copies(run_ids) if any(seal.is_closed for seal in seals) else {}
+
+    def _withheld(
+        self,
+        run_id: str,
+        own: _RunTasks,
+        seals: Sequence[SealedTask],
+        copies: Mapping[tuple[str, str], Collection[str]],
+    ) -> dict[str, Withholding]:
+        withholdings = ((name, self._of(name, own, seals, copies.get((run_id, name), ()))) for name in own.datasets)
         return {name: how for name, how in withholdings if how is not None}
 
-    def _of(self, task: str, own: _RunTasks, seals: Sequence[SealedTask]) -> Withholding | None:
-        seal = next((seal for seal in seals if seal.dataset_hash == own.datasets[task]), None)
+    def _of(
+        self, task: str, own: _RunTasks, seals: Sequence[SealedTask], copied: Collection[str]
+    ) -> Withholding | None:
+        """Return how a task is withheld. copied: hashes of the sealed data sets of which it has rows."""
+        seal = next((seal for seal in seals if seal.dataset_hash == own.datasets.get(task)), None)
         if seal is not None and seal.is_closed:
             return Withholding(seal.key, seal.public_fraction, seal.commitment)
         original = own.originals.get(task, task)
         if seal is None and (
-            namesake := next((each for each in seals if each.is_closed and each.task == original), None)
+            related := next(
+                (each for each in seals if each.is_closed and (each.task == original or each.dataset_hash in copied)),
+                None,
+            )
         ):
-            return Withholding(namesake.key)
+            return Withholding(related.key)
         is_named = bool(({task, original} | own.groups.get(original, frozenset())) & self._private)
         if is_named or (self._private and not own.is_summarised):
             return Withholding()
@@ -198,12 +220,13 @@ class OutwardStore(Store):
 
     def _outward_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
         seals = self.seals.all()
+        copies = self._copies(seals, [row.run_id for row in rows] if len(rows) == 1 else None)
         outward_rows = []
         for row in rows:
             own = _run_tasks(row)
             if own.is_summarised:
                 self._run_tasks[row.run_id] = own
-            withheld = self._withheld(own, seals)
+            withheld = self._withheld(row.run_id, own, seals, copies)
             outward_rows.append(_outward_run(row, withheld) if withheld else row)
         return outward_rows
 
@@ -276,9 +299,11 @@ class OutwardStore(Store):
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
         """As `Store.outputs_of`, without the texts of withheld tasks, rows of a preview included."""
         outputs = super().outputs_of(run_id, request_ids)
+        tasks = {request_id: split_request_id(request_id)[0] for request_id in outputs}
+        withheld = {task: self.withholding(run_id, task) for task in set(tasks.values())}
         return {
             request_id: own
-            if (how := self.withholding(run_id, split_request_id(request_id)[0])) is None
+            if (how := withheld[tasks[request_id]]) is None
             else [_outward_output(output, how) for output in own]
             for request_id, own in outputs.items()
         }
