@@ -322,6 +322,71 @@ def test_sealed_rows_do_not_leave_as_shots_of_another_task(place: Place, when: s
     assert not any(MARK in path.read_text() for path in (place.folder / "out").rglob("*.json*"))
 
 
+def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sealed task only short values of a category or subject are shown, and only those that several rows have."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    place = Place(tmp_path)
+    values = {"type": ["law", "art"] * 4, "category": ["law"] * 3 + ["art"] * 3 + [f"{MARK} alone", f"{MARK} " * 9]}
+    for column, own in values.items():
+        with (tmp_path / f"{column}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["question", "answer", column])
+            rows.writerows([f"{MARK} question {column} {n}?", f"{MARK} {n}", own[n]] for n in range(N))
+        done("run", "--model", "fake", "--tasks", tmp_path / f"{column}.csv", "--store", place.store, "--quiet")
+        with Store.open_to_read(place.store) as store:
+            run_id = store.run("last").run_id
+            before = {each.category for each in outward(store).sample_list(run_id, column).samples}
+            assert before == {" ".join(value.split()) for value in own}
+        done("task", "seal", tmp_path / f"{column}.csv", "-o", tmp_path, "--store", place.store)
+        with Store.open_to_read(place.store) as store:
+            others = outward(store)
+            wanted = {"law", "art"} if column == "category" else set()
+            listed = others.sample_list(run_id, column)
+            assert {each.category for each in listed.samples} == {*wanted, None}
+            assert {each.category for each in others.categories(run_id)} == {*wanted, None}
+            assert {each.category for each in others.categories(run_id, column)} == {*wanted, None}
+            shown = [record.sample.row for record in others.samples(run_id, column) if record.sample is not None]
+            assert MARK not in repr(shown)
+            assert {row.get("category") for row in shown} == {*wanted, None}
+            for task in (column, None):
+                n_of = {name: others.sample_list(run_id, task, category=name).total for name in set(own)}
+                assert n_of == {name: own.count(name) if name in wanted else 0 for name in set(own)}
+
+
+@pytest.mark.parametrize("words", [[], ["--with_sealed"]])
+def test_a_training_file_has_no_sealed_rows(place: Place, words: list[str]) -> None:
+    """Rows that are trained on for another task are left out where they are sealed, and a line says so."""
+    place.seal()
+    done("run", "--model", "fake", "--model_args", "seed=1,accuracy=0.1", "--tasks", place.folder / "open.csv",
+         "--store", place.store, "--quiet")  # fmt: skip
+    rows = (place.folder / "exam.csv").read_text() + "free and open question?,yes,no,A,law\n"
+    (place.folder / "rows.csv").write_text(rows)
+    file = place.folder / "train.jsonl"
+    printed = done("export", "last", "--wrong", "--chat", "--train_on", place.folder / "rows.csv", "-o", file,
+                   "--store", place.store, *words)  # fmt: skip
+    assert "free and open question" in file.read_text()
+    assert (MARK in file.read_text()) == bool(words)
+    assert ("left out: of sealed tasks; --with_sealed writes them" in printed) != bool(words)
+
+
+def test_an_owner_is_told_what_is_wrong_with_revealed_rows(place: Place) -> None:
+    """An empty file verifies nothing; a new folder is made; a commitment of the first format says what it covers."""
+    place.seal("--public_fraction", "0.5")
+    commitment, out = place.folder / "exam.commitment.json", place.folder / "new" / "folder"
+    done("task", "reveal", place.folder / "exam.csv", "--seal", place.folder / "exam.seal.json", "-o", out,
+         "--store", place.store)  # fmt: skip
+    rows = out / "exam.revealed.jsonl"
+    assert "not cover" not in done("task", "verify", commitment, rows)
+    empty = place.folder / "empty.jsonl"
+    empty.write_text("\n")
+    code, printed = command("task", "verify", commitment, empty)
+    assert (code, "no row was revealed" in printed) == (3, True)
+    content = json.loads(commitment.read_text())
+    commitment.write_text(json.dumps({**content, "valid_until": "2099-01-01"}))
+    code, printed = command("task", "verify", commitment, rows)
+    assert (code, "the file was changed" in printed) == (3, True)
+
+
 def test_a_seal_of_an_earlier_version_learns_its_rows(place: Place) -> None:
     """A store sealed before rows were recognised learns them from its runs, when the next run is opened."""
     place.seal()

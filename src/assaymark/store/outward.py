@@ -36,8 +36,16 @@ from assaymark.records import (
 from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.database import Store
-from assaymark.store.rows import AttemptRow, RunRow, SampleFacts, SamplePage, SampleRecord, SampleScoreRow
-from assaymark.store.sample_facts import category_of
+from assaymark.store.rows import (
+    AttemptRow,
+    CategoryCount,
+    RunRow,
+    SampleFacts,
+    SamplePage,
+    SampleRecord,
+    SampleScoreRow,
+)
+from assaymark.store.sample_facts import category_field, category_of
 from assaymark.store.sample_list import Page
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.store.write import split_request_id
@@ -50,6 +58,10 @@ TEXT_DETAILS = ("first_error", "first_skipped", "first_gold_absent", "best_const
 SHOWN_OF_SPEC = ("task", "dataset_path", "dataset_name", "training_split", "validation_split", "test_split",
                  "fewshot_split", "output_type", "num_fewshot", "metric_list", "repeats")  # fmt: skip
 SHOWN_OF_DETAIL = ("is_share",)
+SHOWN_CATEGORY_FIELDS = frozenset({"category", "subject"})  # columns of a sealed row whose values are shown
+LONGEST_SHOWN_CATEGORY = 40  # characters
+FEWEST_OF_CATEGORY = 2  # samples: a value of a single one says something of that row
+LOOKED_AT = 50  # samples by which it is known from which columns the categories of a task are
 AT_ONCE = 1000  # samples of a list that are looked through at once
 _PROCESS_KEY = secrets.token_hex(32)  # names what is withheld without a seal
 
@@ -123,6 +135,7 @@ class OutwardStore(Store):
         super().__init__(database)
         self._private, self._why_private = private, why_private
         self._run_tasks: dict[str, _RunTasks] = {}
+        self._categories: dict[tuple[str, str], frozenset[str]] = {}  # that are shown of withheld tasks
 
     def open_again(self) -> Self:
         """Return the outward view of the store that is at this one's path now."""
@@ -275,7 +288,10 @@ class OutwardStore(Store):
 
     def _outward_records(self, run_id: str, task: str, records: Iterator[SampleRecord]) -> Iterator[SampleRecord]:
         how = self.withholding(run_id, task)
-        return records if how is None else (withheld_record(record, how) for record in records)
+        if how is None:
+            return records
+        categories = self._shown_categories(run_id, task)
+        return (withheld_record(record, how, categories) for record in records)
 
     def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[SampleScoreRow]:
         """As `Store.scores`, without what was extracted from withheld answers."""
@@ -312,6 +328,41 @@ class OutwardStore(Store):
         """Return nothing: the cache is for runs, which read the store itself."""
         return {}
 
+    def _shown_categories(self, run_id: str, task: str) -> frozenset[str]:
+        """Return the categories of a withheld task that are shown: short ones, of several samples."""
+        if (known := self._categories.get((run_id, task))) is not None:
+            return known
+        some = super().samples(run_id, task, limit=LOOKED_AT)
+        fields = {category_field(record.sample.row) for record in some if record.sample is not None}
+        is_promised = fields - {None} <= SHOWN_CATEGORY_FIELDS
+        shown = frozenset(
+            count.category
+            for count in (super().categories(run_id, task) if is_promised else ())
+            if count.category is not None
+            and len(count.category) <= LONGEST_SHOWN_CATEGORY
+            and count.n_samples >= FEWEST_OF_CATEGORY
+        )
+        if self._tasks_of(run_id).is_summarised:
+            self._categories[run_id, task] = shown
+        return shown
+
+    def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
+        """As `Store.categories`; samples of withheld tasks whose category is not shown count as without one."""
+        withheld = self.withheld_tasks(run_id)
+        names = [task] if task is not None else list(withheld)
+        if not any(self.withholding(run_id, name) is not None for name in names):
+            return super().categories(run_id, task)
+        counts: dict[str | None, list[int]] = {}
+        for name in [task] if task is not None else self._tasks_of(run_id).datasets:
+            shown = None if self.withholding(run_id, name) is None else self._shown_categories(run_id, name)
+            for count in super().categories(run_id, name):
+                category = count.category if shown is None or count.category in shown else None
+                own = counts.setdefault(category, [0, 0])
+                own[0] += count.n_samples
+                own[1] += count.n_wrong
+        ordered = sorted(counts.items(), key=lambda item: (item[0] is None, item[0] or ""))
+        return [CategoryCount(category, n, n_wrong) for category, (n, n_wrong) in ordered]
+
     # ---------------------------------------------------------------------------- lists of samples
 
     def sample_list(
@@ -332,7 +383,7 @@ class OutwardStore(Store):
                 run_id, task, wrong_only=wrong_only, category=category, text=text, offset=at, limit=most
             )
 
-        return self._outward_page(run_id, task, read, Page(offset, limit), is_search=bool(text))
+        return self._outward_page(run_id, task, read, Page(offset, limit), category, is_search=bool(text))
 
     def search_samples(
         self,
@@ -352,18 +403,29 @@ class OutwardStore(Store):
                 run_id, query, task=task, wrong_only=wrong_only, category=category, offset=at, limit=most
             )
 
-        return self._outward_page(run_id, task, read, Page(offset, limit), is_search=bool(query.strip()))
+        return self._outward_page(run_id, task, read, Page(offset, limit), category, is_search=bool(query.strip()))
 
     def _outward_page(
-        self, run_id: str, task: str | None, read: Callable[[int, int], SamplePage], page: Page, *, is_search: bool
+        self,
+        run_id: str,
+        task: str | None,
+        read: Callable[[int, int], SamplePage],
+        page: Page,
+        category: str | None,
+        *,
+        is_search: bool,
     ) -> SamplePage:
-        """Return a page of a list without the snippets of withheld samples, and of a search without these samples."""
+        """Return a page of a list without the snippets of withheld samples, and of a search without these samples.
+
+        A list of one category has none of the withheld samples whose category is not shown.
+        """
         if task is not None and self.withholding(run_id, task) is None:
             return read(page.offset, page.limit)
         withheld = self.withheld_tasks(run_id)
         if not withheld:
             return read(page.offset, page.limit)
         shown: dict[str, frozenset[int]] = {}
+        categories = {name: self._shown_categories(run_id, name) for name in withheld if task in {None, name}}
 
         def is_shown(facts: SampleFacts) -> bool:
             how = withheld.get(facts.task)
@@ -376,20 +438,33 @@ class OutwardStore(Store):
         def note_of(facts: SampleFacts) -> str:
             return withheld[facts.task].note if facts.task in withheld else WITHHELD
 
-        if not is_search:
+        def is_listed(facts: SampleFacts) -> bool:
+            is_open = category in categories.get(facts.task, ()) or facts.task not in withheld
+            return is_shown(facts) or (is_open and not is_search)
+
+        if not is_search and category is None:
             listed = read(page.offset, page.limit)
             return replace(
                 listed,
                 samples=tuple(
-                    facts if is_shown(facts) else facts._replace(snippet=note_of(facts)) for facts in listed.samples
+                    facts
+                    if is_shown(facts)
+                    else facts._replace(
+                        snippet=note_of(facts),
+                        category=facts.category if facts.category in categories.get(facts.task, ()) else None,
+                    )
+                    for facts in listed.samples
                 ),
             )
         matching: list[SampleFacts] = []
         at = 0
         while (part := read(at, AT_ONCE)).samples:
-            matching += [facts for facts in part.samples if is_shown(facts)]
+            matching += [facts for facts in part.samples if is_listed(facts)]
             at += AT_ONCE
-        some = tuple(matching[page.offset : page.offset + page.limit])
+        some = tuple(
+            facts if is_shown(facts) else facts._replace(snippet=note_of(facts))
+            for facts in matching[page.offset : page.offset + page.limit]
+        )
         return replace(part, samples=some, total=len(matching), offset=page.offset, limit=page.limit)
 
 
@@ -416,12 +491,16 @@ def _run_tasks(row: RunRow) -> _RunTasks:
 # ------------------------------------------------------------------------------------ records without texts
 
 
-def withheld_record(record: SampleRecord, how: Withholding) -> SampleRecord:
-    """Return a record without its texts; a shown row of a preview is returned as it is."""
+def withheld_record(record: SampleRecord, how: Withholding, categories: Collection[str] = ()) -> SampleRecord:
+    """Return a record without its texts; a shown row of a preview is returned as it is.
+
+    categories: those that are shown.
+    """
     request = record.request
     if how.shows(request.sample_sha256, request.n_shots):
         return record
     category = None if record.sample is None else category_of(record.sample.row)
+    category = category if category in categories else None
     digest = how.digest(request.sample_sha256)
     sample = Sample(request.task, request.sample_index, {} if category is None else {"category": category}, digest)
     return SampleRecord(
