@@ -387,6 +387,25 @@ def test_an_owner_is_told_what_is_wrong_with_revealed_rows(place: Place) -> None
     assert (code, "the file was changed" in printed) == (3, True)
 
 
+def test_what_was_left_out_is_said(place: Place) -> None:
+    """Exports, the arena and the alarm say that rows are missing because they are sealed; empty hashes are null."""
+    place.seal()
+    file = place.folder / "w.jsonl"
+    printed = done("export", "last", "--wrong", "-o", file, "--store", place.store)
+    assert "rows of sealed tasks were left out (exam, words); --with_sealed writes them" in printed
+    assert "left out" not in done("export", "last", "--wrong", "-o", file, "--store", place.store, "--with_sealed")
+    with Store.open_to_read(place.store) as store, pytest.raises(UsageError, match=r"sealed: words"):
+        answers_of_runs(store, [])
+    done("board", "datasets", place.board, "-o", place.folder / "v1", "--layout", "v1", "--store", place.store)
+    texts = [path.read_text() for path in (place.folder / "v1").rglob("results_*.json")]
+    assert texts
+    done("task", "seal", place.folder / "open.csv", "-o", place.folder, "--store", place.store)
+    done("board", "datasets", place.board, "-o", place.folder / "none", "--layout", "v1", "--store", place.store)
+    for path in (place.folder / "none").rglob("results_*.json"):
+        assert set(json.loads(path.read_text())["summary_general"]["hashes"].values()) == {None}
+    assert "has no preview" in done("board", "exposure", place.board, "--store", place.store)
+
+
 def test_a_seal_of_an_earlier_version_learns_its_rows(place: Place) -> None:
     """A store sealed before rows were recognised learns them from its runs, when the next run is opened."""
     place.seal()
