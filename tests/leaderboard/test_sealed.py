@@ -406,6 +406,15 @@ def test_what_was_left_out_is_said(place: Place) -> None:
     assert "has no preview" in done("board", "exposure", place.board, "--store", place.store)
 
 
+@pytest.mark.parametrize(("task", "is_noted"), [("{file: open.csv}", True), ("boolq", False)])
+def test_baselines_of_cards_that_cite_nobody_are_noted(tmp_path: Path, task: str, is_noted: bool) -> None:
+    """`baselines: cards` without a card that cites people says so."""
+    write_rows(tmp_path)
+    (tmp_path / "b.yaml").write_text(f"title: Board\ntasks:\n  - {task}\nbaselines: cards\n")
+    printed = done("board", "check", tmp_path / "b.yaml")
+    assert ("`baselines: cards` adds no row" in printed) == is_noted
+
+
 def test_a_seal_of_an_earlier_version_learns_its_rows(place: Place) -> None:
     """A store sealed before rows were recognised learns them from its runs, when the next run is opened."""
     place.seal()
