@@ -50,6 +50,8 @@ def test_a_claim_stands_beside_the_measured_score(tmp_path: Path) -> None:
     ("claims", "said"),
     [("  - {model: m, scores: {Law: 1}}\n", "claims\\[1\\] lacks its model or source"),
      ("  - {model: m, source: s, scores: {Lwa: 1}}\n", "claims names the column 'Lwa'"),
+     ("  - {model: m, source: s, scores: {Law: 900}}\n", "expected per cent, 0 to 100"),
+     ("  - {model: m, source: s, scores: {Law: true}}\n", "expected a number for each column"),
      ("  - {model: m, source: s, scores: {Law: high}}\n", "expected a number for each column")],
 )  # fmt: skip
 def test_faults_name_file_and_key(tmp_path: Path, claims: str, said: str) -> None:

@@ -116,3 +116,9 @@ def test_a_word_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"logits", "softmax", "transformer", "embedding", "attention", "fine-tuning", "chain of thought"} <= set(
         words()
     )
+
+
+def test_a_benchmark_is_explained_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of a benchmark points to the command that describes it."""
+    assert main(["guide", "gsm8k"]) == 2
+    assert "assaymark explain gsm8k" in capsys.readouterr().err

@@ -229,6 +229,203 @@ def test_an_explicit_option_writes_sealed_rows(place: Place) -> None:
         assert any(kind in name and MARK in text for name, text in texts.items()), kind
 
 
+def withheld_in(place: Place, task: str, run: str = "last") -> list[bool]:
+    """Return which samples of a run are withheld from others."""
+    with Store.open_to_read(place.store) as store:
+        row = store.run(run)
+        return [record.is_withheld for record in outward(store).samples(row.run_id, task)]
+
+
+def write_resaved(place: Place, how: str) -> Path:
+    """Write the rows of the sealed file anew, with another hash; return the file."""
+    header, *lines = (place.folder / "exam.csv").read_text().splitlines()
+    changed = {
+        "reversed": [header, *lines[::-1]],
+        "cut": [header, *lines[:5]],
+        "delimiter": [line.replace(",", ";") for line in (header, *lines)],
+        "column": [f"{header},source", *(f"{line},web" for line in lines)],
+        "spaces": [header, *(line.replace(f"{MARK} question", f"{MARK.upper()}   Question") for line in lines)],
+        "ends": [f"{line}\r" for line in (header, *lines)],
+    }[how]
+    file = place.folder / f"{how}.csv"
+    file.write_text("\n".join([*changed, ""]), newline="")
+    return file
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("how", ["reversed", "cut", "delimiter", "column", "spaces", "ends"])
+def test_resaved_rows_stay_sealed(place: Place, how: str, when: str) -> None:
+    """Rows of a sealed file under another name, in another order, number or form are withheld too."""
+    file = write_resaved(place, how)
+    if when == "after":
+        place.seal()
+    done("run", "--model", "fake", "--tasks", file, "--store", place.store, "--quiet")
+    if when == "before":
+        assert not any(withheld_in(place, how))
+        place.seal()
+    assert all(withheld_in(place, how))
+    done("report", "last", "-o", place.folder / "r.md", "--store", place.store)
+    assert MARK not in (place.folder / "r.md").read_text().lower()
+    assert not any(withheld_in(place, "open", place.run_ids()[-1]))
+
+
+def test_a_target_of_ones_own_code_leaves_no_sealed_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that --target rewrites to id, inputs and expected are withheld, from a copy of the file too."""
+    place.seal("--public_fraction", "0.25")
+    (place.folder / "exb.csv").write_text((place.folder / "exam.csv").read_text())
+    (place.folder / "app.py").write_text("def answer(row):\n    return 'A'\n")
+    monkeypatch.chdir(place.folder)
+    done("run", "--target", "app.py:answer", "--tasks", "exb.csv", "--scorers", "exact", "--store", place.store,
+         "--quiet")  # fmt: skip
+    with Store.open_to_read(place.store) as store:
+        (task,) = store.run("last").tasks
+        assert MARK in repr(list(store.samples(store.run("last").run_id, task)))
+    assert all(withheld_in(place, task))
+    done("report", "last", "-o", place.folder / "t.md", "--store", place.store)
+    assert MARK not in (place.folder / "t.md").read_text()
+
+
+def write_shots(place: Place) -> Path:
+    """Write another task whose shots are rows of the sealed file; return its file."""
+    file = place.folder / "shots.yaml"
+    file.write_text(
+        f"""task: shots
+dataset_path: csv
+dataset_kwargs: {{data_files: {{test: "{place.folder}/open.csv", train: "{place.folder}/exam.csv"}}}}
+test_split: test
+fewshot_split: train
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}\\nAnswer:"
+doc_to_choice: [A, B]
+doc_to_target: answer
+metric_list: [{{metric: acc}}]
+"""
+    )
+    return file
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_sealed_rows_do_not_leave_as_shots_of_another_task(place: Place, when: str) -> None:
+    """A task whose shots are sealed rows is withheld with them; without shots it is shown."""
+    words = ("run", "--model", "fake", "--tasks", write_shots(place), "--store", place.store, "--quiet")
+    if when == "after":
+        place.seal()
+    done(*words)
+    assert not any(withheld_in(place, "shots"))
+    done(*words, "--num_fewshot", "3")
+    if when == "before":
+        place.seal()
+    with Store.open_to_read(place.store) as store:
+        run_id = store.run("last").run_id
+        assert MARK in repr(list(store.samples(run_id, "shots")))
+    assert all(withheld_in(place, "shots"))
+    done("export", "last", "-o", place.folder / "out", "--store", place.store)
+    assert not any(MARK in path.read_text() for path in (place.folder / "out").rglob("*.json*"))
+
+
+def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sealed task only short values of a category or subject are shown, and only those that several rows have."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    place = Place(tmp_path)
+    values = {"type": ["law", "art"] * 4, "category": ["law"] * 3 + ["art"] * 3 + [f"{MARK} alone", f"{MARK} " * 9]}
+    for column, own in values.items():
+        with (tmp_path / f"{column}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["question", "answer", column])
+            rows.writerows([f"{MARK} question {column} {n}?", f"{MARK} {n}", own[n]] for n in range(N))
+        done("run", "--model", "fake", "--tasks", tmp_path / f"{column}.csv", "--store", place.store, "--quiet")
+        with Store.open_to_read(place.store) as store:
+            run_id = store.run("last").run_id
+            before = {each.category for each in outward(store).sample_list(run_id, column).samples}
+            assert before == {" ".join(value.split()) for value in own}
+        done("task", "seal", tmp_path / f"{column}.csv", "-o", tmp_path, "--store", place.store)
+        with Store.open_to_read(place.store) as store:
+            others = outward(store)
+            wanted = {"law", "art"} if column == "category" else set()
+            listed = others.sample_list(run_id, column)
+            assert {each.category for each in listed.samples} == {*wanted, None}
+            assert {each.category for each in others.categories(run_id)} == {*wanted, None}
+            assert {each.category for each in others.categories(run_id, column)} == {*wanted, None}
+            shown = [record.sample.row for record in others.samples(run_id, column) if record.sample is not None]
+            assert MARK not in repr(shown)
+            assert {row.get("category") for row in shown} == {*wanted, None}
+            for task in (column, None):
+                n_of = {name: others.sample_list(run_id, task, category=name).total for name in set(own)}
+                assert n_of == {name: own.count(name) if name in wanted else 0 for name in set(own)}
+
+
+@pytest.mark.parametrize("words", [[], ["--with_sealed"]])
+def test_a_training_file_has_no_sealed_rows(place: Place, words: list[str]) -> None:
+    """Rows that are trained on for another task are left out where they are sealed, and a line says so."""
+    place.seal()
+    done("run", "--model", "fake", "--model_args", "seed=1,accuracy=0.1", "--tasks", place.folder / "open.csv",
+         "--store", place.store, "--quiet")  # fmt: skip
+    rows = (place.folder / "exam.csv").read_text() + "free and open question?,yes,no,A,law\n"
+    (place.folder / "rows.csv").write_text(rows)
+    file = place.folder / "train.jsonl"
+    printed = done("export", "last", "--wrong", "--chat", "--train_on", place.folder / "rows.csv", "-o", file,
+                   "--store", place.store, *words)  # fmt: skip
+    assert "free and open question" in file.read_text()
+    assert (MARK in file.read_text()) == bool(words)
+    assert ("left out: of sealed tasks; --with_sealed writes them" in printed) != bool(words)
+
+
+def test_an_owner_is_told_what_is_wrong_with_revealed_rows(place: Place) -> None:
+    """An empty file verifies nothing; a new folder is made; a commitment of the first format says what it covers."""
+    place.seal("--public_fraction", "0.5")
+    commitment, out = place.folder / "exam.commitment.json", place.folder / "new" / "folder"
+    done("task", "reveal", place.folder / "exam.csv", "--seal", place.folder / "exam.seal.json", "-o", out,
+         "--store", place.store)  # fmt: skip
+    rows = out / "exam.revealed.jsonl"
+    assert "not cover" not in done("task", "verify", commitment, rows)
+    empty = place.folder / "empty.jsonl"
+    empty.write_text("\n")
+    code, printed = command("task", "verify", commitment, empty)
+    assert (code, "no row was revealed" in printed) == (3, True)
+    content = json.loads(commitment.read_text())
+    commitment.write_text(json.dumps({**content, "valid_until": "2099-01-01"}))
+    code, printed = command("task", "verify", commitment, rows)
+    assert (code, "the file was changed" in printed) == (3, True)
+
+
+def test_what_was_left_out_is_said(place: Place) -> None:
+    """Exports, the arena and the alarm say that rows are missing because they are sealed; empty hashes are null."""
+    place.seal()
+    file = place.folder / "w.jsonl"
+    printed = done("export", "last", "--wrong", "-o", file, "--store", place.store)
+    assert "rows of sealed tasks were left out (exam, words); --with_sealed writes them" in printed
+    assert "left out" not in done("export", "last", "--wrong", "-o", file, "--store", place.store, "--with_sealed")
+    with Store.open_to_read(place.store) as store, pytest.raises(UsageError, match=r"sealed: words"):
+        answers_of_runs(store, [])
+    done("board", "datasets", place.board, "-o", place.folder / "v1", "--layout", "v1", "--store", place.store)
+    texts = [path.read_text() for path in (place.folder / "v1").rglob("results_*.json")]
+    assert texts
+    done("task", "seal", place.folder / "open.csv", "-o", place.folder, "--store", place.store)
+    done("board", "datasets", place.board, "-o", place.folder / "none", "--layout", "v1", "--store", place.store)
+    for path in (place.folder / "none").rglob("results_*.json"):
+        assert set(json.loads(path.read_text())["summary_general"]["hashes"].values()) == {None}
+    assert "has no preview" in done("board", "exposure", place.board, "--store", place.store)
+
+
+@pytest.mark.parametrize(("task", "is_noted"), [("{file: open.csv}", True), ("boolq", False)])
+def test_baselines_of_cards_that_cite_nobody_are_noted(tmp_path: Path, task: str, is_noted: bool) -> None:
+    """`baselines: cards` without a card that cites people says so."""
+    write_rows(tmp_path)
+    (tmp_path / "b.yaml").write_text(f"title: Board\ntasks:\n  - {task}\nbaselines: cards\n")
+    printed = done("board", "check", tmp_path / "b.yaml")
+    assert ("`baselines: cards` adds no row" in printed) == is_noted
+
+
+def test_a_seal_of_an_earlier_version_learns_its_rows(place: Place) -> None:
+    """A store sealed before rows were recognised learns them from its runs, when the next run is opened."""
+    place.seal()
+    with closing(sqlite3.connect(place.store)) as connection, connection:
+        for table in ("sealed_rows", "sealed_copies"):
+            connection.execute(f"DELETE FROM {table}")
+    done("run", "--model", "fake", "--tasks", write_resaved(place, "cut"), "--store", place.store, "--quiet")
+    assert all(withheld_in(place, "cut"))
+
+
 @pytest.mark.slow
 def test_an_imported_run_stays_sealed(place: Place, tmp_path: Path) -> None:
     """A run that comes from another store with sealed tasks is sealed here too, its preview included."""

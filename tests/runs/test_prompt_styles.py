@@ -15,6 +15,7 @@ from assaymark.runs.comparison import compare_runs
 from assaymark.runs.prompt_styles import evaluate_prompt_styles
 from assaymark.runs.reproduce import reproduce
 from assaymark.runs.rescoring import RescoreOptions, rescore_run
+from assaymark.store import Store
 from assaymark.tasks.catalog import LIBRARY
 
 
@@ -126,3 +127,14 @@ def test_numbers_of_shots_are_compared_on_tasks_of_any_kind(tmp_path: Path, caps
     assert content["runs"][1]["run_id"] == json.loads(capsys.readouterr().out)["run_id"]
     assert main([*command, *store, "--num_fewshot", "0,2", "--until", "± 3"]) == 2
     assert "one number of shots" in capsys.readouterr().err
+
+
+def test_too_many_shots_are_refused_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0 and 5 of 0,5,25 could be evaluated on eight rows; nothing is, and the number is the one that was typed."""
+    rows = "".join(f"Which number is {n}?,{n},{n + 1},A\n" for n in range(8))
+    (tmp_path / "few.csv").write_text(f"question,A,B,answer\n{rows}")
+    store = str(tmp_path / "s.sqlite")
+    words = ["run", "--model", "fake", "--tasks", str(tmp_path / "few.csv"), "--num_fewshot", "0,5,25"]
+    assert main([*words, "--store", store, "--quiet"]) == 2
+    assert "25 shots are to be drawn from 8 rows of which one is the sample itself" in capsys.readouterr().err
+    assert not Store.exists(store) or not Store.open(store).runs()

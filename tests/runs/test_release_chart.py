@@ -66,6 +66,9 @@ def test_the_report_names_each_source(run: Run, tmp_path: Path, ending: str) -> 
         ("- {model: A, source: b, scores: {demo_who: 150}}", "demo_who is 150; expected per cent, 0 to 100", 3),
         ("- {model: A, source: b, scores: {demo_who: .nan}}", "expected per cent", 3),
         ("- {model: A, source: b, scores: {mmlu: 50}}", "is claimed to have a value of 'mmlu'", 2),
+        ("[]", "has no claims", 3),
+        ("- {model: 5, source: b, scores: {demo_who: 50}}", "claim 1: model is 5; expected a text", 3),
+        ("- {model: A, source: b, url: c, scores: {demo_who: 50}}", "claim 1 has the key url; expected model,", 3),
         ("just words", "expected a list of {model: NAME", 3),
     ],
 )
@@ -80,3 +83,13 @@ def test_each_fault_of_the_file_is_one_line(
     assert expected in error
     assert error.count("\n") == 1
     assert not (tmp_path / "r.md").exists()
+
+
+def test_shares_in_place_of_per_cent_are_pointed_out(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0.99 is 0.99 per cent, and a line asks whether 99 was meant."""
+    (tmp_path / "claims.yaml").write_text("- {model: A, source: b, scores: {demo_who: 0.99}}")
+    words = ["report", run.id, "--claims", str(tmp_path / "claims.yaml"), "--store", str(tmp_path / "s.sqlite")]
+    assert main([*words, "-o", str(tmp_path / "r.md")]) == 0
+    assert "if these are shares, write 99 for 0.99" in capsys.readouterr().err

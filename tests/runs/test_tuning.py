@@ -89,3 +89,14 @@ def test_the_command_prints_and_refuses(place: str, capsys: pytest.CaptureFixtur
     for words in ([base.id], [base.id, base.id]):
         assert main(["tune-report", *words, "--store", place]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_two_runs_of_one_model_show_what_the_set_up_changed(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the run that was named as tuned is the base's own in that set-up, the set-up is the only cause."""
+    zero, some = evaluated(place, 0.3, 0), evaluated(place, 0.3, 3)
+    (model,) = tune_report(place, zero.id, [some.id])
+    assert [each.cause for each in model.effects] == ["shots"]
+    values = [run.estimate("demo_letters_people").value or 0.0 for run in (zero, some)]
+    assert gain(model.effects[0]) == pytest.approx(values[1] - values[0])
+    assert main(["tune-report", zero.short_id, some.short_id, "--store", place]) == 0
+    assert "the same weights" in capsys.readouterr().out

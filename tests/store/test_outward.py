@@ -16,7 +16,7 @@ from tests.store import examples
 
 SHOW_NO_ROWS = {
     "open", "exists", "open_to_read", "is_in_place", "url", "close", "notices", "estimates_of_runs", "audit_states",
-    "score_names", "generated", "categories", "is_indexed", "verify", "is_complete", "complete_run", "writer",
+    "score_names", "generated", "is_indexed", "verify", "is_complete", "complete_run", "writer",
     "stored_progress", "unscored", "seals",
 }  # fmt: skip
 WRITE = {

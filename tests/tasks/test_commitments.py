@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,13 @@ def test_the_hashes_are_those_of_the_formulas() -> None:
         salt = hmac.digest(bytes.fromhex("ab" * 32), b"row\x00" + str(index).encode(), "sha256")
         leaves.append(hashlib.sha256(b"\x00" + salt + text.encode()).hexdigest())
     assert list(made.rows) == leaves
-    content = f'{{"n_rows":3,"rows":{json.dumps(leaves, separators=(",", ":"))},"task":"law","version":"2"}}'
+    listed = json.dumps(leaves, separators=(",", ":"))
+    content = (f'{{"format":"assaymark commitment 2","n_rows":3,"public_fraction":0.5,"rows":{listed},'
+               '"sealed_at":"2026-01-01","task":"law","valid_until":"","version":"2"}')  # fmt: skip
     assert made.root == "sha256:" + hashlib.sha256(b"\x01" + content.encode()).hexdigest()
+    first = commit(replace(SECRET, format=1), ROWS)
+    content = f'{{"n_rows":3,"rows":{listed},"task":"law","version":"2"}}'
+    assert first.root == "sha256:" + hashlib.sha256(b"\x01" + content.encode()).hexdigest()
 
 
 def test_equal_rows_have_different_commitments_and_other_secrets_others() -> None:
@@ -76,6 +82,41 @@ def test_files_round_trip(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(made.to_text().replace(made.rows[0], "0" * 64))
     with pytest.raises(DataError, match="its root is not the hash of its rows"):
         read_commitment(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize(
+    "change", [{"sealed_at": "2020-01-01"}, {"valid_until": "2099-01-01"}, {"public_fraction": 0.25}, {"version": "3"}]
+)
+def test_the_root_covers_everything_that_is_published(tmp_path: Path, change: dict[str, Any]) -> None:
+    """A changed date, share or version is found; in a file of the first format only rows and version are covered."""
+    for form in (2, 1):
+        path = tmp_path / f"{form}.json"
+        made = commit(replace(SECRET, format=form), ROWS)
+        path.write_text(json.dumps({**json.loads(made.to_text()), **change}))
+        if form == 1 and "version" not in change:
+            read = read_commitment(path)
+            assert set(change) <= set(read.uncovered)
+            assert set(change) <= set(verify_opened(read, open_rows(SECRET, ROWS)).uncovered)
+        else:
+            assert made.uncovered == (() if form == 2 else ("public_fraction", "valid_until", "sealed_at"))
+            with pytest.raises(DataError, match="the file was changed"):
+                read_commitment(path)
+
+
+def test_files_of_the_first_format_round_trip(tmp_path: Path) -> None:
+    """A seal of an earlier version makes the commitment that was published then."""
+    secret = replace(SECRET, format=1)
+    (tmp_path / "s.json").write_text(secret.to_text())
+    assert json.loads(secret.to_text())["format"] == "assaymark seal 1"
+    assert read_secret(tmp_path / "s.json") == secret
+    (tmp_path / "c.json").write_text(commit(secret, ROWS).to_text())
+    assert read_commitment(tmp_path / "c.json") == commit(read_secret(tmp_path / "s.json"), ROWS)
+
+
+def test_no_row_verifies_nothing() -> None:
+    """An empty file of revealed rows is an error."""
+    with pytest.raises(DataError, match="no row was revealed"):
+        verify_opened(commit(SECRET, ROWS), [])
 
 
 FORM = "assaymark commitment 1"

@@ -140,12 +140,14 @@ def _shared_task(
     Of tasks that equally many models have it is the one with the longest texts. With `of_all` every model has it.
     """
     with_task: dict[str, dict[str, RunRow]] = {}
+    sealed: set[str] = set()
     n_tokens: Counter[str] = Counter()
     for model, runs in by_model.items():
         for run in runs:  # the latest first
             for row in store.generated(run.run_id):
                 if (how := store.withholding(run.run_id, row.task)) is not None and not how.public_fraction:
-                    continue  # sealed: no voter may read its prompts
+                    sealed.add(row.task)  # no voter may read its prompts
+                    continue
                 if with_task.setdefault(row.task, {}).setdefault(model, run) is run:
                     n_tokens[row.task] += row.n_tokens
     if task is not None:
@@ -164,6 +166,8 @@ def _shared_task(
             if of_all
             else f"no two of the {len(by_model)} models share {'a ' if task is None else ''}{wanted}"
         )
+        if hidden := sorted(sealed if task is None else sealed & {task}):
+            whose += f" that voters may read (sealed: {', '.join(hidden[:5])})"
         raise UsageError(
             f"{whose}; battles need one: run a task with generate_until on each "
             "model, name runs that share one with --answers RUN, or a file of answers with --answers FILE"

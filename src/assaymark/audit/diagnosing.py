@@ -101,7 +101,8 @@ def diagnose(
     if opened.identity != run.row.plan.model:
         raise UsageError(
             f"the model is {opened.identity.name}, and run {run.short_id} was made by {run.row.plan.model.name} or by "
-            "other weights of that name; name the run's own model"
+            "other weights or arguments of that name; give the run's own model in Python: "
+            "assaymark.diagnose(run, model=MODEL)"
         )
     settings: dict[str, JsonValue] = {
         "run": run.id, "at_most": at_most, "more_shots": more_shots, "reasoning": reasoning, "forms": variants_hash(),

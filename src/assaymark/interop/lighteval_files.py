@@ -72,7 +72,10 @@ def detail_rows(
             "gold_index": golds,
             "choices": [_utf8(query.continuation) for query in choice_queries(record)],
             "metrics": {name: _score(record, *key) for key, name in names.items()},
-            "hashes": {**dict.fromkeys(HASHES.values()), "example": _hash(example), "full_prompt": _hash(prompt)},
+            "hashes": {
+                **dict.fromkeys(HASHES.values()),
+                **({} if record.is_withheld else {"example": _hash(example), "full_prompt": _hash(prompt)}),
+            },
             **_answers(record),
         }
 
@@ -144,7 +147,7 @@ def summary_of(rows: Sequence[Row]) -> dict[str, JsonValue]:
 
 
 def _hash_of(hashes: Sequence[str | None]) -> str | None:
-    return None if None in hashes else _hash("".join(sorted(digest or "" for digest in hashes)))
+    return None if None in hashes or not hashes else _hash("".join(sorted(digest or "" for digest in hashes)))
 
 
 def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
@@ -154,7 +157,7 @@ def summary_of_all(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, Json
     return {
         "hashes": {
             name: None
-            if any(task[name] is None for task in of_tasks)
+            if not of_tasks or any(task[name] is None for task in of_tasks)
             else _hash("".join(task[name] for task in of_tasks))
             for name in HASHES
         },

@@ -94,6 +94,7 @@ def copy_run(source: Store, target: Store, run_id: str) -> tuple[str, bool]:
                     gathered = []
             _write(target, opened.run_id, opened.attempt_id, gathered, row.plan.key)
         target.save_estimates(opened.run_id, source.estimates(run_id), row.extra)
+        target.seals.learn_missing()
         target.close_run(opened.run_id, opened.attempt_id, status, row.summary)
     except BaseException:
         if opened.is_new:

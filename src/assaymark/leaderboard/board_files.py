@@ -426,8 +426,11 @@ class _BoardReader:
                 raise self.fault(key, f"lacks its {name} or source; expected {name}:, source: and scores:")
             self.refuse_strange(entry, (name, "source", "scores"), key)
             scores = self.mapping(entry, "scores")
-            if not all(isinstance(score, int | float) and abs(score) < 1e6 for score in scores.values()):
+            numbers = [score for score in scores.values() if isinstance(score, int | float) and type(score) is not bool]
+            if len(numbers) < len(scores) or not all(abs(score) < 1e6 for score in numbers):
                 raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected a number for each column")
+            if listed == "claims" and not all(0 <= score <= 100 for score in numbers):  # as `report --claims`
+                raise self.fault(f"{key}.scores", f"is {dict(scores)!r:.120}; expected per cent, 0 to 100")
             cited_scores.append(CitedScores(str(entry[name]), dict(scores), str(entry["source"])))
         return tuple(cited_scores)
 

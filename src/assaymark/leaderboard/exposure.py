@@ -151,7 +151,8 @@ def exposure_lines(rows: Sequence[ModelExposure]) -> list[str]:
     """Return a line for each alarm, or that there is none."""
     alarms = [each for each in rows if each.is_alarm]
     if not rows:
-        return ["no sealed task of the board has a preview and enough rows to compare"]
+        why = "a run whose rows were rewritten (--target, a copy of the file, another task's shots) has no preview"
+        return [f"no run of the board has {FEWEST} rows or more on both sides of a sealed task's preview; {why}"]
     if not alarms:
         return [f"no model does significantly better on a preview (Holm over {len(rows)} tests, 5%)"]
     return [

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from assaymark.errors import UnknownName
+from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.capabilities import Capability, capabilities, find_capability, names
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.registry import nearest
@@ -80,10 +80,13 @@ def guide() -> tuple[GuideSection, ...]:
 def guide_section(name: str) -> GuideSection:
     """Return one capability by any of its names.
 
-    Raises: UnknownName.
+    Raises: UnknownName; UsageError for the name of a benchmark.
     """
     capability = find_capability(name)
     if capability is None:
+        if name in _cards():
+            raise UsageError(f"'{name}' is a benchmark; `assaymark explain {name}` describes it, and `assaymark guide` "
+                             "lists what benchmarks measure")  # fmt: skip
         raise UnknownName("capability or word", name[:80], nearest(name[:80].lower(), [*names(), *words()]), _known())
     return next(section for section in guide() if section.capability.key == capability.key)
 

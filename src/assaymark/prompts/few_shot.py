@@ -111,7 +111,7 @@ def _draw_in_order(
     positions = range(len(pool))
     n_drawn = rules.n_shots + (1 if rules.exclude else 0)
     if n_drawn > len(pool):
-        raise _too_few(n_drawn, len(pool))
+        raise _too_few(rules.n_shots, len(pool), is_own_left_out=rules.exclude)
     for sample in samples:
         drawn = generator.sample(positions, n_drawn)
         if rules.exclude:
@@ -148,5 +148,6 @@ def _draw_by_name(sample: Sample, n_rows: int, rules: DrawRules, guard: LeakGuar
     return _first(guard.without(sample, order) if rules.forbid_leaks else order, rules.n_shots)
 
 
-def _too_few(wanted: int, present: int) -> PlanError:
-    return PlanError(f"{wanted} shots are to be drawn from {present} rows; set a smaller --num_fewshot")
+def _too_few(wanted: int, present: int, *, is_own_left_out: bool = False) -> PlanError:
+    own = " of which one is the sample itself" * is_own_left_out
+    return PlanError(f"{wanted} shots are to be drawn from {present} rows{own}; set a smaller --num_fewshot")

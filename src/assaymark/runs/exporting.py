@@ -84,8 +84,10 @@ def export_run(store: str | None, name: str, path: str | Path, *, with_sealed: b
 
 def export_wrong(
     store: str | None, name: str, path: str | Path, *, by_subject: bool = False, with_sealed: bool = False
-) -> tuple[Path, int]:
-    """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv; return the file and their number.
+) -> tuple[Path, int, list[str]]:
+    """Write the samples that a run answered wrongly or not at all, as .jsonl or .csv.
+
+    Returns the file, the number of samples in it, and the sealed tasks of which rows were left out.
 
     Args:
         store: the database of the run.
@@ -104,6 +106,7 @@ def export_wrong(
         raise UsageError(f"--wrong writes samples; '{target.name}' ends neither in .jsonl nor in .csv")
     run = open_run(store, name)
     run.refuse_without_results()
+    sealed = [] if with_sealed else list(outward(run.store).withheld_tasks(run.id))
     run = run if with_sealed else run.as_others_see_it()
     n_rows = 0
 
@@ -119,7 +122,7 @@ def export_wrong(
             file.writelines(lines_of(counted()))
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}; name another file with -o") from error
-    return target, n_rows
+    return target, n_rows, sealed
 
 
 def write_run(run: Run, path: Path) -> None:

@@ -75,7 +75,10 @@ class RunOpener:
                     raise
 
     def _seal_private(self) -> None:
-        """Seal the data sets of private tasks; what `task seal` wrote, and what was revealed, stays as it is."""
+        """Seal the data sets of private tasks, and learn which rows this run must be compared with.
+
+        What `task seal` wrote, and what was revealed, stays as it is.
+        """
         for each in self.bound:
             if (declared := each.task.sealing) is not None:
                 seal = SealedTask(
@@ -87,6 +90,8 @@ class RunOpener:
                     sealed_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 )
                 self.store.seals.put_missing(seal)
+                self.store.seals.learn_rows(seal.dataset_hash, each.samples())
+        self.store.seals.learn_missing()
 
     def _report(self, seconds: float) -> float:
         """Report how much is stored, and return how many seconds to wait before the next check."""

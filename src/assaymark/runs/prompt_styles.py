@@ -10,7 +10,7 @@ from assaymark.records import JsonValue
 from assaymark.runs.comparison import compare_runs
 from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
-from assaymark.runs.prepare import model_of
+from assaymark.runs.prepare import model_of, prepare_run
 from assaymark.runs.run import Run
 from assaymark.tasks.rescoring import find_prompt_style
 
@@ -94,11 +94,19 @@ def evaluate_prompt_styles(
             "each number of shots once"
         )
     opened = model_of(model, options)  # so that the weights are loaded once for all runs
-    runs: list[StyleRun] = []
-    for name, count in combinations:
-        own: EvaluateOptions = {**options, "num_fewshot": count}
-        if name != OWN_WORDING:
-            own["prompt_style"] = name
-        runs.append(StyleRun(name, count, evaluate(opened, tasks, **own)))
+    calls = [(name, count, _options_of(name, count, options)) for name, count in combinations]
+    for _, count, own in calls:  # of the most shots: too many are refused before anything is evaluated
+        if count == max(shots) > 0:
+            _, prepared = prepare_run(opened, tasks, own)
+            for bound in prepared.bound:
+                next(iter(bound.requests()), None)
+    runs = [StyleRun(name, count, evaluate(opened, tasks, **own)) for name, count, own in calls]
     comparison = compare_runs([run.run for run in runs]) if len(runs) > 1 else None
     return PromptStyles(tuple(runs), comparison)
+
+
+def _options_of(style: str, n_shots: int, options: EvaluateOptions) -> EvaluateOptions:
+    own: EvaluateOptions = {**options, "num_fewshot": n_shots}
+    if style != OWN_WORDING:
+        own["prompt_style"] = style
+    return own

@@ -117,6 +117,7 @@ def seal_task(name: str, options: SealOptions, store: str | None) -> Sealed:
             secret_file.chmod(0o600)
             if known is None or known.commitment is None:
                 opened.seals.put(_stored(secret, made))
+            opened.seals.learn_rows(secret.dataset_hash, samples, all_rows=True)
             with whole_file(commitment_file) as draft:
                 draft.write_text(made.to_text(), encoding="utf-8", errors="backslashreplace")
     return Sealed(made, secret_file, commitment_file, sum(_is_public(secret, sample) for sample in samples))
@@ -139,7 +140,7 @@ def _secret(bound: BoundTask, options: SealOptions) -> Secret:
 def _kept(file: Path, wanted: Secret) -> Secret:
     """Return the secret of an earlier call. Raises: UsageError where it is of other rows or options."""
     kept = read_secret(file)
-    if kept != replace(wanted, secret=kept.secret, sealed_at=kept.sealed_at):
+    if kept != replace(wanted, secret=kept.secret, sealed_at=kept.sealed_at, format=kept.format):
         raise UsageError(
             f"{file} is a seal of other rows or options, and a commitment is made once; for other rows give another "
             "--version, or name another folder with -o"
@@ -165,9 +166,11 @@ def reveal_task(
         )
     positions = [at for at, sample in enumerate(samples) if not preview_only or _is_public(secret, sample)]
     file = (options.output or seal.parent) / seal.name.replace(SEAL, ".preview.jsonl" if preview_only else REVEALED)
-    with _writing(file.parent), whole_file(file) as draft, draft.open("w", encoding="utf-8") as lines:
-        for row in open_rows(secret, [samples[at].row for at in positions], positions):
-            lines.write(row.to_line())
+    with _writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file) as draft, draft.open("w", encoding="utf-8") as lines:
+            for row in open_rows(secret, [samples[at].row for at in positions], positions):
+                lines.write(row.to_line())
     if not preview_only:
         with Store.open(store) as opened:
             opened.seals.put(replace(sealed, revealed_at=_now()))

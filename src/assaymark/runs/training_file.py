@@ -70,6 +70,7 @@ class TrainingFile:
     subjects: tuple[SubjectCount, ...]
     n_repeated: int = 0  # rows left out because they repeat an evaluated row, or written in spite of it
     n_without_answer: int = 0  # rows left out because they state no right answer
+    n_sealed: int = 0  # rows left out because they are rows of a sealed task
     notes: tuple[str, ...] = ()
     is_contaminated: bool = False
 
@@ -81,7 +82,8 @@ class TrainingFile:
     def to_json(self) -> dict[str, JsonValue]:
         """Return what was written with stable names."""
         return {"path": str(self.path), "n_examples": self.n_examples, "n_repeated": self.n_repeated,
-                "n_without_answer": self.n_without_answer, "is_contaminated": self.is_contaminated,
+                "n_without_answer": self.n_without_answer, "n_sealed": self.n_sealed,
+                "is_contaminated": self.is_contaminated,
                 "subjects": [asdict(subject) for subject in self.subjects], "notes": list(self.notes)}  # fmt: skip
 
     def lines(self) -> Iterator[str]:
@@ -93,6 +95,8 @@ class TrainingFile:
             yield f"{counted(self.n_repeated, 'row')} {what}"
         if self.n_without_answer:
             yield f"{counted(self.n_without_answer, 'row')} left out: no right answer is stated"
+        if self.n_sealed:
+            yield f"{counted(self.n_sealed, 'row')} left out: of sealed tasks; --with_sealed writes them"
         yield from self.notes
         yield f"{self.path}: {counted(self.n_examples, 'example')}"
 
@@ -147,8 +151,9 @@ def write_training_file(store: str | None, name: str, path: str | Path, options:
         for each, n in wrong.items()
     )
     return TrainingFile(
-        target, tuple(counts), maker.n_repeated, maker.n_without_answer, tuple(maker.notes), is_contaminated
-    )
+        target, tuple(counts), maker.n_repeated, maker.n_without_answer, maker.n_sealed, tuple(maker.notes),
+        is_contaminated,
+    )  # fmt: skip
 
 
 def _wrong_by_subject(run: Run, options: TrainingOptions) -> dict[_Subject, int]:
@@ -237,7 +242,8 @@ class _Maker:
         self.run, self.options, self.wrong, self.bound, self.how = run, options, wrong, bound, how
         self.tasks = {subject.task: bound[subject.task].task for subject in wrong}
         self.titles = {name: task.alias or name for name, task in self.tasks.items()}
-        self.n_repeated = self.n_without_answer = 0
+        self.n_repeated = self.n_without_answer = self.n_sealed = 0
+        self._sealed = None if options.with_sealed else run.store.seals.recogniser()
         self.n_by_subject: Counter[_Subject] = Counter()
         self.notes: list[str] = []
         self._evaluated = EvaluatedRows()
@@ -273,12 +279,17 @@ class _Maker:
             parts.append(f"{counted(self.n_repeated, 'row repeats', 'rows repeat')} evaluated rows")
         if self.n_without_answer:
             parts.append(f"{counted(self.n_without_answer, 'row states', 'rows state')} no right answer")
+        if self.n_sealed:
+            parts.append(f"{counted(self.n_sealed, 'row is', 'rows are')} of sealed tasks; --with_sealed writes them")
         why = "; ".join(parts) or "there are no rows"
         return f"no example is left, and nothing was written: {why}; name other rows with --train_on"
 
     def _of_subject(self, subject: _Subject, pool: "_Pool") -> Iterator[dict[str, JsonValue]]:
         """Yield the examples of one subject."""
         for sample in pool.by_subject.get(subject, ()):
+            if self._sealed is not None and self._sealed.sources_of_row(sample.row):
+                self.n_sealed += 1
+                continue
             try:
                 repeats = self.options.train_on is not None and self._evaluated.repeats(pool.bound, sample)
                 self.n_repeated += repeats

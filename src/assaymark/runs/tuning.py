@@ -49,6 +49,7 @@ class TunedModel:
     changed: Mapping[str, tuple[str, str]]  # shots, precision or template -> of the base's run and of this one
     effects: tuple[TuningEffect, ...]
     missing: str = ""  # which run would tell training and set-up apart
+    note: str = ""  # what else a reader should know
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the effects with stable names; differences are shares."""
@@ -58,7 +59,7 @@ class TunedModel:
             "effects": [{"cause": each.cause, "runs": list(each.pair.run_ids),
                          "differences": [{**asdict(line), "gain": line.gain} for line in each.lines]}
                         for each in self.effects],
-            "missing": self.missing or None,
+            "missing": self.missing or None, "note": self.note or None,
         }  # fmt: skip
 
 
@@ -78,7 +79,6 @@ def _tuned_model(base: Run, tuned: Run) -> TunedModel:
     model = short_model_name(tuned.row.model)
     if not changed:
         return TunedModel(tuned.id, model, {}, (TuningEffect(TRAINING, _pair(base, tuned)),))
-    whole = TuningEffect(TOGETHER, _pair(base, tuned))
     steps, reached = [], base
     waiting: list[str] = []
     wanted = dict(before)
@@ -88,6 +88,13 @@ def _tuned_model(base: Run, tuned: Run) -> TunedModel:
         if (run := _of_base(base, wanted)) is not None:
             steps.append(TuningEffect(" and ".join(waiting), _pair(reached, run)))
             reached, waiting = run, []
+    if reached.id == tuned.id:  # the base's run in this set-up is the one that was named
+        whole = TuningEffect(" and ".join(changed), _pair(base, tuned))
+        note = (
+            f"both runs are of {short_model_name(base.row.model)} with the same weights, so nothing is due to training"
+        )
+        return TunedModel(tuned.id, model, changed, (whole, *steps) if len(steps) > 1 else (whole,), note=note)
+    whole = TuningEffect(TOGETHER, _pair(base, tuned))
     if waiting:
         lacking = ", ".join(f"{name} {changed[name][1]}" for name in changed)
         missing = (
@@ -159,8 +166,9 @@ def tune_table(models: Sequence[TunedModel]) -> "Iterator[RenderableType]":
                 gain = f"{factor * line.gain:+.1f}" + (" *" if line.is_significant else "")
                 table.add_row("" if at else effect.cause, line.name, gain, interval, f"{line.n:,}")
         yield table
-        if model.missing:
-            yield Text(model.missing)
+        for remark in (model.missing, model.note):
+            if remark:
+                yield Text(remark)
         yield ""
 
 

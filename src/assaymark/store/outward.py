@@ -8,8 +8,9 @@ Withheld are the row, prompt, choices, target, what was answered and extracted, 
 computed of a candidate row. Scores, log-likelihoods, numbers of tokens, statuses and categories stay. Where code asks
 only whether two texts are equal (paired comparisons), a keyed digest stands in for them; its key stays in the store.
 
-A task is withheld where its data set is sealed (`sealed_tasks`), where a sealed one that was not revealed has its name,
-or where whoever opens the gate says so: a board that is private, data sets that are given out under terms.
+A task is withheld where its data set is sealed (`sealed_tasks`), where a row or prompt of it has a row of a sealed one
+(`sealed_rows`), where a sealed one that was not revealed has its name, or where whoever opens the gate says so: a board
+that is private, data sets that are given out under terms.
 """
 
 import hmac
@@ -35,8 +36,16 @@ from assaymark.records import (
 from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.database import Store
-from assaymark.store.rows import AttemptRow, RunRow, SampleFacts, SamplePage, SampleRecord, SampleScoreRow
-from assaymark.store.sample_facts import category_of
+from assaymark.store.rows import (
+    AttemptRow,
+    CategoryCount,
+    RunRow,
+    SampleFacts,
+    SamplePage,
+    SampleRecord,
+    SampleScoreRow,
+)
+from assaymark.store.sample_facts import category_field, category_of
 from assaymark.store.sample_list import Page
 from assaymark.store.sealed_tasks import SealedTask
 from assaymark.store.write import split_request_id
@@ -49,6 +58,10 @@ TEXT_DETAILS = ("first_error", "first_skipped", "first_gold_absent", "best_const
 SHOWN_OF_SPEC = ("task", "dataset_path", "dataset_name", "training_split", "validation_split", "test_split",
                  "fewshot_split", "output_type", "num_fewshot", "metric_list", "repeats")  # fmt: skip
 SHOWN_OF_DETAIL = ("is_share",)
+SHOWN_CATEGORY_FIELDS = frozenset({"category", "subject"})  # columns of a sealed row whose values are shown
+LONGEST_SHOWN_CATEGORY = 40  # characters
+FEWEST_OF_CATEGORY = 2  # samples: a value of a single one says something of that row
+LOOKED_AT = 50  # samples by which it is known from which columns the categories of a task are
 AT_ONCE = 1000  # samples of a list that are looked through at once
 _PROCESS_KEY = secrets.token_hex(32)  # names what is withheld without a seal
 
@@ -122,6 +135,7 @@ class OutwardStore(Store):
         super().__init__(database)
         self._private, self._why_private = private, why_private
         self._run_tasks: dict[str, _RunTasks] = {}
+        self._categories: dict[tuple[str, str], frozenset[str]] = {}  # that are shown of withheld tasks
 
     def open_again(self) -> Self:
         """Return the outward view of the store that is at this one's path now."""
@@ -141,12 +155,15 @@ class OutwardStore(Store):
         if not self._private and not seals:
             return Withholding(why=why) if (why := self._why_private(task)) else None
         own = self._tasks_of(run_id)
-        names = [task] if task in own.datasets else list(own.datasets)
-        return next((how for name in names if (how := self._of(name, own, seals)) is not None), None)
+        copies = self._copies(seals, [run_id])
+        names = [task] if task in own.datasets else [*own.datasets, task]
+        hows = (self._of(name, own, seals, copies.get((run_id, name), ())) for name in names)
+        return next((how for how in hows if how is not None), None)
 
     def withheld_tasks(self, run_id: str) -> dict[str, Withholding]:
         """Return the tasks of a run's plan that are withheld."""
-        return self._withheld(self._tasks_of(run_id), self.seals.all())
+        seals = self.seals.all()
+        return self._withheld(run_id, self._tasks_of(run_id), seals, self._copies(seals, [run_id]))
 
     def preview_of(self, run_id: str, task: str) -> frozenset[int] | None:
         """Return the positions of a sealed task's rows that belong to its preview; None where it has none."""
@@ -156,19 +173,37 @@ class OutwardStore(Store):
         hashes = super().sample_hashes(run_id, task)
         return frozenset(index for (index, _), own in hashes.items() if how.is_public(own))
 
-    def _withheld(self, own: _RunTasks, seals: Sequence[SealedTask]) -> dict[str, Withholding]:
-        withholdings = ((name, self._of(name, own, seals)) for name in own.datasets)
+    def _copies(
+        self, seals: Sequence[SealedTask], run_ids: Sequence[str] | None
+    ) -> Mapping[tuple[str, str], Collection[str]]:
+        """Return the sealed data sets of which tasks of runs have rows, by run id and task. None: of all runs."""
+        return self.seals.copies(run_ids) if any(seal.is_closed for seal in seals) else {}
+
+    def _withheld(
+        self,
+        run_id: str,
+        own: _RunTasks,
+        seals: Sequence[SealedTask],
+        copies: Mapping[tuple[str, str], Collection[str]],
+    ) -> dict[str, Withholding]:
+        withholdings = ((name, self._of(name, own, seals, copies.get((run_id, name), ()))) for name in own.datasets)
         return {name: how for name, how in withholdings if how is not None}
 
-    def _of(self, task: str, own: _RunTasks, seals: Sequence[SealedTask]) -> Withholding | None:
-        seal = next((seal for seal in seals if seal.dataset_hash == own.datasets[task]), None)
+    def _of(
+        self, task: str, own: _RunTasks, seals: Sequence[SealedTask], copied: Collection[str]
+    ) -> Withholding | None:
+        """Return how a task is withheld. copied: hashes of the sealed data sets of which it has rows."""
+        seal = next((seal for seal in seals if seal.dataset_hash == own.datasets.get(task)), None)
         if seal is not None and seal.is_closed:
             return Withholding(seal.key, seal.public_fraction, seal.commitment)
         original = own.originals.get(task, task)
         if seal is None and (
-            namesake := next((each for each in seals if each.is_closed and each.task == original), None)
+            related := next(
+                (each for each in seals if each.is_closed and (each.task == original or each.dataset_hash in copied)),
+                None,
+            )
         ):
-            return Withholding(namesake.key)
+            return Withholding(related.key)
         is_named = bool(({task, original} | own.groups.get(original, frozenset())) & self._private)
         if is_named or (self._private and not own.is_summarised):
             return Withholding()
@@ -198,12 +233,13 @@ class OutwardStore(Store):
 
     def _outward_rows(self, rows: Sequence[RunRow]) -> list[RunRow]:
         seals = self.seals.all()
+        copies = self._copies(seals, [row.run_id for row in rows] if len(rows) == 1 else None)
         outward_rows = []
         for row in rows:
             own = _run_tasks(row)
             if own.is_summarised:
                 self._run_tasks[row.run_id] = own
-            withheld = self._withheld(own, seals)
+            withheld = self._withheld(row.run_id, own, seals, copies)
             outward_rows.append(_outward_run(row, withheld) if withheld else row)
         return outward_rows
 
@@ -252,7 +288,10 @@ class OutwardStore(Store):
 
     def _outward_records(self, run_id: str, task: str, records: Iterator[SampleRecord]) -> Iterator[SampleRecord]:
         how = self.withholding(run_id, task)
-        return records if how is None else (withheld_record(record, how) for record in records)
+        if how is None:
+            return records
+        categories = self._shown_categories(run_id, task)
+        return (withheld_record(record, how, categories) for record in records)
 
     def scores(self, run_id: str, task: str | None = None, *, details: bool = True) -> Iterator[SampleScoreRow]:
         """As `Store.scores`, without what was extracted from withheld answers."""
@@ -276,9 +315,11 @@ class OutwardStore(Store):
     def outputs_of(self, run_id: str, request_ids: Sequence[str]) -> dict[str, list[Output]]:
         """As `Store.outputs_of`, without the texts of withheld tasks, rows of a preview included."""
         outputs = super().outputs_of(run_id, request_ids)
+        tasks = {request_id: split_request_id(request_id)[0] for request_id in outputs}
+        withheld = {task: self.withholding(run_id, task) for task in set(tasks.values())}
         return {
             request_id: own
-            if (how := self.withholding(run_id, split_request_id(request_id)[0])) is None
+            if (how := withheld[tasks[request_id]]) is None
             else [_outward_output(output, how) for output in own]
             for request_id, own in outputs.items()
         }
@@ -286,6 +327,41 @@ class OutwardStore(Store):
     def find(self, keys: Sequence[str]) -> dict[str, Output]:  # noqa: ARG002 - as Store.find
         """Return nothing: the cache is for runs, which read the store itself."""
         return {}
+
+    def _shown_categories(self, run_id: str, task: str) -> frozenset[str]:
+        """Return the categories of a withheld task that are shown: short ones, of several samples."""
+        if (known := self._categories.get((run_id, task))) is not None:
+            return known
+        some = super().samples(run_id, task, limit=LOOKED_AT)
+        fields = {category_field(record.sample.row) for record in some if record.sample is not None}
+        is_promised = fields - {None} <= SHOWN_CATEGORY_FIELDS
+        shown = frozenset(
+            count.category
+            for count in (super().categories(run_id, task) if is_promised else ())
+            if count.category is not None
+            and len(count.category) <= LONGEST_SHOWN_CATEGORY
+            and count.n_samples >= FEWEST_OF_CATEGORY
+        )
+        if self._tasks_of(run_id).is_summarised:
+            self._categories[run_id, task] = shown
+        return shown
+
+    def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
+        """As `Store.categories`; samples of withheld tasks whose category is not shown count as without one."""
+        withheld = self.withheld_tasks(run_id)
+        names = [task] if task is not None else list(withheld)
+        if not any(self.withholding(run_id, name) is not None for name in names):
+            return super().categories(run_id, task)
+        counts: dict[str | None, list[int]] = {}
+        for name in [task] if task is not None else self._tasks_of(run_id).datasets:
+            shown = None if self.withholding(run_id, name) is None else self._shown_categories(run_id, name)
+            for count in super().categories(run_id, name):
+                category = count.category if shown is None or count.category in shown else None
+                own = counts.setdefault(category, [0, 0])
+                own[0] += count.n_samples
+                own[1] += count.n_wrong
+        ordered = sorted(counts.items(), key=lambda item: (item[0] is None, item[0] or ""))
+        return [CategoryCount(category, n, n_wrong) for category, (n, n_wrong) in ordered]
 
     # ---------------------------------------------------------------------------- lists of samples
 
@@ -307,7 +383,7 @@ class OutwardStore(Store):
                 run_id, task, wrong_only=wrong_only, category=category, text=text, offset=at, limit=most
             )
 
-        return self._outward_page(run_id, task, read, Page(offset, limit), is_search=bool(text))
+        return self._outward_page(run_id, task, read, Page(offset, limit), category, is_search=bool(text))
 
     def search_samples(
         self,
@@ -327,18 +403,29 @@ class OutwardStore(Store):
                 run_id, query, task=task, wrong_only=wrong_only, category=category, offset=at, limit=most
             )
 
-        return self._outward_page(run_id, task, read, Page(offset, limit), is_search=bool(query.strip()))
+        return self._outward_page(run_id, task, read, Page(offset, limit), category, is_search=bool(query.strip()))
 
     def _outward_page(
-        self, run_id: str, task: str | None, read: Callable[[int, int], SamplePage], page: Page, *, is_search: bool
+        self,
+        run_id: str,
+        task: str | None,
+        read: Callable[[int, int], SamplePage],
+        page: Page,
+        category: str | None,
+        *,
+        is_search: bool,
     ) -> SamplePage:
-        """Return a page of a list without the snippets of withheld samples, and of a search without these samples."""
+        """Return a page of a list without the snippets of withheld samples, and of a search without these samples.
+
+        A list of one category has none of the withheld samples whose category is not shown.
+        """
         if task is not None and self.withholding(run_id, task) is None:
             return read(page.offset, page.limit)
         withheld = self.withheld_tasks(run_id)
         if not withheld:
             return read(page.offset, page.limit)
         shown: dict[str, frozenset[int]] = {}
+        categories = {name: self._shown_categories(run_id, name) for name in withheld if task in {None, name}}
 
         def is_shown(facts: SampleFacts) -> bool:
             how = withheld.get(facts.task)
@@ -351,20 +438,33 @@ class OutwardStore(Store):
         def note_of(facts: SampleFacts) -> str:
             return withheld[facts.task].note if facts.task in withheld else WITHHELD
 
-        if not is_search:
+        def is_listed(facts: SampleFacts) -> bool:
+            is_open = category in categories.get(facts.task, ()) or facts.task not in withheld
+            return is_shown(facts) or (is_open and not is_search)
+
+        if not is_search and category is None:
             listed = read(page.offset, page.limit)
             return replace(
                 listed,
                 samples=tuple(
-                    facts if is_shown(facts) else facts._replace(snippet=note_of(facts)) for facts in listed.samples
+                    facts
+                    if is_shown(facts)
+                    else facts._replace(
+                        snippet=note_of(facts),
+                        category=facts.category if facts.category in categories.get(facts.task, ()) else None,
+                    )
+                    for facts in listed.samples
                 ),
             )
         matching: list[SampleFacts] = []
         at = 0
         while (part := read(at, AT_ONCE)).samples:
-            matching += [facts for facts in part.samples if is_shown(facts)]
+            matching += [facts for facts in part.samples if is_listed(facts)]
             at += AT_ONCE
-        some = tuple(matching[page.offset : page.offset + page.limit])
+        some = tuple(
+            facts if is_shown(facts) else facts._replace(snippet=note_of(facts))
+            for facts in matching[page.offset : page.offset + page.limit]
+        )
         return replace(part, samples=some, total=len(matching), offset=page.offset, limit=page.limit)
 
 
@@ -391,12 +491,16 @@ def _run_tasks(row: RunRow) -> _RunTasks:
 # ------------------------------------------------------------------------------------ records without texts
 
 
-def withheld_record(record: SampleRecord, how: Withholding) -> SampleRecord:
-    """Return a record without its texts; a shown row of a preview is returned as it is."""
+def withheld_record(record: SampleRecord, how: Withholding, categories: Collection[str] = ()) -> SampleRecord:
+    """Return a record without its texts; a shown row of a preview is returned as it is.
+
+    categories: those that are shown.
+    """
     request = record.request
     if how.shows(request.sample_sha256, request.n_shots):
         return record
     category = None if record.sample is None else category_of(record.sample.row)
+    category = category if category in categories else None
     digest = how.digest(request.sample_sha256)
     sample = Sample(request.task, request.sample_index, {} if category is None else {"category": category}, digest)
     return SampleRecord(

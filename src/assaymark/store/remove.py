@@ -24,6 +24,7 @@ from assaymark.store.schema import (
     scorings,
     texts,
 )
+from assaymark.store.sealed_rows import sealed_copies
 from assaymark.store.search import forget_index
 
 
@@ -39,7 +40,7 @@ def remove_run(database: Database, run_id: str) -> RemovedCounts:
         for table in (scores, outputs):
             connection.execute(delete(table).where(table.c.request.in_(of_run)))
         forget_index(connection, number)
-        for table in (sample_facts, fact_sets, requests, scorings):
+        for table in (sample_facts, fact_sets, sealed_copies, requests, scorings):
             connection.execute(delete(table).where(table.c.run_task.in_(tasks)))
         for table in (estimates, run_facts, attempts, run_tasks):
             connection.execute(delete(table).where(table.c.run == number))

@@ -1,7 +1,7 @@
 """Rows of requests: they are stored before they are sent to the model, and compared when a run is continued."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from assaymark.store.request_texts import (
 )
 from assaymark.store.runs import add_tasks, break_seal, next_id, run_number
 from assaymark.store.schema import insert_rows, outputs, requests, run_tasks, scores, with_checksum
+from assaymark.store.sealed_rows import mark, recogniser
 
 WRITTEN_AT_ONCE = 2000  # requests in one transaction: well under a second, so that other writers need not wait
 WITH_IMAGES_AT_ONCE = 50  # the same with images, which are packed and held in memory
@@ -238,6 +239,17 @@ def _insert(
         }
         values.append(with_checksum(requests, row))
     insert_rows(connection, _insert_requests, values)
+    if (known := recogniser(connection)) is not None:
+        sources = {ids[sha256]: own for sha256, text in wanted.items() if (own := known.sources(text))}
+        if sources:
+            mark(connection, _copies(values, sources))
+
+
+def _copies(values: Sequence[Mapping[str, Any]], sources: Mapping[int, frozenset[str]]) -> Iterator[tuple[int, str]]:
+    """Yield the tasks whose requests have rows of sealed data sets; `sources` are those of texts, by their row ids."""
+    for row in values:
+        for number in (*text_ids(row["pieces"], row["form"]), row["sample_row"]):
+            yield from ((row["run_task"], own) for own in sources.get(number, ()))
 
 
 def _row(item: _HashedRequest, ids: Mapping[bytes, int], digests: TextDigests) -> dict[str, Any]:

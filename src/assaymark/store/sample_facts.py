@@ -242,13 +242,16 @@ def question_of(row: Mapping[str, object]) -> str | None:
 
 def category_of(row: Mapping[str, object]) -> str | None:
     """Return the category or subject in a sample's row or its metadata, None if none of CATEGORY_FIELDS is there."""
+    name = category_field(row)
+    metadata: Any = row.get("metadata")
+    return None if name is None else _one_line(str(row.get(name) or metadata[name]), CATEGORY_LENGTH)
+
+
+def category_field(row: Mapping[str, object]) -> str | None:
+    """Return the one of CATEGORY_FIELDS from which the category of a row is; None without one."""
     metadata = row.get("metadata")
     own = {**metadata, **row} if isinstance(metadata, Mapping) else row
-    for name in CATEGORY_FIELDS:
-        value = own.get(name)
-        if isinstance(value, str) and value.strip():
-            return _one_line(value, CATEGORY_LENGTH)
-    return None
+    return next((name for name in CATEGORY_FIELDS if isinstance(own.get(name), str) and str(own[name]).strip()), None)
 
 
 def snippet_of(text: str) -> str:

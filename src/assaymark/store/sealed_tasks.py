@@ -6,14 +6,19 @@ not open a benchmark.
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import Column, String, Table, Text, insert, select
 
+from assaymark.records import Sample
+from assaymark.records.previews import is_in_preview
 from assaymark.store.connection import Database
 from assaymark.store.packing import pack_json, unpack_json
 from assaymark.store.schema import Blob, checksum_column, metadata, upsert, with_checksum
+from assaymark.store.sealed_copies import find_copies, learn, stored_samples
+from assaymark.store.sealed_rows import Recogniser, copies_of, drop_rows, recogniser, sealed_rows
 
 __all__ = ["SealLog", "SealedTask", "sealed_tasks"]
 
@@ -67,13 +72,15 @@ class SealLog:
         return next((seal for seal in self.all() if seal.dataset_hash == dataset_hash), None)
 
     def put(self, seal: SealedTask) -> None:
-        """Store a seal; one of the same data set is replaced.
+        """Store a seal; one of the same data set is replaced. The rows of a revealed one are recognised no more.
 
         Raises: StoreError if the store cannot be written.
         """
         with self._database.writing(durable=True) as connection:
             self._database.lock_structure(connection)
             connection.execute(upsert(connection.dialect.name, sealed_tasks), _row_of(seal))
+            if not seal.is_closed:
+                drop_rows(connection, seal.dataset_hash)
 
     def put_missing(self, seal: SealedTask) -> None:
         """Store a seal unless the data set has one: that one stays, whatever it says.
@@ -87,6 +94,56 @@ class SealLog:
             here = select(sealed_tasks.c.task).where(sealed_tasks.c.dataset_hash == seal.dataset_hash)
             if connection.execute(here).one_or_none() is None:
                 connection.execute(insert(sealed_tasks), _row_of(seal))
+
+    # ------------------------------------------------------------------- its rows in other runs
+
+    def learn_rows(self, dataset_hash: str, samples: Sequence[Sample], *, all_rows: bool = False) -> None:
+        """Store what identifies the rows of a sealed data set, and find them in the runs that are stored already.
+
+        Args:
+            dataset_hash: of a sealed data set; of one that has no seal, or was revealed, nothing is stored.
+            samples: its rows.
+            all_rows: `samples` are all of them, so what was learnt before is replaced, and all runs are searched again.
+
+        Raises: StoreError if the store cannot be written.
+        """
+        seal = self.of_dataset(dataset_hash)
+        if seal is not None and seal.is_closed and (self._learn(seal, samples, anew=all_rows) or all_rows):
+            find_copies(self._database)
+
+    def learn_missing(self) -> None:
+        """Learn the rows of sealed data sets, of which nothing is known, from the runs that have stored them.
+
+        Those are seals of earlier versions, and seals that came with an imported run.
+
+        Raises: StoreError if the store cannot be written.
+        """
+        with self._database.reading() as connection:
+            known = set(connection.execute(select(sealed_rows.c.dataset_hash)).scalars())
+        missing = [seal for seal in self.all() if seal.is_closed and seal.dataset_hash not in known]
+        learnt = [
+            self._learn(seal, samples, anew=False)
+            for seal in missing
+            if (samples := stored_samples(self._database, seal.dataset_hash))
+        ]
+        if any(learnt):
+            find_copies(self._database)
+
+    def _learn(self, seal: SealedTask, samples: Sequence[Sample], *, anew: bool) -> bool:
+        def is_public(sample_sha256: str) -> bool:
+            return is_in_preview(seal.key, sample_sha256, seal.public_fraction)
+
+        return learn(self._database, seal.dataset_hash, samples, is_public, anew=anew)
+
+    def copies(self, run_ids: Sequence[str] | None = None) -> dict[tuple[str, str], set[str]]:
+        """Return the sealed data sets of which tasks of runs have rows, by run id and task. None: of all runs."""
+        with self._database.reading() as connection:
+            return copies_of(connection, run_ids)
+
+    def recogniser(self) -> Recogniser | None:
+        """Return what recognises sealed rows in texts that go out by other ways than a run; None without seals."""
+        with self._database.reading() as connection:
+            return recogniser(connection)
 
 
 def _row_of(seal: SealedTask) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from assaymark.store.schema import (
     search_sets,
     texts,
 )
+from assaymark.store.sealed_rows import sealed_copies, sealed_rows
 from assaymark.store.sealed_tasks import sealed_tasks
 from assaymark.store.search import count_rows, n_indexed
 
@@ -62,7 +63,7 @@ UNREADABLE = (
 )
 OWN_ROWS = (
     *(attempts, run_leases, run_tasks, outputs, scorings, scores),
-    *(estimates, run_facts, fact_sets, sample_facts, search_sets),
+    *(estimates, run_facts, fact_sets, sample_facts, search_sets, sealed_copies),
 )
 
 
@@ -136,7 +137,7 @@ class _Verification:
         self.guarded("requests", self._check_requests)
         for table in OWN_ROWS:
             self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]
-        of_no_run = (sealed_tasks, *(table for feature in self.features for table in feature.tables))
+        of_no_run = (sealed_tasks, sealed_rows, *(table for feature in self.features for table in feature.tables))
         for table in of_no_run if self.number is None else ():
             if "checksum" in table.c:
                 self.guarded(table.name, lambda table=table: self._check_rows(table))  # type: ignore[misc]

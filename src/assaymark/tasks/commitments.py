@@ -7,7 +7,11 @@ The root is one hash over all of it; it fits into a paper.
 
     salt(i) = HMAC-SHA256(secret, "row" 00 i)           i: position of the row, in decimal
     commitment(i) = SHA-256(00 salt(i) row)              row: canonical JSON (sorted keys, no spaces, unescaped, UTF-8)
-    root = SHA-256(01 canonical JSON of {"n_rows", "rows": [commitment(0), ...], "task", "version"})
+    root = SHA-256(01 canonical JSON of {"format", "n_rows", "public_fraction", "rows": [commitment(0), ...],
+                                         "sealed_at", "task", "valid_until", "version"})
+
+The root of the first format was without `format`, `public_fraction`, `sealed_at` and `valid_until`, so these could be
+changed in a file; its files are read, and a reader is told so (`Commitment.uncovered`).
 
 Files are parsed into bounded records: whoever verifies has them from somebody else.
 """
@@ -28,8 +32,11 @@ from assaymark.records import JsonValue, canonical_json
 __all__ = ["Commitment", "OpenedRow", "Secret", "Verified", "commit", "open_rows", "read_commitment", "read_opened",
            "read_secret", "verify_opened"]  # fmt: skip
 
-COMMITMENT_FORMAT = "assaymark commitment 1"
-SECRET_FORMAT = "assaymark seal 1"  # noqa: S105 - the format's name
+COMMITMENT_FORMAT = "assaymark commitment "  # and its number
+SECRET_FORMAT = "assaymark seal "  # noqa: S105 - the format's name, and its number
+FORMATS = (1, 2)
+NEWEST = FORMATS[-1]
+NOT_IN_FIRST = ("public_fraction", "valid_until", "sealed_at")
 LARGEST_FILE = 1 << 30  # bytes of a commitment, or of opened rows
 LARGEST_SECRET = 1 << 16
 LARGEST_LINE = 64 << 20
@@ -48,6 +55,7 @@ class Secret:
     public_fraction: float = 0.0
     valid_until: str = ""
     sealed_at: str = ""
+    format: int = NEWEST  # of the commitment that was made with it
 
     @property
     def preview_key(self) -> str:
@@ -60,7 +68,8 @@ class Secret:
 
     def to_text(self) -> str:
         """Return the content of the owner's file."""
-        return json.dumps({"format": SECRET_FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        content = {**asdict(self), "format": f"{SECRET_FORMAT}{self.format}"}
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +82,28 @@ class Commitment:
     public_fraction: float = 0.0
     valid_until: str = ""
     sealed_at: str = ""
+    format: int = NEWEST
 
     @property
     def root(self) -> str:
-        """The one hash of all rows: `sha256:<hex>`."""
-        content = {"task": self.task, "version": self.version, "n_rows": len(self.rows), "rows": list(self.rows)}
+        """The one hash of all rows, and of what else is published: `sha256:<hex>`."""
+        content: dict[str, JsonValue] = {
+            "task": self.task, "version": self.version, "n_rows": len(self.rows), "rows": list(self.rows),
+        }  # fmt: skip
+        if self.format > 1:
+            content |= {name: getattr(self, name) for name in NOT_IN_FIRST}
+            content["format"] = f"{COMMITMENT_FORMAT}{self.format}"
         return "sha256:" + hashlib.sha256(b"\x01" + _bytes(canonical_json(content))).hexdigest()
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The fields that the root does not cover, so that whoever has the file may have changed them."""
+        return NOT_IN_FIRST if self.format == 1 else ()
 
     def to_text(self) -> str:
         """Return the content of the published file."""
-        content = {"format": COMMITMENT_FORMAT, "root": self.root, "n_rows": len(self.rows), **asdict(self)}
+        content = {"format": "", "root": self.root, "n_rows": len(self.rows), **asdict(self)}
+        content["format"] = f"{COMMITMENT_FORMAT}{self.format}"
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -111,6 +132,7 @@ class Verified:
     n_opened: int
     n_rows: int
     wrong: tuple[int, ...]  # positions
+    uncovered: tuple[str, ...] = ()  # fields of the commitment that its root does not cover
 
     @property
     def is_sound(self) -> bool:
@@ -130,6 +152,7 @@ def commit(secret: Secret, rows: Sequence[JsonValue]) -> Commitment:
         secret.public_fraction,
         secret.valid_until,
         secret.sealed_at,
+        secret.format,
     )
 
 
@@ -150,7 +173,7 @@ def open_rows(secret: Secret, rows: Iterable[JsonValue], positions: Iterable[int
 def verify_opened(commitment: Commitment, opened: Iterable[OpenedRow]) -> Verified:
     """Return which of the opened rows are those that were committed to.
 
-    Raises: DataError for a position that the commitment does not have, or that is there twice.
+    Raises: DataError for a position that the commitment does not have, or that is there twice, and for no row at all.
     """
     seen: set[int] = set()
     wrong: list[int] = []
@@ -161,7 +184,9 @@ def verify_opened(commitment: Commitment, opened: Iterable[OpenedRow]) -> Verifi
         seen.add(row.index)
         if not hmac.compare_digest(row.commitment, commitment.rows[row.index]):
             wrong.append(row.index)
-    return Verified(len(seen), len(commitment.rows), tuple(wrong))
+    if not seen:
+        raise DataError("no row was revealed, so nothing is verified; expected the lines that `task reveal` writes")
+    return Verified(len(seen), len(commitment.rows), tuple(wrong), commitment.uncovered)
 
 
 def _commitment(salt: str, text: str) -> str:
@@ -177,27 +202,28 @@ def _bytes(text: str) -> bytes:
 
 def read_commitment(path: Path) -> Commitment:
     """Return a published commitment. Raises: UsageError where there is no file; DataError for another content."""
-    content = _content(path, LARGEST_FILE, COMMITMENT_FORMAT)
+    content, form = _content(path, LARGEST_FILE, COMMITMENT_FORMAT)
     rows = content.get("rows")
     if not isinstance(rows, list) or not all(_is_hex(row) for row in rows):
         raise DataError(f"{path}: rows are not a list of SHA-256 hashes; expected the file that `task seal` wrote")
     read = Commitment(_text(path, content, "task"), _text(path, content, "version"), tuple(rows),
                       _fraction(path, content), _text(path, content, "valid_until"),
-                      _text(path, content, "sealed_at"))  # fmt: skip
+                      _text(path, content, "sealed_at"), form)  # fmt: skip
     if content.get("root") != read.root:
-        raise DataError(f"{path}: its root is not the hash of its rows; expected {read.root}: the file was changed")
+        what = "rows" if form == 1 else f"rows, task, version, {', '.join(NOT_IN_FIRST)}"
+        raise DataError(f"{path}: its root is not the hash of its {what}; expected {read.root}: the file was changed")
     return read
 
 
 def read_secret(path: Path) -> Secret:
     """Return an owner's secret. Raises: UsageError where there is no file; DataError for another content."""
-    content = _content(path, LARGEST_SECRET, SECRET_FORMAT)
+    content, form = _content(path, LARGEST_SECRET, SECRET_FORMAT)
     if not _is_hex(content.get("secret")):
         raise DataError(f"{path}: secret is not {HEX_DIGITS} hexadecimal digits; expected the file of `task seal`")
     task, dataset_hash, secret, version, valid_until, sealed_at = (
         _text(path, content, name) for name in ("task", "dataset_hash", "secret", "version", "valid_until", "sealed_at")
     )
-    return Secret(task, dataset_hash, secret, version, _fraction(path, content), valid_until, sealed_at)
+    return Secret(task, dataset_hash, secret, version, _fraction(path, content), valid_until, sealed_at, form)
 
 
 def read_opened(path: Path) -> Iterator[OpenedRow]:
@@ -227,15 +253,18 @@ def _check_file(path: Path, most: int) -> None:
         raise DataError(f"{path} has {path.stat().st_size:,} bytes; expected at most {most:,}")
 
 
-def _content(path: Path, most: int, form: str) -> dict[str, Any]:
+def _content(path: Path, most: int, form: str) -> tuple[dict[str, Any], int]:
+    """Return what a file of a format says, and the format's number."""
     _check_file(path, most)
     try:
         content = parse_json(path.read_text(encoding="utf-8"), MOST_DEPTH)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error}); expected the file that `task seal` wrote") from error
-    if not isinstance(content, dict) or content.get("format") != form:
-        raise DataError(f"{path}: its format is not '{form}'; expected a file that `assaymark task seal` wrote")
-    return content
+    stated = content.get("format") if isinstance(content, dict) else None
+    number = next((number for number in FORMATS if stated == f"{form}{number}"), None)
+    if number is None:
+        raise DataError(f"{path}: its format is not '{form}{NEWEST}'; expected a file that `assaymark task seal` wrote")
+    return content, number
 
 
 def _text(path: Path, content: dict[str, Any], name: str) -> str:

@@ -204,7 +204,7 @@ class _TaskReader:
             allowed = known[key]
             if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed and int in allowed):
                 meanings = [MEANING[kind] for kind in allowed if kind in MEANING]
-                raise self.fail(f"{within}{key}", value, " or ".join(meanings))
+                raise self.fail(f"{within}{key}", value, " or ".join(dict.fromkeys(meanings)))
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.spec.get(key, default)

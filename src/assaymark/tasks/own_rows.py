@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-SUBJECT_COLUMNS = ("category", "subject", "topic")  # each of their values has a score of its own
+SUBJECT_COLUMNS = ("subject", "category", "topic")  # each of their values has a score of its own
 _SUBJECT_LENGTH = 80
 
 
@@ -142,14 +142,21 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
 
 
 def ignored_columns(rows: Rows, shape: Shape) -> str:
-    """Return the end of the note on what was guessed: which columns are not used."""
-    ignored = [n for n in rows.column_names if n not in shape.used and n.strip().lower() not in SUBJECT_COLUMNS]
-    return f"; ignored columns: {', '.join(ignored)}" if ignored else ""
+    """Return the end of the note on what was guessed: which columns are not used, and which of several has subjects."""
+    unused = {n.strip().lower(): n for n in rows.column_names if n not in shape.used}
+    subjects = [unused.pop(column) for column in SUBJECT_COLUMNS if column in unused]
+    rest = [n for n in rows.column_names if n in {*unused.values(), *subjects[1:]}]
+    named = f"; subjects: column {subjects[0]}" if len(subjects) > 1 else ""
+    return named + (f"; ignored columns: {', '.join(rest)}" if rest else "")
 
 
 def subject_of(row: Mapping[str, object]) -> str | None:
-    """Return the value of a row's first column of SUBJECT_COLUMNS, in any case, that has one; None without."""
-    named = {name.strip().lower(): value for name, value in row.items()}
+    """Return the value of a row's first column of SUBJECT_COLUMNS, in any case, that has one; None without.
+
+    In the row of an application they are among its metadata and inputs.
+    """
+    parts = [own for own in (row.get("inputs"), row.get("metadata"), row) if isinstance(own, Mapping)]
+    named = {str(name).strip().lower(): value for own in parts for name, value in own.items()}
     for column in SUBJECT_COLUMNS:
         value = named.get(column)
         if isinstance(value, str) and (line := " ".join(value.split())):

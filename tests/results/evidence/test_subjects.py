@@ -12,6 +12,7 @@ import assaymark
 from assaymark.cli.main import main
 from assaymark.runs.demo import demo_model
 from assaymark.statistics.intervals import wilson
+from assaymark.store import Store
 from assaymark.tasks.own_rows import subject_of
 
 pytest.importorskip("torch")
@@ -111,3 +112,39 @@ def test_the_column_is_found_in_any_case_and_its_text_is_one_line() -> None:
     assert subject_of({"category": "", "topic": "t\x1b[31m"}) == "t\ufffd[31m"
     assert subject_of({"category": 3, "question": "?"}) is None
     assert len(subject_of({"subject": "x" * 500}) or "") == 80
+
+
+def test_subject_comes_before_category(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several columns of subjects the documented first one is taken, and the note names it."""
+    path = write_exam(tmp_path / "two.csv", SUBJECTS, "category")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"{lines[0]},Subject", *(f"{line},{'ab'[n % 2]}" for n, line in enumerate(lines[1:]))]))
+    store = str(tmp_path / "s.sqlite")
+    assert main(["run", "--model", "fake", "--tasks", str(path), "--store", store]) == 0
+    assert "subjects: column Subject; ignored columns: category" in "".join(capsys.readouterr())
+    assert subject_of({"category": "x", " Subject ": "y"}) == "y"
+
+
+def test_rows_of_an_application_have_subjects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of subjects among the inputs of a target's rows has its scores too."""
+    write_exam(tmp_path / "app.csv", ["maths", "law"] * 5)
+    (tmp_path / "app.py").write_text("def answer(row):\n    return 'A'\n")
+    monkeypatch.chdir(tmp_path)
+    store = str(tmp_path / "s.sqlite")
+    words = ["run", "--target", "app.py:answer", "--tasks", "app.csv", "--scorers", "exact", "--store", store]
+    assert main([*words, "--quiet"]) == 0
+    with Store.open_to_read(store) as opened:
+        run = assaymark.Run(opened, opened.run("last").run_id)
+        (task,) = run.row.tasks
+        assert [estimate.details["alias"] for estimate in run.subjects(task)] == ["law", "maths"]
+
+
+def test_more_subjects_than_the_limit_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column of 201 different values names no subjects, and the limit is stated."""
+    path = write_exam(tmp_path / "many.csv", [f"subject {n}" for n in range(201)])
+    store = str(tmp_path / "s.sqlite")
+    assert main(["run", "--model", "fake", "--tasks", str(path), "--store", store, "--quiet"]) == 0
+    assert main(["show", "last", "--by", "subject", "--store", store]) == 0
+    printed = " ".join("".join(capsys.readouterr()).split())
+    assert "2 to 200 different values" in printed
+    assert "many" in printed

@@ -193,12 +193,16 @@ def verify_rows(commitment: Path, rows: Path, as_json: bool) -> int:
 
     verified = verify_task(commitment, rows)
     if as_json:
-        print_json({"n_opened": verified.n_opened, "n_rows": verified.n_rows, "wrong": list(verified.wrong)})
+        print_json({"n_opened": verified.n_opened, "n_rows": verified.n_rows, "wrong": list(verified.wrong),
+                    "not_covered": list(verified.uncovered)})  # fmt: skip
     elif verified.is_sound:
         echo(f"{verified.n_opened:,} of {verified.n_rows:,} rows were revealed; all are those that were committed to")
     else:
         first = ", ".join(map(str, verified.wrong[:10]))
         echo(f"{len(verified.wrong):,} of {verified.n_opened:,} revealed rows are not those committed to: {first}")
+    if verified.uncovered and not as_json:
+        names = ", ".join(verified.uncovered)
+        echo(f"this commitment is of an earlier format: its root does not cover {names}, which may have been changed")
     return 0 if verified.is_sound else 3
 
 

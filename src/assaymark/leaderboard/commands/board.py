@@ -53,12 +53,15 @@ def init(path: str, suite: str | None, tasks: str | None, table: str | None, for
 def check(path: str) -> None:
     """Check a leaderboard's file, its table and its results files: report an error in them, or list its columns."""
     from assaymark.leaderboard.board_files import read_board
-    from assaymark.leaderboard.site import Site
+    from assaymark.leaderboard.site import PEOPLE, Site
     from assaymark.registry import nearest
     from assaymark.tasks.catalog import Catalog
 
     parsed = read_board(path)
-    columns = Site([parsed]).table(parsed).columns
+    table = Site([parsed]).table(parsed)
+    columns = table.columns
+    if parsed.has_card_baselines and not any(row.is_baseline and row.model == PEOPLE for row in table.rows):
+        echo("note: `baselines: cards` adds no row: no card of the board's tasks cites a score of people", err=True)
     echo(f"{parsed.title}: columns {', '.join(column.title for column in columns)}")
     known = {entry.name for entry in Catalog.open([]).entries()} | {
         file.name.split(".")[0] for file in parsed.task_files

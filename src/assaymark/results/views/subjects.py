@@ -8,6 +8,7 @@ from rich.padding import Padding
 from assaymark.records import Estimate
 from assaymark.results.console import Text
 from assaymark.results.evidence.records import RunView
+from assaymark.results.evidence.summarise import MOST_SUBJECTS
 from assaymark.results.numbers import is_proportion, shown_p
 from assaymark.results.views.cells import Sized, chance_cell, heading, number_cells, plain_table, subject_estimates
 from assaymark.statistics.groups import compare_shares
@@ -53,7 +54,8 @@ def subject_notes(view: RunView, group: str | None = None) -> list[str]:
     """Return a line with the subjects that are significantly below the others, or that there are none."""
     leaves = subject_estimates(view, group)
     if not any(leaf.details.get("path") for leaf in leaves):
-        return ["no task of this run has subjects; its tasks are shown instead"]
+        what = f"rows with 2 to {MOST_SUBJECTS} different values in a column subject, category or topic"
+        return [f"no task of this run has subjects ({what}); its tasks are shown instead"]
     weak = weak_subjects(leaves)
     if not weak:
         return ["no subject is significantly below the others (one-sided tests, Holm's correction)"]

@@ -88,6 +88,7 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
     --wrong --chat writes a file to fine-tune a model with (`messages`, as TRL and torchtune read it). The rows that the
     run was evaluated on are not in it, nor rows that repeat one of them (13 words in a row, or the same question).
     """
+    from assaymark.results.numbers import counted
     from assaymark.runs.exporting import export_run, export_wrong
 
     with_sealed = bool(options["with_sealed"])
@@ -109,11 +110,14 @@ def export(run: str, output: str, wrong: bool, by: str | None, chat: bool, as_js
             echo(line)
         return
     if wrong:
-        path, n_rows = export_wrong(store, run, output, by_subject=by is not None, with_sealed=with_sealed)
+        path, n_rows, sealed = export_wrong(store, run, output, by_subject=by is not None, with_sealed=with_sealed)
         if as_json:
-            print_json({"path": str(path), "n_samples": n_rows})
+            print_json({"path": str(path), "n_samples": n_rows, "sealed_tasks_left_out": list(sealed)})
             return
-        echo(f"{path}: {n_rows:,} samples")
+        echo(f"{path}: {counted(n_rows, 'sample')}")
+        if sealed:
+            names = ", ".join(sealed[:5]) + " and others" * (len(sealed) > 5)
+            echo(f"rows of sealed tasks were left out ({names}); --with_sealed writes them", err=True)
         return
     paths = export_run(store, run, output, with_sealed=with_sealed)
     if as_json:

@@ -1,5 +1,6 @@
 """`assaymark report RUN... -o FILE`: write a report of stored runs."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -33,4 +34,7 @@ def report(
     """
     from assaymark.runs.reporting import report_stored
 
-    echo(f"wrote {report_stored(store, runs or ('last',), output, with_sealed=with_sealed, claims=claims)}")
+    written = report_stored(
+        store, runs or ("last",), output, with_sealed=with_sealed, claims=claims, notify=partial(echo, err=True)
+    )
+    echo(f"wrote {written}")
