@@ -1,4 +1,4 @@
-# mypy: ignore-errors - HELM, which it imports, is not installed here
+# mypy: ignore-errors
 """Write logs/helm_perturbed: run folders made by HELM's own runner.
 
 One has perturbed copies and two trials, in the other each option is scored by a request of its own.
