@@ -10,6 +10,7 @@ import pytest
 
 from assaymark.errors import PlanError
 from assaymark.records import GenerateQuery
+from assaymark.scoring.instructions.helm_ifeval import share_followed
 from assaymark.tasks.bound import BindOptions
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.python_tasks import bind
@@ -85,6 +86,17 @@ def test_reasoned_answers_are_read_by_helms_patterns(rows: ModuleType, answer: s
 def test_the_final_number_counts(rows: ModuleType, answer: str, score: float) -> None:
     """Thousands' commas are ignored, and what stands before the last number."""
     assert rows.final_number({"answer": "so\n#### 1200"}, [answer]) == {"exact_match": score}
+
+
+def test_of_a_prompt_the_share_of_instructions_counts() -> None:
+    """One of two instructions that is followed is half, where lm-eval's strict accuracy of the prompt is 0."""
+    row = {
+        "key": 1,
+        "prompt": "P",
+        "instruction_id_list": ["punctuation:no_comma", "change_case:english_lowercase"],
+        "kwargs": [{}, {}],
+    }
+    assert share_followed(row, ["No Comma here"]) == {"strict_share": 0.5}
 
 
 def test_missing_members_are_named_with_their_reason() -> None:

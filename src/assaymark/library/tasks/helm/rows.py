@@ -10,8 +10,6 @@ from collections import defaultdict
 from functools import partial
 from itertools import cycle
 
-from assaymark.scoring.instructions.ifeval import score_ifeval
-
 LETTERS = "ABCDEFGHIJ"
 FINAL_NUMBER = re.compile(r"-?[\d,]+(?:.\d+)?")
 NAMED = (  # HELM's ways to find the letter that an answer names, tried in this order
@@ -65,11 +63,6 @@ def worked(row: dict) -> str:
 def stripped_prompt(row: dict) -> str:
     """Return IFEval's prompt without space around it, and the end of line that HELM adds."""
     return row["prompt"].strip() + "\n"
-
-
-def share_followed(row: dict, results: list) -> dict[str, float]:
-    """Return the share of the prompt's instructions that the answer follows."""
-    return {"strict_share": float(score_ifeval(row, results[0])["inst_level_strict_acc"].value or 0.0)}
 
 
 def matches(row: dict, results: list) -> dict[str, float]:
