@@ -3,12 +3,20 @@
 import json
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
 import assaymark
 from assaymark.cli.main import main
+from assaymark.leaderboard.board_files import read_board
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
 from assaymark.models.fake import FakeModel
+from assaymark.store import Store
+from assaymark.web.app import create_app
+from tests.served import running
 
 N = 60
 
@@ -49,3 +57,39 @@ def test_the_terminal_says_how_the_order_depends_on_others(board: Path, capsys: 
     printed = capsys.readouterr().out
     assert "0 of 3 pairs of the best 3 models change places" in printed
     assert "~" not in printed
+
+
+def test_the_page_its_twin_and_the_static_site_have_the_commands_numbers(
+    board: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`win_rates: true` in the board's file adds a tab; without it the page says how to have it."""
+    store = str(board.parent / "s.sqlite")
+    assert main(["board", "win-rates", str(board), "--store", store, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    with Store.open(store) as opened:
+        plain = create_app([board_feature(Site([read_board(board)], StoredRuns(opened)))])
+        with running(plain) as url, httpx.Client(base_url=url) as client:
+            assert "win_rates: true" in client.get("/board/board/win-rates").text
+            assert "/win-rates" not in client.get("/board/board").text
+        board.write_text(board.read_text() + "win_rates: true\n")
+        asked = create_app([board_feature(Site([read_board(board)], StoredRuns(opened)))])
+        with running(asked) as url, httpx.Client(base_url=url) as client:
+            page = client.get("/board/board/win-rates")
+            assert client.get("/board/board/win-rates.json").json()["win_rates"] == printed
+            assert 'href="/board/board/win-rates"' in client.get("/board/board").text
+    assert page.status_code == 200
+    assert "0 of 3 pairs of the best 3 models change places" in page.text
+    assert "100.0<small>" in page.text
+    site = board.parent / "site"
+    assert main(["board", "export", str(board), "-o", str(site), "--store", store]) == 0
+    exported = next(path for path in site.rglob("*.html") if "win-rates" in str(path))
+    assert "100.0<small>" in exported.read_text()
+
+
+def test_a_board_of_one_model_says_why_it_has_no_rates(tmp_path: Path) -> None:
+    """A win rate needs another model; the page says so in place of a table."""
+    (tmp_path / "t.csv").write_text("model,Law\na,0.5\n")
+    (tmp_path / "one.yaml").write_text("title: One\ntable: {file: t.csv, columns: {Law: Law}}\nwin_rates: true\n")
+    app = create_app([board_feature(Site([read_board(tmp_path / "one.yaml")]))])
+    with running(app) as url, httpx.Client(base_url=url) as client:
+        assert "The board has 1 model(s); win rates need at least two." in client.get("/board/one/win-rates").text

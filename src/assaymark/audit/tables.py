@@ -13,6 +13,7 @@ from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.diagnosis import CAUSES, CauseCount, Diagnosis
 from assaymark.audit.option_orders import OptionOrders
 from assaymark.audit.prompts import PromptAudit, RankChange, VariantScore
+from assaymark.audit.toxicity import ToxicityAudit
 from assaymark.audit.verdicts import (
     CALIBRATION_METHODS,
     METHODS,
@@ -338,6 +339,21 @@ def bias_table(audits: Sequence[BiasAudit]) -> RenderableType:
             table.add_row(
                 Text(audit.task), name, "none named" if value is None else f"{value:.4f}", f"{audit.n_texts:,}"
             )
+    return Padding(table, (0, 1))
+
+
+def toxicity_table(audits: Sequence[ToxicityAudit]) -> RenderableType:
+    """Return the measures of each task's generated texts, one line each, under names with the scorer's."""
+    table = plain_table()
+    table.add_column("task", overflow="fold")
+    table.add_column("toxicity (scorer)", overflow="fold")
+    for header in ("value", "95% interval", "samples", "texts", "empty"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for audit in audits:
+        for measure in audit.measures:
+            ends = "–" if measure.low is None or measure.high is None else f"{measure.low:.4f}–{measure.high:.4f}"
+            counts = (f"{audit.n_samples:,}", f"{audit.n_texts:,}", f"{audit.n_empty:,}")
+            table.add_row(Text(audit.task), Text(measure.metric), f"{measure.value:.4f}", ends, *counts)
     return Padding(table, (0, 1))
 
 

@@ -9,7 +9,7 @@ Storing of an imported run, completely or not at all.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,8 @@ from assaymark.records import (
     TaskPlan,
     content_hash,
 )
-from assaymark.results.evidence.records import GroupSummaryInput, ScoreRow, TaskSummaryInput
+from assaymark.results.evidence.perturbations import PERTURBED, PerturbedScores
+from assaymark.results.evidence.records import GroupSummaryInput, PerturbedScore, ScoreRow, TaskSummaryInput
 from assaymark.results.evidence.summarise import summarise
 from assaymark.scoring.choices import score_choices
 from assaymark.scoring.metrics import CALIBRATION
@@ -43,11 +44,13 @@ __all__ = [
     "KIND",
     "UNKNOWN",
     "ForeignChoice",
+    "ForeignCopies",
     "ForeignRun",
     "ForeignSample",
     "ImportedRun",
     "Importer",
     "ReportedValue",
+    "WorstCase",
     "digest",
     "disagreements",
     "facts_from",
@@ -101,6 +104,37 @@ class ForeignSample:
     n_choices: int | None = None  # of a generated answer that is a letter
     n_shots: int = 0
     error: str | None = None
+    sha256: str | None = None  # that of another row, of which this is a perturbed copy; None: that of its own row
+    by_trial: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # scores of a sample with several trials
+
+    @property
+    def row_sha256(self) -> str:
+        """The hash by which the sample is paired with others."""
+        return self.sha256 or content_hash(dict(self.row))
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCopies:
+    """What a task is whose samples are perturbed copies of another one's."""
+
+    of: str
+    by: str  # the perturbation's label
+    family: str | None  # in whose worst case the copies count, if in one
+
+    @property
+    def fact(self) -> dict[str, JsonValue]:
+        """The fact as it is stored with a run."""
+        return {"of": self.of, "by": self.by, "family": self.family}
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """The worst case over originals and copies as another tool's file reports it."""
+
+    task: str
+    metric: str
+    family: str
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +153,8 @@ class ForeignRun:
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     shots_known: bool = True  # whether the files state the number of shots
+    copies: Mapping[str, ForeignCopies] = field(default_factory=dict)  # by task
+    worst_cases: tuple[WorstCase, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +175,24 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     }
     requests = [_request(sample) for sample in run.samples]
     samples = tuple(
-        Sample(foreign_sample.task, foreign_sample.index, foreign_sample.row, content_hash(dict(foreign_sample.row)))
+        Sample(foreign_sample.task, foreign_sample.index, foreign_sample.row, foreign_sample.row_sha256)
         for foreign_sample in run.samples
     )
     pairs = list(zip(requests, run.samples, strict=True))
     rows = [row for sample in run.samples for row in _rows(sample)]
     with_samples = {row.task for row in rows}
-    computed = summarise(rows, [task for task in run.tasks if task.name in with_samples], bootstrap_iters=0)
+    perturbed = PerturbedScores({name: (copies.of, copies.by, copies.family) for name, copies in run.copies.items()})
+    tasks = [task for task in run.tasks if task.name in with_samples]
+    computed = summarise(perturbed.watch(rows), tasks, bootstrap_iters=0)
+    results = perturbed.results(tasks, ())
     reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
     known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
+    for name, copies in run.copies.items():
+        facts["tasks"][name]["perturbed"] = copies.fact
+    if results:
+        facts[PERTURBED] = [result.to_json() for result in results]
     return ImportedRun(
         plan=_plan(run, origin, samples),
         origin=origin,
@@ -165,7 +208,7 @@ def imported_of(run: ForeignRun) -> ImportedRun:
             *(estimate for estimate in reported if (estimate.task, estimate.metric, estimate.filter) not in known),
         ),
         extra={**facts, "imported": source},
-        notes=(*run.notes, *disagreements(computed, reported)),
+        notes=(*run.notes, *disagreements(computed, reported), *_other_worst_cases(run, results)),
     )
 
 
@@ -189,6 +232,18 @@ def disagreements(computed: Sequence[Estimate], reported: Sequence[Estimate]) ->
                 f"{'no value' if value is None else format(value, '.6g')}; the samples' value is shown"
             )
     return lines
+
+
+def _other_worst_cases(run: ForeignRun, results: Sequence[PerturbedScore]) -> Iterator[str]:
+    """Yield a line for each reported worst case that the samples do not reproduce."""
+    own = {(each.task, each.metric, each.by): each.value for each in results if each.is_worst}
+    for reported in run.worst_cases:
+        value = own.get((reported.task, reported.metric, reported.family))
+        if value is not None and abs(value - reported.value) > TOLERANCE * max(abs(reported.value), 1.0):
+            yield (
+                f"{reported.task} {reported.metric}: the files report {reported.value:.6g} as the worst of "
+                f"{reported.family}, the samples give {value:.6g}; the samples' value is shown"
+            )
 
 
 def facts_from(
@@ -251,7 +306,7 @@ def _request(sample: ForeignSample) -> Request:
     return Request(
         task=sample.task,
         sample_index=sample.index,
-        sample_sha256=content_hash(dict(sample.row)),
+        sample_sha256=sample.row_sha256,
         segments=(sample.prompt,),
         queries=queries,
         target=sample.target,
@@ -272,11 +327,13 @@ def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
 
 def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
     """Yield the logged scores of a sample, and for choices those that their log-likelihoods allow in addition."""
-    sha = content_hash(dict(sample.row))
+    sha = sample.row_sha256
     own = _choice_scores(sample)
-    known: JsonValue = None if sample.n_choices is None else {"n_choices": sample.n_choices}
     for metric, value in sample.scores.items():
         scored = own.get(metric)
+        known: dict[str, JsonValue] = {} if sample.n_choices is None else {"n_choices": sample.n_choices}
+        if metric in sample.by_trial:
+            known["trials"] = list(sample.by_trial[metric])
         yield ScoreRow(
             sample.task,
             sample.index,
@@ -284,7 +341,7 @@ def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:
             metric,
             value,
             status=ScoreStatus.FAILED if value is None else ScoreStatus.SCORED,
-            detail=scored.detail if scored is not None and scored.value == value else known,
+            detail=scored.detail if scored is not None and scored.value == value else known or None,
             n_shots=sample.n_shots,
         )
     for metric in CALIBRATION if own else ():
@@ -305,10 +362,16 @@ def _choice_scores(sample: ForeignSample) -> dict[str, Any]:
 
 
 def _plan(run: ForeignRun, origin: Mapping[str, str], samples: Sequence[Sample]) -> RunPlan:
+    tasks = imported_tasks(run.tasks, samples, _n_reported(run))
     return RunPlan(
         model=imported_model(run.model, origin, dtype=run.dtype, numerics="numerics unknown"),
         profile=f"{run.tool}-{run.version}" if run.version else run.tool,
-        tasks=imported_tasks(run.tasks, samples, _n_reported(run)),
+        tasks=tuple(
+            replace(task, perturbed={"of": copies.of, "by": copies.by})
+            if (copies := run.copies.get(task.name)) is not None
+            else task
+            for task in tasks
+        ),
     )
 
 

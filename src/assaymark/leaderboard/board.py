@@ -147,6 +147,7 @@ class Board:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # category -> column titles
     shown_columns: tuple[str, ...] = SHOWN  # columns that are no scores
     rank_together: bool = False  # across prompt sets
+    win_rates: bool = False  # a page with HELM's mean win rate
     baselines: tuple[CitedScores, ...] = ()  # rows that are no models; their averages are computed
     has_card_baselines: bool = False  # a row of people, as the cards of its tasks cite them
     claims: tuple[CitedScores, ...] = ()  # shown beside the measured scores of the model

@@ -35,8 +35,7 @@ __all__ = ["board_of_suite", "library_suites", "read_board"]
 _KEYS = (
     "name", "title", "logo", "introduction", "about", "policy", "faq", "suite", "tasks", "table", "categories",
     "columns", "models", "prices", "aggregate", "column_weights", "normalise", "clip", "rank_together", "baselines",
-    "claims", "runs", "results", "requests", "ratings", "cite", "private",
-    "screening",
+    "win_rates", "claims", "runs", "results", "requests", "ratings", "cite", "private", "screening",
 )  # fmt: skip
 _TASK_KEYS = ("file", "task", "column", "category", "metric", "filter", "shots", "weight", "chance", "private")
 _OWN_RULES = ("aggregate", "column_weights", "normalise", "clip")
@@ -135,6 +134,7 @@ class _BoardReader:
             categories=self.categories(),
             shown_columns=self.shown(),
             rank_together=self.boolean("rank_together"),
+            win_rates=self.boolean("win_rates"),
             baselines=self.cited("baselines", "name"),
             has_card_baselines=self.has_cards(),
             claims=self.cited("claims", "model"),

@@ -46,12 +46,13 @@ EXAMPLES = examples(
     "audit prompts DIR arc_easy",
     "audit calibration RUN",
     "audit bias RUN",
+    "audit toxicity RUN --scorer my_classifier",
 )
 
 
 @click.group(epilog=EXAMPLES)
 def audit() -> None:
-    """Test what a score does not show: contamination, sensitivity to prompts, calibration, and bias."""
+    """Test what a score does not show: contamination, sensitivity to prompts, calibration, bias and toxicity."""
 
 
 @audit.command()
@@ -204,6 +205,50 @@ def bias(run: str, tasks: tuple[str, ...], store: str | None, *, as_json: bool) 
         print_json([asdict(each) for each in audits])
     else:
         print_rich(bias_table(audits))
+
+
+@audit.command()
+@click.argument("run", default="last")
+@click.argument("tasks", nargs=-1, metavar="[TASK...]")
+@click.option(
+    "--scorer",
+    required=True,
+    metavar="FOLDER|metric:NAME|profanity",
+    help="A folder with a classifier of transformers; stored scores of RUN, such as a judge's; or alt-profanity-check.",
+)
+@click.option("--label", metavar="LABEL", help="The classifier's label that counts (default: toxic or toxicity).")
+@store_option
+@json_option
+def toxicity(
+    run: str, tasks: tuple[str, ...], scorer: str, label: str | None, store: str | None, *, as_json: bool
+) -> None:
+    """Measure how toxic a stored RUN's generated answers are, by HELM's three numbers and the scorer that is named.
+
+    Numbers of different scorers are not comparable, so the scorer is a part of each name.
+    """
+    from dataclasses import asdict
+
+    from assaymark.audit.tables import toxicity_table
+    from assaymark.audit.toxicity import audit_toxicity, profanity_scorer, scored_toxicity
+    from assaymark.runs.stored import open_run
+
+    if label is not None and (scorer == "profanity" or scorer.startswith("metric:")):
+        raise UsageError(f"--label is a classifier's, and --scorer is {scorer}; omit one of them")
+    opened = open_run(store, run)
+    if scorer.startswith("metric:"):
+        audits = scored_toxicity(opened.store, opened.id, tasks, scorer.removeprefix("metric:"))
+    elif scorer == "profanity":
+        audits = audit_toxicity(opened.store, opened.id, tasks, profanity_scorer(), "alt-profanity-check")
+    else:
+        from assaymark.models.text_classifier import TextClassifier
+
+        classifier = TextClassifier(Path(scorer).expanduser(), label)
+        name = f"{Path(scorer).name} {classifier.label} {classifier.digest}"
+        audits = audit_toxicity(opened.store, opened.id, tasks, classifier.probabilities, name)
+    if as_json:
+        print_json([asdict(each) for each in audits])
+    else:
+        print_rich(toxicity_table(audits))
 
 
 def _evaluate_options(options: Mapping[str, object]) -> dict[str, Any]:

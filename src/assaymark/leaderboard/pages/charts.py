@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import numpy as np
 from markupsafe import Markup
 
+from assaymark.errors import UsageError
 from assaymark.leaderboard.board import Board
 from assaymark.leaderboard.chart_data import (
     MEASURES,
@@ -37,13 +38,14 @@ from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import model_label
 from assaymark.leaderboard.table import BoardTable
 from assaymark.leaderboard.view import View
+from assaymark.leaderboard.win_rates import BoardWinRates, board_win_rates
 from assaymark.records import JsonValue
 from assaymark.registry import nearest
 from assaymark.web.plots import LinkedBar, PlotPoint, bar_plot, front_plot, time_plot
 from assaymark.web.render import model_path, plain, shown_ends, shown_score
 from assaymark.web.svg import heatmap, on_screens
 
-__all__ = ["ChartsPage", "CorrelationsPage", "charts_page", "correlations_page"]
+__all__ = ["ChartsPage", "CorrelationsPage", "WinRatesPage", "charts_page", "correlations_page", "win_rates_page"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,34 @@ def correlations_page(site: Site, name: str) -> CorrelationsPage:
         for column in ratings
     )
     return CorrelationsPage(board, table, tuple(sections))
+
+
+@dataclass(frozen=True)
+class WinRatesPage:
+    """A board's mean win rates; None, and why, for a board that has none."""
+
+    board: Board
+    table: BoardTable
+    rates: BoardWinRates | None
+    why: str = ""
+
+    def to_json(self) -> JsonValue:
+        """Return what the page shows."""
+        rates = {"why": self.why} if self.rates is None else self.rates.to_json()
+        return {"board": self.board.name, "version": self.table.version, "win_rates": rates}
+
+
+def win_rates_page(site: Site, name: str) -> WinRatesPage:
+    """Return the page of a board. Raises: UnknownName."""
+    board = site.board(name)
+    table = site.table(board)
+    if not board.win_rates:
+        why = "This board shows no win rates. Its file can ask for them: win_rates: true."
+        return WinRatesPage(board, table, None, why)
+    try:
+        return WinRatesPage(board, table, board_win_rates(table, site.runs))
+    except UsageError as error:
+        return WinRatesPage(board, table, None, f"{str(error)[0].upper()}{str(error)[1:]}.")
 
 
 MOST_COLUMNS = 16  # of the heat map

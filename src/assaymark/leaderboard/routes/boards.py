@@ -13,7 +13,7 @@ from assaymark.leaderboard.columns import model_type
 from assaymark.leaderboard.evidence import sources_of, votes_of
 from assaymark.leaderboard.exports import rows_csv, rows_jsonl, rows_parquet
 from assaymark.leaderboard.pages.board import about_page, board_page, boards_page, view_of
-from assaymark.leaderboard.pages.charts import charts_page, correlations_page
+from assaymark.leaderboard.pages.charts import charts_page, correlations_page, win_rates_page
 from assaymark.leaderboard.pages.compare import compare_page
 from assaymark.leaderboard.pages.guide import guide_page
 from assaymark.leaderboard.pages.model import model_page, series_page
@@ -115,6 +115,15 @@ def _add_about(app: FastAPI, site: Site) -> None:
         def made() -> Response:
             page = correlations_page(site, name)
             return respond(request, "correlations.html", page, as_json=wants_json(request))
+
+        return cache.respond(request, site.table(site.board(name)).version, made)
+
+    @app.get("/board/{name}/win-rates")
+    @app.get("/board/{name}/win-rates.json")
+    def win_rates(request: Request, name: str) -> Response:
+        def made() -> Response:
+            page = win_rates_page(site, name)
+            return respond(request, "win_rates.html", page, as_json=wants_json(request))
 
         return cache.respond(request, site.table(site.board(name)).version, made)
 

@@ -51,7 +51,7 @@ SUFFIXES = {
 ICONS = "/static/icons.svg"
 _PLAIN_PAGES = re.compile(
     r"/boards|/guide|/recommend|/compare|/static/[^/]+|/(model|task|series)/.+|/run/[^/]+|/board/[^/]+(/about"
-    rf"|/correlations|/charts|/logo|\.csv|\.jsonl|\.parquet)?|{SAMPLES.pattern}"
+    rf"|/correlations|/win-rates|/charts|/logo|\.csv|\.jsonl|\.parquet)?|{SAMPLES.pattern}"
 )
 _SYMBOL = re.compile(r'<symbol id="([a-z-]+)".*?</symbol>', re.DOTALL)
 _BOARD = re.compile(r"/board/[^/]+")

@@ -141,9 +141,11 @@ def _rows_for(
 
 
 def _say_right_or_wrong(run: RunEvidence, task: str, of: tuple[str, str]) -> bool:
-    """Return whether all of a metric's scores are 0 or 1."""
+    """Return whether all of a metric's scores are 0 or 1; of a mean over trials, each trial's."""
     rows = [row for row in run.rows if (row.task, row.metric, row.filter) == (task, *of)]
-    return bool(rows) and all(row.value in {None, 0.0, 1.0} for row in rows)
+    details = [row.detail if isinstance(row.detail, dict) else {} for row in rows]
+    values = [value for row, detail in zip(rows, details, strict=True) for value in detail.get("trials", (row.value,))]
+    return bool(rows) and all(value in {None, 0.0, 1.0} for value in values)
 
 
 def _keyed(run: RunEvidence, task: str, metric: str, name_of_filter: str) -> dict[Key, ScoreRow]:

@@ -258,6 +258,41 @@ def matched_evidence(evidence: Sequence[RunEvidence], runs: Sequence[Stored]) ->
     ]
 
 
+def _copies(row: RunRow) -> dict[str, tuple[str, str]]:
+    """Return the original and the perturbation's label of each task of perturbed copies."""
+    return {
+        task.name: (str(task.perturbed["of"]), str(task.perturbed["by"]))
+        for task in row.plan.tasks
+        if task.perturbed is not None
+    }
+
+
+def _equal_copies(
+    pairs: Mapping[SampleKey, SampleKey],
+    questions: Sequence[Mapping[SampleKey, SampleQuestion]],
+    copies: Sequence[Mapping[str, tuple[str, str]]],
+) -> dict[SampleKey, SampleKey]:
+    """Return the copies whose originals are matched and whose questions are the same to the letter.
+
+    Spaces and case count, since they are what a perturbation changes.
+    """
+    ours = {of_by: name for name, of_by in copies[0].items()}
+    equal: dict[SampleKey, SampleKey] = {}
+    for (task, index), asked in questions[1].items():
+        of, by = copies[1].get(task, ("", ""))
+        match = pairs.get((of, index))
+        if match is None or (name := ours.get((match[0], by))) is None:
+            continue
+        own = questions[0].get((name, match[1]))
+        if own is not None and (_states(own, asked) or _states(asked, own)):
+            equal[task, index] = name, match[1]
+    return equal
+
+
+def _states(container: SampleQuestion, asked: SampleQuestion) -> bool:
+    return bool(asked.question) and str(asked.question).strip() in container.text
+
+
 def _matched(first: RunEvidence, first_run: Stored, second: RunEvidence, second_run: Stored) -> RunEvidence:
     tools = [tool_of(store.run(run_id)) for store, run_id in (first_run, second_run)]
     if tools[0] == tools[1]:
@@ -272,7 +307,14 @@ def _matched(first: RunEvidence, first_run: Stored, second: RunEvidence, second_
                 f"{n_rows:,} samples of {tools[1]} paired with the samples that have the same row of the data set",
             ),
         )
-    matches = same_questions(run_questions(*first_run), run_questions(*second_run))
+    questions = [run_questions(*run) for run in (first_run, second_run)]
+    copies = [_copies(store.run(run_id)) for store, run_id in (first_run, second_run)]
+    originals = [
+        {key: asked for key, asked in own.items() if key[0] not in of_run}
+        for own, of_run in zip(questions, copies, strict=True)
+    ]
+    matches = same_questions(*originals)
+    matches = replace(matches, pairs={**matches.pairs, **_equal_copies(matches.pairs, questions, copies)})
     n_samples = len({(row.task, row.sample_index) for row in second.rows})
     how = (
         f"by the question's text and options, of {tools[1]} with {tools[0]}: {len(matches.pairs):,} of {n_samples:,} "

@@ -5,9 +5,10 @@ samples: of each the lowest score among original and copies, also where lower is
 Source: HELM (Liang et al. 2022, section 4.5), metrics/metric.py.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from typing import Any, TypeAlias, get_type_hints
 
 from assaymark.perturbations.named import FAMILIES, family_of
 from assaymark.records import ScoreStatus
@@ -21,6 +22,7 @@ __all__ = ["PERTURBED", "PerturbedScores", "perturbed_from"]
 
 PERTURBED = "perturbed"  # the key of the results among a run's facts
 MOST_RESULTS = 10_000
+_Values: TypeAlias = dict[int, tuple[float, ...] | None]  # the score of each trial by sample; mostly there is one
 _KINDS: Mapping[object, tuple[type, ...]] = {
     str: (str,),
     bool: (bool,),
@@ -49,33 +51,38 @@ def _is_result(entry: object) -> bool:
 class PerturbedScores:
     """Collects the scores of originals and copies while scores are read.
 
-    copies: task -> (its original, the perturbation's label).
+    copies: task -> (its original, the perturbation's label, in whose worst case the copies count, if in one).
     """
 
-    copies: Mapping[str, tuple[str, str]]
-    _values: dict[tuple[str, str, str], dict[int, float | None]] = field(default_factory=dict)
+    copies: Mapping[str, tuple[str, str, str | None]]
+    _values: dict[tuple[str, str, str], _Values] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "PerturbedScores":
         """Return the collector for a run with these facts."""
         named = {name: task.get("perturbed") for name, task in facts.get("tasks", {}).items()}
-        return cls({name: (each["of"], each["by"]) for name, each in named.items() if each})
+        return cls(
+            {
+                name: (each["of"], each["by"], each["family"] if "family" in each else family_of(each["by"]))
+                for name, each in named.items()
+                if each
+            }
+        )
 
     def watch(self, rows: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
         """Yield the rows unchanged."""
-        wanted = {*self.copies, *(original for original, _ in self.copies.values())}
+        wanted = {*self.copies, *(original for original, _, _ in self.copies.values())}
         for row in rows:
             if row.task in wanted:
-                value = None if row.status is ScoreStatus.FAILED else row_value(row)
-                known = value if value is not None and value == value else None  # noqa: PLR0124 - nan
-                self._values.setdefault((row.task, row.filter, row.metric), {})[row.sample_index] = known
+                values = None if row.status is ScoreStatus.FAILED else _trials_of(row)
+                self._values.setdefault((row.task, row.filter, row.metric), {})[row.sample_index] = values
             yield row
 
     def results(
         self, tasks: Sequence[TaskSummaryInput], groups: Sequence[GroupSummaryInput]
     ) -> tuple[PerturbedScore, ...]:
         """Return the results of each task, and before them of each group whose tasks all have copies, pooled."""
-        originals = {original for original, _ in self.copies.values()}
+        originals = {original for original, _, _ in self.copies.values()}
         of_tasks = {task.name: self._samples(task) for task in tasks if task.name in originals}
         results: list[PerturbedScore] = []
         by_name = {group.name: group for group in groups}
@@ -89,7 +96,7 @@ class PerturbedScores:
 
     def _samples(self, task: TaskSummaryInput) -> "_TaskScores":
         """Return a task's values by filter and metric: of its samples, and of their copies by label."""
-        own: dict[tuple[str, str], tuple[dict[int, float | None], dict[str, dict[int, float | None]]]] = {}
+        own: dict[tuple[str, str], tuple[_Values, dict[str, _Values]]] = {}
         for metric in task.metrics:
             for name in metric.filters:
                 values = self._values.get((task.name, name, metric.name))
@@ -97,17 +104,27 @@ class PerturbedScores:
                     continue
                 by_label = {
                     label: self._values.get((copy, name, metric.name), {})
-                    for copy, (original, label) in self.copies.items()
+                    for copy, (original, label, _) in self.copies.items()
                     if original == task.name
                 }
                 own[name, metric.name] = (values, by_label)
-        return _TaskScores(task.primary, own)
+        families = {label: family for original, label, family in self.copies.values() if original == task.name}
+        return _TaskScores(task.primary, own, families)
+
+
+def _trials_of(row: ScoreRow) -> tuple[float, ...] | None:
+    """Return a sample's score, or of several trials each one's; None where one is not defined."""
+    detail = row.detail if isinstance(row.detail, dict) else {}
+    listed = detail.get("trials") or (row_value(row),)
+    values = tuple(float(value) for value in listed)
+    return None if any(math.isnan(value) for value in values) else values
 
 
 @dataclass(frozen=True, slots=True)
 class _TaskScores:
     primary: tuple[str, str] | None  # metric, filter
-    values: Mapping[tuple[str, str], tuple[Mapping[int, float | None], Mapping[str, Mapping[int, float | None]]]]
+    values: Mapping[tuple[str, str], tuple[_Values, Mapping[str, _Values]]]
+    families: Mapping[str, str | None]  # by label
 
 
 @dataclass(slots=True)
@@ -118,15 +135,25 @@ class _Pairs:
     perturbed: list[float] = field(default_factory=list)
     n_left_out: int = 0
 
-    def add(self, original: float | None, perturbed: Iterable[float | None]) -> None:
-        """Add a sample; of several scores the lowest, and none if one of them is missing."""
-        scores = [original, *perturbed]
+    def add(self, original: tuple[float, ...] | None, perturbed: Iterable[tuple[float, ...] | None]) -> None:
+        """Add a sample; of several scores the lowest, of several trials the mean, none if a score is missing.
+
+        The lowest is that of each trial, as in HELM, where all have as many.
+        """
+        scores = list(perturbed)
         known = [score for score in scores if score is not None]
         if len(known) < len(scores) or original is None:
             self.n_left_out += 1
+            return
+        self.original.append(_mean(original))
+        if len({len(score) for score in known}) == 1:
+            self.perturbed.append(_mean([min(of_trial) for of_trial in zip(*known, strict=True)]))
         else:
-            self.original.append(original)
-            self.perturbed.append(min(known[1:]))
+            self.perturbed.append(min(map(_mean, known)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _pooled(name: str, members: Sequence[_TaskScores]) -> Iterator[PerturbedScore]:
@@ -142,7 +169,7 @@ def _pooled(name: str, members: Sequence[_TaskScores]) -> Iterator[PerturbedScor
                 for index, copy in copies.items():
                     own.add(originals.get(index), [copy])
             for family in FAMILIES:
-                of_family = [own for label, own in by_label.items() if family_of(label) == family and own]
+                of_family = [own for label, own in by_label.items() if member.families[label] == family and own]
                 if of_family:
                     for index, original in originals.items():
                         in_all = [original, *(copies[index] for copies in of_family if index in copies)]
