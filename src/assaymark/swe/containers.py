@@ -123,7 +123,7 @@ def find_engine(name: str, image: str) -> ContainerEngine:
 
     Args:
         name: docker, podman, or auto for the first of them that works.
-        image: as for `Engine.run_command`.
+        image: as for `ContainerEngine.run_command`.
 
     Raises: PlanError with what docker or podman said.
     """
