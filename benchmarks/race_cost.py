@@ -6,12 +6,12 @@
 - local: whole processes with an empty store, in turn on one machine. The task has questions of the demo's generator;
   the models are the large demo model, copies of it weakened by noise until each is about 3, 5 or 10 points worse on
   2,000 of the questions, and a copy with the same weights whose configuration has one more, unused, entry. lm-eval
-  runs the whole task once per model, at the fastest of the batch sizes; its scores say which verdicts are right. A race is run
-  once in each turn, and so is one of two questions, which is what start-up costs.
+  runs the whole task once per model, at the fastest of the batch sizes; its scores say which verdicts are right. A race
+  is run once in each turn, and so is one of two questions, which is what start-up costs.
 - priced: a chat server on this machine answers the same questions as two models that are 5 points apart and reports
   tokens; the bills of a race and of two full runs are what `assaymark` stores of them.
 
-`--data` keeps task, models and lm-eval's results in a folder, where a second command finds models that are there.
+`--data` keeps task and models in a folder, where a second command finds models that are there.
 """
 
 import argparse
@@ -230,7 +230,7 @@ def local(chosen: argparse.Namespace, data: Path, scratch: Path) -> None:
     ]
     pairs.append(Pair("equal", same, MARGIN))
     whole: dict[Path, tuple[Measured, float]] = {}
-    waiting, starts = [LARGE, *models.values(), same], []
+    waiting, starts = [] if chosen.races_only else [LARGE, *models.values(), same], []
     for turn in range(chosen.turns):
         for pair in pairs:
             if waiting:
@@ -246,6 +246,8 @@ def local(chosen: argparse.Namespace, data: Path, scratch: Path) -> None:
                   flush=True)  # fmt: skip
         starts.append(programs.race(LARGE, same, "--budget", "2")[0])
     print(f"start-up (a race of 2 questions): {_medians(starts)[0]:.1f} s ({_medians(starts)[1]:.1f})")
+    if chosen.races_only:
+        return
     print(
         "| pair | gap by lm-eval | margin | questions | verdict | right | lm-eval twice, s (processor) | race | ratio |"
     )
@@ -374,6 +376,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--num_fewshot", type=int, default=0)
     parser.add_argument("--batch_sizes", default="8,32,128")
+    parser.add_argument("--races_only", action="store_true", help="time races again, without lm-eval and a table")
     parser.add_argument("--data", type=Path, help="folder of task and models")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
