@@ -5,14 +5,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import PlanError, UsageError
-from assaymark.runs.race import RaceOptions, race_models
+from assaymark.runs.race import Race, RaceOptions, race_models
+from assaymark.runs.run import Run
 from assaymark.store import Store
+from tests.judges.judge_server import judging_server
 
 A, B = {"accuracy": 0.8}, {"accuracy": 0.5, "seed": 2}
 
@@ -145,3 +148,30 @@ def test_stored_models_forecast_a_race_against_a_stored_run(tmp_path: Path) -> N
     assert plain.state.verdict == "first"
     assert not any("forecasts" in line for line in plain.remarks)
     assert helped.state.n_seen <= plain.state.n_seen
+
+
+def test_a_race_has_the_bills_of_what_it_asked(tmp_path: Path) -> None:
+    """Both bills together are the server's own count, also of a race that goes on; a limit of the cost is refused."""
+    rows = [{"prompt": f"What is {i} and {i}?", "reference": str(2 * i)} for i in range(120)]
+    questions = tmp_path / "sums.jsonl"
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = str(tmp_path / "s.sqlite")
+    with judging_server(lambda _: "4") as server:
+
+        def race(most: int, **more: Any) -> Race:
+            return race_models(
+                "local-chat-completions", "local-chat-completions", str(questions), RaceOptions(most=most), store=store,
+                first_args=server.arguments, second_args=f"{server.arguments},seed=2", apply_chat_template=True,
+                gen_kwargs={"max_gen_toks": 30}, price="1000,2000", **more,
+            )  # fmt: skip
+
+        for most in (60, 90):
+            outcome = race(most)
+            with Store.open(store) as opened:
+                costs = [Run(opened, run_id).cost for run_id in outcome.run_ids]
+            spent = [float(str(cost["spent"])) for cost in costs if cost is not None]
+            assert len(server.seen) == 2 * most
+            assert sum(spent) == pytest.approx(sum(len(text) // 4 * 0.001 + 20 * 0.002 for text in server.seen))
+            assert sum("cost: " in remark for remark in outcome.remarks) == 2
+        with pytest.raises(UsageError, match=r"no limit of its cost; omit max_cost, or limit the questions"):
+            race(90, max_cost=1.0)

@@ -8,7 +8,7 @@ on where it was, a race with other settings begins with what is stored, and `ass
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -16,11 +16,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from assaymark.errors import PlanError, UsageError
+from assaymark.models.cost.bill import cost_line
 from assaymark.models.model import Model
 from assaymark.records import JsonValue
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.attempt import Attempt, ChunkScorer
 from assaymark.runs.chunks import Chunk, turns_of
+from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.execute import open_checked
 from assaymark.runs.forecasting import Forecasts, fixed_forecasts, stored_values
@@ -44,9 +46,11 @@ __all__ = [
     "RaceOptions",
     "Side",
     "begin_race",
+    "cost_lines",
     "helped_line",
     "main_metrics",
     "places_of",
+    "prepare_side",
     "race",
     "race_models",
     "record_race",
@@ -202,6 +206,7 @@ class Answering:
 
     def __enter__(self) -> Self:
         self._attempt.__enter__()
+        self._attempt.charge_stored(list(self._bound))  # a bill, and its limit, is one of the whole run
         return self
 
     def __exit__(
@@ -216,10 +221,6 @@ class Answering:
     def stored_scores(self, metrics: Mapping[str, tuple[str, str]]) -> dict[Place, float | None]:
         """Return all stored scores of these tasks by the metrics named; None for a request that failed."""
         return stored_values(self._store, self.run_id, metrics)
-
-    def charge_stored(self) -> None:
-        """Charge what earlier attempts at the run stored, so that a limit is one of the whole run."""
-        self._attempt.charge_stored(list(self._bound))
 
     @property
     def stop_reason(self) -> str | None:
@@ -277,7 +278,7 @@ def race_models(
     """
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
     store, notify = open_store(shared), evaluation.get("notify") or no_notice
-    opened, prepared = prepare_run(first, tasks, {**shared, "model_args": first_args})
+    opened, prepared = prepare_side(first, tasks, {**shared, "model_args": first_args})
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics = main_metrics(prepared)
@@ -289,7 +290,7 @@ def race_models(
         if stored is not None:
             sides.append(stored)
         else:
-            other, of_other = prepare_run(second, tasks, {**shared, "model_args": second_args})
+            other, of_other = prepare_side(second, tasks, {**shared, "model_args": second_args})
             if of_other.plan.key == prepared.plan.key:
                 raise UsageError("both are the same model; name two that differ")
             side = stack.enter_context(Answering(other, of_other, store, metrics, evaluation.get("command"), notify))
@@ -307,11 +308,31 @@ def race_models(
     for run_id, of_run in prepared_runs:
         record_race(Run(store, run_id), of_run, state, options)
     remarks = (f"{n_failed} questions could not be answered; the same command asks them again",) if n_failed else ()
+    remarks = (*remarks, *cost_lines(store, [run_id for run_id, _ in prepared_runs]))
     if forecasts is not None and paired.variance_ratio is not None:
         remarks = (*remarks, helped_line(forecasts, paired.variance_ratio))
     main = sorted({metric for metric, _ in metrics.values()})
     run_ids = sides[0].run_id, sides[1].run_id
     return Race(names, run_ids, tuple(metrics), ", ".join(main), state, options, n_failed, remarks)
+
+
+def prepare_side(model: object, tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[Model, PreparedRun]:
+    """Return a model and its plan, with a bill where its price is known.
+
+    Raises: UsageError for a limit of the cost, which would leave the race undecided with one model ahead; as
+        `prepare_run`.
+    """
+    if options.get("max_cost") is not None:
+        raise UsageError("a race has no limit of its cost; omit max_cost, or limit the questions (--budget N)")
+    opened, prepared = prepare_run(model, tasks, options)
+    bill = bill_for(opened, options.get("price"), options.get("prices"), None)
+    return opened, replace(prepared, options=replace(prepared.options, bill=bill))
+
+
+def cost_lines(store: Store, run_ids: Sequence[str]) -> list[str]:
+    """Return what each run has cost, for those with a known price."""
+    runs = [Run(store, run_id) for run_id in run_ids]
+    return [f"{run.row.model}: {cost_line(run.cost)}" for run in runs if run.cost is not None]
 
 
 def places_of(prepared: PreparedRun, seed: int, *, macro: bool = False) -> list[Place]:

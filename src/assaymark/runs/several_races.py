@@ -20,7 +20,7 @@ from assaymark.records import JsonValue
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
-from assaymark.runs.prepare import open_store, prepare_run
+from assaymark.runs.prepare import open_store
 from assaymark.runs.race import (
     FIRST_BLOCK,
     GROWTH,
@@ -32,6 +32,7 @@ from assaymark.runs.race import (
     begin_race,
     main_metrics,
     places_of,
+    prepare_side,
     record_race,
     score_difference,
     stored_side,
@@ -112,7 +113,7 @@ def race_several(
         raise UsageError(f"a race needs two models or more; {len(models)} was named")
     shared: EvaluateOptions = {**evaluation}  # type: ignore[typeddict-item]
     store, notify = open_store(shared), evaluation.get("notify") or no_notice
-    opened, prepared = prepare_run(models[0][0], tasks, {**shared, "model_args": models[0][1]})
+    opened, prepared = prepare_side(models[0][0], tasks, {**shared, "model_args": models[0][1]})
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
@@ -123,7 +124,7 @@ def race_several(
             stored = stored_side(store, model, prepared, metrics) if at else None
             if stored is None:
                 if at:
-                    opened, of_model = prepare_run(model, tasks, {**shared, "model_args": arguments})
+                    opened, of_model = prepare_side(model, tasks, {**shared, "model_args": arguments})
                 else:
                     of_model = prepared
                 if of_model.plan.key in {each.plan.key for each in prepared_runs.values()}:

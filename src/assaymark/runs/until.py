@@ -323,8 +323,6 @@ def evaluate_until(
             _Followed(goal, of_goal, places, alpha / len(wanted), stored, macro=macro)
             for goal, of_goal in zip(wanted, metrics_of_goals, strict=True)
         ]
-        if bill is not None:
-            answering.charge_stored()  # what an earlier call of the run has cost
         spent, n_failed, n_seen = _ask(answering, followed, places, budget, began, observe_goals)
     run = Run(store, answering.run_id)
     run.summarise(prepared)

@@ -55,6 +55,8 @@ EXAMPLES = examples(
 @declared_option("data_dir")
 @declared_option("include_path")
 @declared_option("profile")
+@declared_option("price")
+@declared_option("prices")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @store_option
 @json_option
