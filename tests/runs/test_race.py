@@ -118,7 +118,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     """It prints the verdict, the interval, what they are about, and both runs; undecided within a budget is exit 1."""
     words = ["race", "fake:accuracy=0.8", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts"]
     store = ["--store", str(tmp_path / "s.sqlite")]
-    assert main([*words, *store]) == 0
+    assert main([*words, "--until", "decided", *store]) == 0
     told = capsys.readouterr()
     assert "fake-gold-0 is better than fake-gold-2 on this benchmark" in told.out
     assert "95% interval at any time" in told.out

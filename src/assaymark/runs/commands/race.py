@@ -40,6 +40,14 @@ EXAMPLES = examples(
     help="How often a verdict may be wrong about the benchmark.",
 )  # fmt: skip
 @click.option("--race_seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the questions' order.")
+@click.option(
+    "--until",
+    type=click.Choice(["decided"]),
+    default="decided",
+    show_default=True,
+    expose_value=False,
+    help="When it ends; --budget may end it before.",
+)
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Stop undecided after N questions.")
 @click.option(
     "--no_forecasts",
