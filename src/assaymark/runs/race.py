@@ -68,15 +68,16 @@ Place = tuple[str, int]  # a task and the index of one of its samples
 class RaceOptions:
     """When a race ends.
 
-    margin: smallest difference of interest, as a share (0.05 is 5 points): models that are surely closer are
-        equivalent. None: any difference counts, until it is certain.
-    alpha: how often a verdict may be wrong about the benchmark.
-    seed: of the order of the questions.
-    most: questions at which to stop undecided; None: all.
-    forecasts: whether stored models forecast the scores of one that is raced against a stored run.
-    macro: whether each task counts the same, so that the difference is one of means over tasks.
-    fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of the
-        chance that any is wrong (Bonferroni).
+    Attributes:
+        margin: smallest difference of interest, as a share (0.05 is 5 points): models that are surely closer are
+            equivalent. None: any difference counts, until it is certain.
+        alpha: how often a verdict may be wrong about the benchmark.
+        seed: of the order of the questions.
+        most: questions at which to stop undecided; None: all.
+        forecasts: whether stored models forecast the scores of one that is raced against a stored run.
+        macro: whether each task counts the same, so that the difference is one of means over tasks.
+        fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of the
+            chance that any is wrong (Bonferroni).
     """
 
     margin: float | None = None
