@@ -76,8 +76,8 @@ class RaceOptions:
         most: questions at which to stop undecided; None: all.
         forecasts: whether stored models forecast the scores of one that is raced against a stored run.
         macro: whether each task counts the same, so that the difference is one of means over tasks.
-        fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of the
-            chance that any is wrong (Bonferroni).
+        fdr: of three or more models: alpha is the expected share of wrong ones among the verdicts (e-BH), instead of
+            the chance that any is wrong (Bonferroni).
     """
 
     margin: float | None = None
