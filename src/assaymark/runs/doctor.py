@@ -19,6 +19,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "web": ("fastapi", "uvicorn", "nh3", "markdown-it-py", "prometheus-client"),
     "hosting": ("llguidance",),
     "scorers": ("jsonschema",),
+    "profanity": ("alt-profanity-check",),
     "traces": ("opentelemetry-proto", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "docs": ("sphinx", "myst-parser", "myst-nb", "furo", "sphinx-copybutton"),
     "lm-eval": ("lm_eval",),

@@ -57,6 +57,7 @@ _OF_TASKS = (
     _binary("prefix_match", "1 if the answer begins with the reference, both in normal form, else 0"),
     _binary("math_verify", "1 if math-verify finds answer and solution equal, else 0", "math_verify"),
     _binary("exact_match_original", "1 if the final answer equals the reference in normal form, else 0", "math_verify"),
+    _share("strict_share", "the share of a prompt's instructions that its answer follows (HELM)", "langdetect"),
     _binary("em", "1 if the answer has the spans of a reference after DROP's normalisation, else 0"),
     *(
         replace(row, bounds=_PER_CENT)  # in lm-eval's files; shares where they were computed here

@@ -397,10 +397,12 @@ class Catalog:
         task, notes = task_from_dataset(dataset, expander.own)
         expander.add_task(task)
         expander.notes += notes
-        if families := sorted({path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, dataset.path)}):
+        families = {path.parent.name for path in LIBRARY.rglob("*.yaml") if _reads(path, dataset.path)}
+        if families:
+            nearest_family = min(families, key=lambda family: (family not in dataset.path.lower(), family))
             expander.notes.append(
                 f"the library has tasks with published prompts on {dataset.path}: see "
-                f"`assaymark ls tasks {families[0]}`"
+                f"`assaymark ls tasks {nearest_family}`"
             )
         return True
 
