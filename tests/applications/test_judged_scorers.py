@@ -420,6 +420,7 @@ def test_what_a_target_returned_is_read_from_its_call() -> None:
         assert (read.output, read.contexts) == ("[1", ROW.contexts)
 
 
+@pytest.mark.slow
 def test_repeats_are_one_score_of_their_row(tmp_path: Path) -> None:
     """Of two answers to a row each is judged; the score is their mean, and the interval counts rows."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:2]))

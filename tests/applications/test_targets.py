@@ -139,6 +139,7 @@ print({"2+2?": "4", "3+3?": "6"}.get(json.loads(context)["vars"]["question"], "?
 """
 
 
+@pytest.mark.slow
 def test_a_command(tmp_path: Path) -> None:
     """It gets the prompt as an argument and on standard input; a code other than 0 and a time-out are failures."""
     path = tmp_path / "answer.py"

@@ -245,6 +245,7 @@ def test_unread_streams_of_one_client_do_not_hold_up_another(n_streams: int, n: 
         assert load["running"] + load["waiting"] - (n > 1) == n_streams  # none of them has ended meanwhile
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_not_read_is_given_up(tmp_path: Path) -> None:
     """After the deadline its slots are free, its connection is closed and one line says so; who reads is not cut."""
     with host_command(tmp_path / "stderr", 2, "--read_timeout", "1") as url:

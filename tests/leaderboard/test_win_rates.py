@@ -59,6 +59,7 @@ def test_the_terminal_says_how_the_order_depends_on_others(board: Path, capsys: 
     assert "~" not in printed
 
 
+@pytest.mark.slow
 def test_the_page_its_twin_and_the_static_site_have_the_commands_numbers(
     board: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

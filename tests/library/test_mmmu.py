@@ -187,6 +187,7 @@ def test_lm_evals_own_tasks_with_images_run(tmp_path: Path) -> None:
     assert {e.n for e in run.estimates} == {2}
 
 
+@pytest.mark.slow
 def test_runs_on_the_hubs_layout(tmp_path: Path) -> None:
     """Rows with the Hub's image bytes run to folded scores, and a missing image is named with its row and column."""
     red, blue = png("red"), png("blue")

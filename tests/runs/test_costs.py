@@ -56,6 +56,7 @@ def test_the_bill_is_the_servers_usage(questions: Path) -> None:
         assert again.cost == found.cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tells_usage", [True, False])
 def test_the_limit_is_never_passed_and_a_higher_one_continues(questions: Path, tells_usage: bool) -> None:
     """A run stops as incomplete before its limit; the same run with a higher limit sends only the rest."""

@@ -39,6 +39,7 @@ def test_a_backup_is_a_store_of_its_own(place: str, tmp_path: Path) -> None:
         backup(place, tmp_path / "copy.sqlite")
 
 
+@pytest.mark.slow
 def test_a_backup_is_made_while_a_run_writes(place: str, tmp_path: Path) -> None:
     """A run that stores answers meanwhile is neither stopped nor torn: the copy has whole outputs, and verifies."""
     code = f"import assaymark; assaymark.evaluate('fake', 'demo_facts', model_args='delay_ms=10', store={place!r})"

@@ -18,6 +18,8 @@ from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import disagreements
 from tests.swe.projects import CODE, FIXED, LATER, TESTS, git, patch_of
 
+pytestmark = pytest.mark.slow  # each runs pytest in a sandbox
+
 NOTHING_FAILS = "def test_mul():\n    pass\n\n\ndef test_add():\n    pass\n"
 PASSING_HOOK = """import pytest
 

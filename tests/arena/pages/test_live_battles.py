@@ -200,6 +200,7 @@ def read_stream(voter: ApiVoter, battle: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_several_turns_have_each_sides_own_history(served: tuple[str, LiveArena]) -> None:
     """The second question is sent with each model's own first answer; regenerating replaces both last answers."""
     url, arena = served
