@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from assaymark.records import Sample
 from assaymark.store import Store
 from assaymark.store.outward import outward
+from assaymark.store.sealed_copies import learn
 from assaymark.store.sealed_rows import Recogniser, digest_rows, words_of
 from assaymark.store.sealed_tasks import SealedTask
 from tests.store import examples
@@ -90,6 +91,29 @@ def test_the_search_finds_what_a_plain_one_does(questions: list[list[str]], word
         return is_long and any(all_words[at : at + len(own)] == own for at in range(len(all_words)))
 
     assert bool(recogniser.sources(hay)) == any(map(holds, texts))
+
+
+def test_a_search_that_was_killed_is_made_again(store: Store) -> None:
+    """Rows that were learnt, while stored runs were not yet compared with them, are looked for by the next run."""
+    run = examples.fill(store, examples.plan(n_samples=4))
+    task = store.run(run).tasks[0]
+    samples = [record.sample for record in store.samples(run, task) if record.sample is not None]
+    seal = SealedTask("other", "sha256:" + "0" * 64)
+    store.seals.put(seal)
+    assert learn(store.database, seal.dataset_hash, samples, lambda _: False, anew=False)  # killed after it
+    assert outward(store).withholding(run, task) is None
+    assert learn(store.database, seal.dataset_hash, samples, lambda _: False, anew=False)  # nothing new, not searched
+    store.seals.learn_missing()
+    assert outward(store).withholding(run, task) is not None
+    assert not learn(store.database, seal.dataset_hash, samples, lambda _: False, anew=False)
+    assert store.verify() == []
+
+
+def test_a_row_nested_as_deep_as_json_may_be_is_read() -> None:
+    """A text of a request is not trusted: depth ends no run."""
+    depth = 900
+    text = '{"a": ' * depth + '"Which court hears patents?"' + "}" * depth
+    assert made(ROWS).sources(text) == {"sealed"}
 
 
 def test_runs_stored_before_and_after_are_found(store: Store) -> None:

@@ -5,6 +5,7 @@ Requests that are stored later are compared as they are written (`request_rows`)
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
@@ -36,7 +37,7 @@ REQUESTS_AT_ONCE = 5000
 def learn(
     database: Database, dataset_hash: str, samples: Sequence[Sample], is_public: Callable[[str], bool], *, anew: bool
 ) -> bool:
-    """Store what identifies the rows of a sealed data set; return whether anything was new.
+    """Store what identifies the rows of a sealed data set; return whether stored runs are to be searched for them.
 
     Args:
         database: of the store.
@@ -56,8 +57,8 @@ def learn(
     )
     if known is not None and not anew:
         learnt |= known
-    if learnt == known:
-        return False
+    if known is not None and (learnt.texts, learnt.rows) == (known.texts, known.rows):
+        return not known.is_searched
     with database.writing(durable=True) as connection:
         database.lock_structure(connection)
         write_digests(connection, dataset_hash, learnt)
@@ -67,19 +68,25 @@ def learn(
 def find_copies(database: Database) -> int:
     """Store which tasks of stored runs have rows of sealed data sets; return their number. Each text is read once.
 
+    That the runs were searched is stored with the outcome, so that an interrupted search is made again.
+
     Raises: StoreError if the store cannot be read or written.
     """
     with database.reading() as connection:
         known = recogniser(connection)
         if known is None:
             return 0
+        digests = stored_digests(connection)
         sources = _sources_of_texts(connection, known)
         copies = _copies(connection, sources) if sources else set()
-    if copies:
-        with database.writing() as connection:
-            database.lock_structure(connection)
-            here = set(connection.execute(select(run_tasks.c.id)).scalars())
-            mark(connection, (copy for copy in copies if copy[0] in here))  # a run may have been removed meanwhile
+    with database.writing() as connection:
+        database.lock_structure(connection)
+        here = set(connection.execute(select(run_tasks.c.id)).scalars())
+        mark(connection, (copy for copy in copies if copy[0] in here))  # a run may have been removed meanwhile
+        now = stored_digests(connection)
+        for dataset_hash, own in digests.items():
+            if not own.is_searched and now.get(dataset_hash) == own:  # else another has learnt more meanwhile
+                write_digests(connection, dataset_hash, replace(own, is_searched=True))
     return len(copies)
 
 

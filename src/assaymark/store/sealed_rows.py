@@ -82,6 +82,7 @@ class RowDigests:
     key: str
     texts: frozenset[tuple[str, int, str]] = frozenset()  # of the first words; the number of all words; of all words
     rows: frozenset[str] = frozenset()  # of the sets of values of whole rows
+    is_searched: bool = False  # whether runs stored before were compared with them; not so where that was interrupted
 
     def __or__(self, other: "RowDigests") -> "RowDigests":
         return RowDigests(self.key, self.texts | other.texts, self.rows | other.rows)
@@ -92,17 +93,18 @@ def _digest(key: bytes, words: Iterable[str]) -> str:
 
 
 def _leaves(value: object) -> Iterator[str]:
-    """Yield the texts and numbers of a row, those of lists and mappings in it too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
-    elif isinstance(value, Mapping):
-        for own in value.values():
-            yield from _leaves(own)
-    elif isinstance(value, list | tuple):
-        for own in value:
-            yield from _leaves(own)
+    """Yield the texts and numbers of a row, those of lists and mappings in it too, however deep they lie."""
+    left = [value]
+    while left:
+        own = left.pop()
+        if isinstance(own, str):
+            yield own
+        elif isinstance(own, int | float) and not isinstance(own, bool):
+            yield str(own)
+        elif isinstance(own, Mapping):
+            left += reversed(list(own.values()))
+        elif isinstance(own, list | tuple):
+            left += reversed(own)
 
 
 def _row_digest(key: bytes, row: Mapping[str, object]) -> str | None:
@@ -231,7 +233,8 @@ def recogniser(connection: Connection) -> Recogniser | None:
 
 def write_digests(connection: Connection, dataset_hash: str, digests: RowDigests) -> None:
     """Store the digests of a data set in place of earlier ones."""
-    content = {"texts": sorted(map(list, digests.texts)), "rows": sorted(digests.rows)}
+    content = {"texts": sorted(map(list, digests.texts)), "rows": sorted(digests.rows),
+               "is_searched": digests.is_searched}  # fmt: skip
     row = {"dataset_hash": dataset_hash, "digest_key": digests.key, "content": pack_json(content)}
     connection.execute(upsert(connection.dialect.name, sealed_rows), with_checksum(sealed_rows, row))
 
@@ -251,7 +254,7 @@ def drop_rows(connection: Connection, dataset_hash: str) -> None:
 def _digests_of(row: Any) -> RowDigests:
     content = unpack_json(bytes(row.content))
     texts = frozenset((anchor, n, digest) for anchor, n, digest in content["texts"])
-    return RowDigests(row.digest_key, texts, frozenset(content["rows"]))
+    return RowDigests(row.digest_key, texts, frozenset(content["rows"]), content["is_searched"])
 
 
 def mark(connection: Connection, copies: Iterable[tuple[int, str]]) -> None:

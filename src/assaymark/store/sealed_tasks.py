@@ -18,7 +18,7 @@ from assaymark.store.connection import Database
 from assaymark.store.packing import pack_json, unpack_json
 from assaymark.store.schema import Blob, checksum_column, metadata, upsert, with_checksum
 from assaymark.store.sealed_copies import find_copies, learn, stored_samples
-from assaymark.store.sealed_rows import Recogniser, copies_of, drop_rows, recogniser, sealed_rows
+from assaymark.store.sealed_rows import Recogniser, copies_of, drop_rows, recogniser, stored_digests
 
 __all__ = ["SealLog", "SealedTask", "sealed_tasks"]
 
@@ -114,19 +114,20 @@ class SealLog:
     def learn_missing(self) -> None:
         """Learn the rows of sealed data sets, of which nothing is known, from the runs that have stored them.
 
-        Those are seals of earlier versions, and seals that came with an imported run.
+        Those are seals of earlier versions, and seals that came with an imported run. A search of stored runs that was
+        interrupted is made again.
 
         Raises: StoreError if the store cannot be written.
         """
         with self._database.reading() as connection:
-            known = set(connection.execute(select(sealed_rows.c.dataset_hash)).scalars())
+            known = stored_digests(connection)
         missing = [seal for seal in self.all() if seal.is_closed and seal.dataset_hash not in known]
         learnt = [
             self._learn(seal, samples, anew=False)
             for seal in missing
             if (samples := stored_samples(self._database, seal.dataset_hash))
         ]
-        if any(learnt):
+        if any(learnt) or not all(own.is_searched for own in known.values()):
             find_copies(self._database)
 
     def _learn(self, seal: SealedTask, samples: Sequence[Sample], *, anew: bool) -> bool:
