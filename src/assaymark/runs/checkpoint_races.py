@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from assaymark.errors import UsageError
-from assaymark.models.checkpoint.arguments import parse_arguments
 from assaymark.models.lending import lent
 from assaymark.models.training import TrainingCallback
 from assaymark.runs.evaluate_options import EvaluateOptions
@@ -31,6 +30,7 @@ from assaymark.runs.race import (
     stored_side,
 )
 from assaymark.runs.run import Run
+from assaymark.runs.trainer_callback import options_at
 from assaymark.store import RunRow, Store
 
 __all__ = ["CheckpointRace", "RaceCallback"]
@@ -117,10 +117,7 @@ class RaceCallback(TrainingCallback):
 
         Raises: as `evaluate`; UsageError if neither this callback nor the Trainer has a tokenizer.
         """
-        named = {"pretrained": checkpoint, **parse_arguments(self.options.get("model_args") or {})}
-        options: EvaluateOptions = {"tokenizer": tokenizer, **self.options, "model_args": named}
-        if options["tokenizer"] is None:
-            raise UsageError("the Trainer has no tokenizer; expected Trainer(processing_class=...) or tokenizer=...")
+        options = options_at(checkpoint, self.options, tokenizer)
         last = self.races[-1].run.id if self.races else None
         with lent(model):
             result = _race_last(model, self.tasks, options, self.rule, self.at_least, last)

@@ -10,7 +10,24 @@ from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.run import Run
 
-__all__ = ["EvaluationCallback"]
+__all__ = ["EvaluationCallback", "options_at"]
+
+
+def options_at(checkpoint: str, options: EvaluateOptions, tokenizer: Any) -> EvaluateOptions:
+    """Return a callback's options for the model as it is now, which is stored under the checkpoint's name.
+
+    Args:
+        checkpoint: name of the model's state.
+        options: the callback's; a tokenizer in them is used in place of the Trainer's.
+        tokenizer: the Trainer's `processing_class`, None without one.
+
+    Raises: UsageError if neither has a tokenizer.
+    """
+    named = {"pretrained": checkpoint, **parse_arguments(options.get("model_args") or {})}
+    whole: EvaluateOptions = {"tokenizer": tokenizer, **options, "model_args": named}
+    if whole["tokenizer"] is None:
+        raise UsageError("the Trainer has no tokenizer; expected Trainer(processing_class=...) or tokenizer=...")
+    return whole
 
 
 class EvaluationCallback(TrainingCallback):
@@ -44,11 +61,7 @@ class EvaluationCallback(TrainingCallback):
 
         Raises: as `evaluate`; UsageError if neither this callback nor the Trainer has a tokenizer.
         """
-        named = {"pretrained": checkpoint, **parse_arguments(self.options.get("model_args") or {})}
-        options: EvaluateOptions = {"tokenizer": tokenizer, **self.options, "model_args": named}
-        if options["tokenizer"] is None:
-            raise UsageError("the Trainer has no tokenizer; expected Trainer(processing_class=...) or tokenizer=...")
-        run = evaluate(model, self.tasks, **options)
+        run = evaluate(model, self.tasks, **options_at(checkpoint, self.options, tokenizer))
         self.runs.append(run)
         metrics = {}
         for each in run.estimates:

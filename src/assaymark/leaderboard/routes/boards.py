@@ -1,6 +1,6 @@
 """The routes of leaderboards: which page answers which path. What a page shows is made in `pages`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -100,32 +100,28 @@ def _add_boards(app: FastAPI, site: Site) -> None:
 def _add_about(app: FastAPI, site: Site) -> None:
     cache = PageCache()
 
+    def cached(request: Request, name: str, template: str, page: Callable[[], object]) -> Response:
+        """Return a page that is made anew only for another version of the board's table."""
+
+        def made() -> Response:
+            return respond(request, template, page(), as_json=wants_json(request))
+
+        return cache.respond(request, site.table(site.board(name)).version, made)
+
     @app.get("/board/{name}/charts")
     @app.get("/board/{name}/charts.json")
     def charts(request: Request, name: str) -> Response:
-        def made() -> Response:
-            page = charts_page(site, name, _pairs(request))
-            return respond(request, "charts.html", page, as_json=wants_json(request))
-
-        return cache.respond(request, site.table(site.board(name)).version, made)
+        return cached(request, name, "charts.html", lambda: charts_page(site, name, _pairs(request)))
 
     @app.get("/board/{name}/correlations")
     @app.get("/board/{name}/correlations.json")
     def correlations(request: Request, name: str) -> Response:
-        def made() -> Response:
-            page = correlations_page(site, name)
-            return respond(request, "correlations.html", page, as_json=wants_json(request))
-
-        return cache.respond(request, site.table(site.board(name)).version, made)
+        return cached(request, name, "correlations.html", lambda: correlations_page(site, name))
 
     @app.get("/board/{name}/win-rates")
     @app.get("/board/{name}/win-rates.json")
     def win_rates(request: Request, name: str) -> Response:
-        def made() -> Response:
-            page = win_rates_page(site, name)
-            return respond(request, "win_rates.html", page, as_json=wants_json(request))
-
-        return cache.respond(request, site.table(site.board(name)).version, made)
+        return cached(request, name, "win_rates.html", lambda: win_rates_page(site, name))
 
     @app.get("/board/{name}/about")
     @app.get("/board/{name}/about.json")
