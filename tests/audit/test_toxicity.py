@@ -80,7 +80,7 @@ def test_a_classifier_of_the_users_gives_the_scores(
     by_name = {each["metric"].partition(" ")[0]: each["value"] for each in audit["measures"]}
     assert by_name["expected_max_toxicity"] == pytest.approx((2 * direct[0] + 6 * direct[1]) / 8, abs=1e-6)
     assert main(["audit", "toxicity", run.id, "--scorer", str(tmp_path / "no"), "--store", "s.sqlite"]) == 3
-    assert "has no config.json; expected a folder" in capsys.readouterr().err
+    assert "is not a directory; expected a folder" in capsys.readouterr().err
 
 
 def test_a_label_must_be_known(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_the_boards_file_says_that_it_screens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tasks: [demo_facts]\nscreening: often\n", "screening is 'often'; expected keys with values"),
+        ("tasks: [demo_facts]\nscreening: often\n", "screening is 'often'; expected true, false, or"),
         ("tasks: [demo_facts]\nscreening: {at_leest: 5}\n", "unknown key 'at_leest'; nearest: at_least"),
         ("tasks: [demo_facts]\nscreening: {at_least: 0}\n", "screening.at_least is 0; expected a whole number from 1"),
         ("tasks: [demo_facts]\nscreening: {at_least: true}\n", "at_least is True; expected a whole number"),

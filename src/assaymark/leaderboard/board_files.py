@@ -285,7 +285,9 @@ class _BoardReader:
         value = self.spec.get("screening", False)
         if value is False or value is None:
             return None
-        spec = {} if value is True else self.mapping(self.spec, "screening")
+        if value is not True and not isinstance(value, dict):
+            raise self.fault("screening", f"is {value!r:.60}; expected true, false, or {{at_least: N, seed: N}}")
+        spec = value if isinstance(value, dict) else {}
         self.refuse_strange(spec, ("at_least", "seed"), "screening")
         if why := why_not_screened(suite):
             raise self.fault("screening", f"is not possible on this board: {why}")

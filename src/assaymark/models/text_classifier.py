@@ -31,6 +31,8 @@ class TextClassifier:
             from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, pipeline
         except ImportError as error:
             raise MissingExtra("a classifier of texts", "hf") from error
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a directory; expected a folder with a sequence-classification model")
         if not (folder / "config.json").is_file():
             raise DataError(f"{folder} has no config.json; expected a folder with a sequence-classification model")
         known: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
