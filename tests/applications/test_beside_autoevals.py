@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +10,8 @@ import pytest
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Scorer
 from assaymark.applications.scorers import scorers_of
+from tests.applications.oracles.locked import needs_oracle, oracle
 
-PYTHON = Path(os.environ.get("AUTOEVALS_PYTHON") or Path(sys.prefix, "oracles", "autoevals", "bin", "python"))
-SCRIPT = Path(__file__).parent / "oracles" / "run_autoevals.py"
 N_CASES = 200
 
 
@@ -70,18 +65,15 @@ def ours(name: str, output: Any, expected: Any) -> float | None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.is_file(), reason=f"autoevals is not installed at {PYTHON}: make test-slow does it")
+@needs_oracle("autoevals")
 def test_scores_equal_those_of_autoevals() -> None:
     """On 200 generated cases of each scorer both give the same number."""
-    given = cases()
-    done = subprocess.run(
-        [str(PYTHON), str(SCRIPT)], input=json.dumps(given), capture_output=True, text=True, check=True, timeout=300
-    )
-    theirs = json.loads(done.stdout)
+    scored = cases()
+    theirs = oracle("autoevals", scored)
     assert None not in theirs
     differing = [
         (case, mine, other)
-        for case, other in zip(given, theirs, strict=True)
+        for case, other in zip(scored, theirs, strict=True)
         if (mine := ours(*case)) is None or abs(mine - other) > 1e-9
     ]
     assert differing == []
