@@ -7,7 +7,7 @@ those that each server counts in `usage`.
 
 With --turns N one user alone is measured: all servers run, one works at a time, and they take turns N times, so that
 what else the machine does meets each alike; printed are medians, and the median of the ratios of each turn. With
---stream answers are streamed; a chunk counts as a token.
+--stream answers are streamed; where the stream ends without `usage` a chunk counts as a token.
 
 Usage: python benchmarks/host_speed.py [--model DIR] [--users 1,8,32] [--tokens 64] [--rounds 2] [--peer]
        python benchmarks/host_speed.py --peer --turns 15 [--stream] [--model DIR]
@@ -160,14 +160,16 @@ def ask(client: httpx.Client, url: str, body: dict[str, Any]) -> int:
     """Send a request, read its whole answer and return how many tokens it has."""
     if not body["stream"]:
         return int(client.post(url, json=body).raise_for_status().json()["usage"]["completion_tokens"])
-    n_chunks = 0
-    with client.stream("POST", url, json=body) as answer:
+    n_chunks, n_tokens = 0, None
+    with client.stream("POST", url, json=body | {"stream_options": {"include_usage": True}}) as answer:
         answer.raise_for_status()
         for line in answer.iter_lines():
             if line.startswith("data: {"):
-                choices = json.loads(line.removeprefix("data: "))["choices"]
+                chunk = json.loads(line.removeprefix("data: "))
+                choices, usage = chunk["choices"], chunk.get("usage")
                 n_chunks += bool(choices and choices[0]["delta"].get("content"))
-    return n_chunks
+                n_tokens = int(usage["completion_tokens"]) if usage else n_tokens
+    return n_chunks if n_tokens is None else n_tokens
 
 
 def free_port() -> int:

@@ -11,6 +11,7 @@ A bounded queue that serves its users in turn, so that one user's many requests 
 """
 
 import threading
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -116,6 +117,9 @@ class FairQueue(Generic[U, T]):
 Event = NewToken | PromptLogprobs | GeneratedSequence | GenerationFailure
 READ_TOKENS, READ_TOKENS_BETWEEN_STEPS = 16_384, 1_024  # of prompts read at once; the second while others are decoding
 CLOSE_SECONDS = 30.0
+# Between two deliveries of tokens. The thread that sends them and the engine's take the interpreter's lock from each
+# other, which for a step of a millisecond costs more than the step; nobody reads a hundred pieces a second.
+DELIVER_SECONDS = 0.01
 KEPT_OF_QUEUE = 8  # one place in so many is kept for users who have nothing waiting, and one for such clients
 LEAST_FOR_CLIENTS = 3  # slots or places; of fewer one is kept for users, and none for clients
 
@@ -165,7 +169,11 @@ Deliver = Callable[[Sequence[tuple[Handle, Event]]], None]
 
 
 class Scheduler:
-    """Runs an engine for many requests. `deliver` is called in the engine's thread, once per step with its events."""
+    """Runs an engine for many requests.
+
+    `deliver` is called in the engine's thread with the events of a step, or of several that took less than
+    `DELIVER_SECONDS` together; an end, or the first token after a pause, is never held back.
+    """
 
     def __init__(
         self,
@@ -184,6 +192,8 @@ class Scheduler:
         self._n_submitted = 0
         self._is_closing = False
         self._batch: OpenBatch | None = None
+        self._undelivered: list[tuple[Handle, Event]] = []
+        self._delivered_at = float("-inf")
         self._has_started = threading.Event()
         self._thread = thread  # on which the model was loaded
 
@@ -279,8 +289,7 @@ class Scheduler:
             events = self._read(batch, reads) if reads else []
             if not batch.is_idle:
                 events += self._step(batch)
-            if events:
-                self._deliver(events)
+            self._send(events)
         except Exception as error:  # noqa: BLE001 - any failure of the engine must reach the requests that wait for it
             batch.fail_all(ServerFailed, "")
             with self._changed:
@@ -291,6 +300,17 @@ class Scheduler:
             for handle in left:
                 batch.cancel(handle.number)  # also those that have not begun
             self._fail(left, ServerFailed, f"the engine failed: {type(error).__name__}: {str(error)[:200]}")
+
+    def _send(self, events: list[tuple[Handle, Event]]) -> None:
+        """Deliver events, or keep tokens for the next delivery where the last was a moment ago."""
+        self._undelivered += events
+        now = time.monotonic()
+        is_token = all(isinstance(event, NewToken) for _, event in events)
+        if not self._undelivered or (is_token and now - self._delivered_at < DELIVER_SECONDS):
+            return
+        self._delivered_at = now
+        events, self._undelivered = self._undelivered, []
+        self._deliver([(handle, event) for handle, event in events if not handle.is_cancelled])
 
     def _admit(self, batch: OpenBatch) -> list[Handle]:
         """Cancel what was cancelled, let prompts join while slots are free, and return the prompts to read."""
@@ -366,7 +386,8 @@ class Scheduler:
             for repeat in (handle.work.prompt.repeats if isinstance(handle.work, GenerateWork) else (0,))
         ]
         if events:
-            self._deliver(events)
+            undelivered, self._undelivered = self._undelivered, []
+            self._deliver([*undelivered, *events])
 
 
 def _n_parties(user: User, holders: Iterable[User], n_places: int) -> int:
