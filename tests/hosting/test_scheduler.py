@@ -64,7 +64,7 @@ def test_an_entry_that_may_not_go_does_not_block_others() -> None:
 def test_tokens_are_delivered_together_but_never_after_the_end(
     monkeypatch: pytest.MonkeyPatch, seconds: float, n_deliveries: int
 ) -> None:
-    """What the first step brings comes at once; tokens of the next moments come together, in their order and before the end."""
+    """The first step's tokens come at once; those of the next moments come together, in order and before the end."""
     monkeypatch.setattr(module, "DELIVER_SECONDS", seconds)
     deliveries: list[list[Event]] = []
     has_ended = threading.Event()

@@ -25,7 +25,7 @@ def _python(name: str) -> Path:
 
 
 def needs_oracle(name: str) -> pytest.MarkDecorator:
-    """Return the mark of a test that an oracle answers: without its environment the test is skipped, and fails in CI."""
+    """Return the mark of a test that an oracle answers: without its environment it is skipped, and fails in CI."""
     is_needed = "ASSAYMARK_CI" in os.environ and name not in _MAY_BE_MISSING_IN_CI
     return pytest.mark.skipif(not is_needed and not _python(name).is_file(), reason=_missing(name))
 
