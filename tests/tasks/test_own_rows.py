@@ -1,5 +1,6 @@
 """A CSV or JSONL file as a task: the recognised columns, and the notes about them."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -335,6 +336,17 @@ def test_two_files_of_one_name_are_two_tasks(tmp_path: Path, monkeypatch: pytest
     assert selection.tasks[0].spec_hash == alone.tasks[0].spec_hash
     joined = Catalog.open(lm_eval=False).select([*names[1:], names[1]])
     assert [task.name for task in joined.tasks] == ["sub/nums", "other/sub/nums"]
+
+
+def test_a_file_has_its_whole_name_without_its_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that differ behind a dot are tasks of different names."""
+    monkeypatch.chdir(tmp_path)
+    files = ["e0.5.csv", "e0.7.csv", "e1.csv.gz", "v2.final.jsonl"]
+    for name in files:
+        rows = b'{"question": "1?", "answer": "1"}\n' if "jsonl" in name else b"question,answer\n1?,1\n"
+        (tmp_path / name).write_bytes(gzip.compress(rows) if name.endswith(".gz") else rows)
+    selection = Catalog.open(lm_eval=False).select(files)
+    assert [task.name for task in selection.tasks] == ["e0.5", "e0.7", "e1", "v2.final"]
 
 
 def test_equal_task_files_beside_different_data_are_refused(tmp_path: Path) -> None:

@@ -367,9 +367,11 @@ def _of_fields(returned: Any, name: str) -> Result:
 
     known = set(returned) if is_mapping else {each for each in _RESULT_KEYS if hasattr(returned, each)}
     if not known & _RESULT_KEYS:
-        has = f"the keys {', '.join(map(str, list(returned)[:6])) or 'none'}" if is_mapping else "none of them"
-        kind = "mapping" if is_mapping else type(returned).__name__
-        raise TypeError(f"scorer '{name}' returned a {kind} with {has}; expected value, score, pass or label")
+        keys = ", ".join(map(str, list(returned)[:6])) if is_mapping else ""
+        what = f"a mapping with {f'the keys {keys}' if keys else 'no keys'}" if is_mapping else f"{returned!r:.80}"
+        raise TypeError(
+            f"scorer '{name}' returned {what}; expected a number, a text, None, or value, score, pass or label"
+        )
     comment, label, metadata = field(*_COMMENT), field("label"), field("metadata")
     own_name = field("name", "key")
     if own_name == "feedback" and type(returned).__name__ == "Feedback":

@@ -15,7 +15,15 @@ import yaml
 from assaymark.errors import DataError, UsageError
 from assaymark.tasks.bad_rows import template_columns
 from assaymark.tasks.catalog import Catalog
-from assaymark.tasks.own_rows import OwnData, dataset_name, find_dataset, is_rows_file, rows_of_file, spec_of_dataset
+from assaymark.tasks.own_rows import (
+    OwnData,
+    dataset_name,
+    find_dataset,
+    is_rows_file,
+    name_of_rows,
+    rows_of_file,
+    spec_of_dataset,
+)
 from assaymark.tasks.row_columns import find_columns
 from assaymark.tasks.row_shapes import Shape
 from assaymark.tasks.task import FunctionRef, Group, Selection, Task
@@ -77,7 +85,7 @@ def _guessed(source: str, own: OwnData, folder: Path, fewshot: Path | None) -> t
         rows = rows_of_file(path.resolve(), own)
         files = {"test": _relative(path, folder), **({"dev": _relative(fewshot, folder)} if fewshot else {})}
         return {
-            "task": path.name.split(".")[0],
+            "task": name_of_rows(path),
             "dataset_path": rows.builder,
             "dataset_kwargs": {"data_files": files, **rows.options},
             "test_split": "test",

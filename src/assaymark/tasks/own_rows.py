@@ -40,6 +40,7 @@ __all__ = [
     "find_dataset",
     "ignored_columns",
     "is_rows_file",
+    "name_of_rows",
     "row_file_names",
     "rows_of_file",
     "shape_in",
@@ -96,17 +97,18 @@ def row_file_names(paths: Iterable[Path]) -> dict[Path, str]:
     """
     alike: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):
-        alike.setdefault(_bare_name(path), []).append(path)
+        alike.setdefault(name_of_rows(path), []).append(path)
     return {path: name for files in alike.values() for path, name in _names_of_files(files).items()}
 
 
-def _bare_name(path: Path) -> str:
-    return path.name.split(".")[0]
+def name_of_rows(path: Path) -> str:
+    """Return the name of a file of rows without its ending: `e0.5.csv` is `e0.5`."""
+    return path.name.removesuffix(max((end for end in READABLE if path.name.endswith(end)), key=len, default=""))
 
 
 def _names_of_files(files: Sequence[Path]) -> dict[Path, str]:
     top = os.path.commonpath([file.parent for file in files])
-    parts = {file: (*file.parent.relative_to(top).parts, _bare_name(file)) for file in files}
+    parts = {file: (*file.parent.relative_to(top).parts, name_of_rows(file)) for file in files}
     names = {}
     for file, own in parts.items():
         others = [other for each, other in parts.items() if each != file]
@@ -125,7 +127,7 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
     """
     own = rows_of_file(path, data)
     spec = {
-        "task": name or _bare_name(path),
+        "task": name or name_of_rows(path),
         "dataset_path": own.builder,
         "dataset_kwargs": {"data_files": {"test": path.name}, **own.options},
         "test_split": "test",
@@ -135,7 +137,7 @@ def task_from_rows(path: Path, data: OwnData = GUESSED, name: str | None = None)
         **own.shape.spec,
     }
     file_label = (
-        path.name if spec["task"] == _bare_name(path) else f"{Path(spec['task']).parent.as_posix()}/{path.name}"
+        path.name if spec["task"] == name_of_rows(path) else f"{Path(spec['task']).parent.as_posix()}/{path.name}"
     )
     note = f"{file_label}: {own.shape.guess}{ignored_columns(own.rows, own.shape)}"
     return task_from_spec(spec, path, "user"), [note]

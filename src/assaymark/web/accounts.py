@@ -26,7 +26,7 @@ ROLES = ("submitter", "moderator")
 COOKIE = "account"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 LONGEST_TOKEN = 500
-PREFIX = "evs_"
+PREFIX, FORMER_PREFIX = "asm_", "evs_"  # tokens with the former one are valid until they end
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,10 @@ class AccountTokens:
 
     def read(self, token: str) -> Account | None:
         """Return whose token it is; None for one that was not signed here, or has ended."""
-        body, _, signature = token.removeprefix(PREFIX).partition(".")
-        if not token.startswith(PREFIX) or len(token) > LONGEST_TOKEN or not self._signer.is_signed(body, signature):
+        body, _, signature = token.removeprefix(PREFIX).removeprefix(FORMER_PREFIX).partition(".")
+        if not token.startswith((PREFIX, FORMER_PREFIX)) or len(token) > LONGEST_TOKEN:
+            return None
+        if not self._signer.is_signed(body, signature):
             return None
         fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         if fields["ends"] <= self._clock():

@@ -160,7 +160,7 @@ def test_signing_in_keeps_a_cookie_that_submits(queue: SubmissionServer) -> None
         form = {"token": form_token(browser.get("/sign-in").text), "account": queue.token(), "back": "//evil.example"}
         answer = browser.post("/sign-in", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
-        assert re.search(r"account=evs_.*HttpOnly.*SameSite=lax", answer.headers["set-cookie"])
+        assert re.search(r"account=asm_.*HttpOnly.*SameSite=lax", answer.headers["set-cookie"])
         page = browser.get("/submit")
         assert "Signed in as" in page.text
         fields = {"token": form_token(page.text), "board": "demo", "model": "small", "precision": "float32"}
@@ -221,14 +221,22 @@ def test_withdrawing_needs_a_reason_and_mistakes_are_no_failures(queue: Submissi
             assert "This page failed" not in answer.text
 
 
+def test_a_token_of_the_former_prefix_is_valid(queue: SubmissionServer) -> None:
+    """What was signed before the prefix changed is valid until it ends."""
+    with queue.client() as client:
+        former = "evs_" + queue.token().removeprefix("asm_")
+        headers = [(b"authorization", f"Bearer {former}".encode())]
+        assert client.post("/api/check", json={"model": "small"}, headers=headers).status_code == 200
+
+
 def test_forged_ended_and_revoked_tokens_are_refused(queue: SubmissionServer) -> None:
     """A changed name or role, another server's signature, an ended token, and one that was revoked."""
     good = queue.token()
-    body, _, signature = good.removeprefix("evs_").partition(".")
+    body, _, signature = good.removeprefix("asm_").partition(".")
     other = AccountTokens(b"another secret" * 4).make("ada", "moderator", 1)
     ended = AccountTokens(server_secret(), clock=lambda: time.time() - 10 * 86400).make("ada", "submitter", 1)
-    changed = f"evs_{queue.token('ada', 'moderator').removeprefix('evs_').partition('.')[0]}.{signature}"
-    for token in (other, ended, changed, f"evs_{body}.", f"evs_{body}", f"evs_.{signature}", "evs_", "x", "é" * 9):
+    changed = f"asm_{queue.token('ada', 'moderator').removeprefix('asm_').partition('.')[0]}.{signature}"
+    for token in (other, ended, changed, f"asm_{body}.", f"asm_{body}", f"asm_.{signature}", "asm_", "x", "é" * 9):
         with queue.client() as client:
             answer = client.post(
                 "/api/check", json={"model": "small"}, headers=[(b"authorization", f"Bearer {token}".encode())]
