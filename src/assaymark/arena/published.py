@@ -118,7 +118,7 @@ class Published:
     language: str | None
     languages: Mapping[str, int]  # language of the prompt -> votes, of all votes of the batch where it is known
     models: tuple[RatedModel, ...]
-    found: ArenaRatings | None
+    fitted: ArenaRatings | None
     why_none: str | None  # why there are no ratings
     n_votes: int
     n_ties: int
@@ -189,7 +189,7 @@ def publish_ratings(
             Counter(known[key] for vote in honest if (key := vote.prompt_commitment) in known).most_common()
         ),
         categories=dict(Counter(vote.category for vote in honest if vote.category).most_common()),
-        models=rows, found=fitted.ratings, why_none=why_none, n_votes=len(used),
+        models=rows, fitted=fitted.ratings, why_none=why_none, n_votes=len(used),
         n_ties=sum(vote.choice == "tie" for vote in used), n_both_bad=sum(vote.choice == "both_bad" for vote in used),
         n_voters=len(by_voter), n_prompts=len({vote.prompt_id for vote in used}),
         n_prompt_groups=len(by_group), largest_prompt_group=max(by_group.values(), default=0),

@@ -443,9 +443,9 @@ _AROUND = " \t\n*_`'\"$#.,;:!?()[]"
 
 def _conclusions(text: str) -> set[str]:
     """Return what a text may conclude with: what follows 'the answer is', a box, the last line, or all of it."""
-    found = [text, text.strip().rpartition("\n")[2], text.rpartition("####")[2] if "####" in text else ""]
-    found += [matches[-1] for matches in (_CONCLUSION.findall(text), _BOXED.findall(text)) if matches]
-    return {_bare(each) for each in found}
+    candidates = [text, text.strip().rpartition("\n")[2], text.rpartition("####")[2] if "####" in text else ""]
+    candidates += [matches[-1] for matches in (_CONCLUSION.findall(text), _BOXED.findall(text)) if matches]
+    return {_bare(each) for each in candidates}
 
 
 def _bare(text: str) -> str:

@@ -265,7 +265,7 @@ def _row(board: Board, suite: Suite, name: str, runs: Sequence[StoredRun]) -> Bo
         facts={**facts, "origin": origin},
         run_ids=tuple(run_id for run_id, run in used.items() if not run.source),
         notes=tuple(dict.fromkeys(notes)),
-        stopped=_stopped_early([one for one in stopped.values() if one is not None]),
+        stopped=_stopped_early([stopping_rule for stopping_rule in stopped.values() if stopping_rule is not None]),
         is_upload=latest.is_upload,
     )
 

@@ -58,13 +58,13 @@ class Rivals:
         """Return whether no question that is left can change the rank set. `states`: of each column, at alpha / 2."""
         share = ALPHA / 2 / len(states)
         wide = [for_new_questions(state, share) for state in states]
-        shown = self.rank_set(
+        now = self.rank_set(
             _mean([state.mean for state in states], weights),
             _mean([low for low, _ in wide], weights),
             _mean([high for _, high in wide], weights),
         )
         ends = ([state.low for state in states], [state.high for state in states])
-        return all(self.rank_set(*_full(scores, [state.n for state in states], weights)) == shown for scores in ends)
+        return all(self.rank_set(*_full(scores, [state.n for state in states], weights)) == now for scores in ends)
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:

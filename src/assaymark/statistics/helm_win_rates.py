@@ -88,7 +88,7 @@ def order_dependence(values: Floats, higher_is_better: Sequence[bool]) -> OrderD
     n_dependent, example = 0, None
     for a, b in pairs:
         others = [model for model in range(n) if model not in {a, b}]
-        found = next(
+        third = next(
             (
                 some
                 for some in _sets(others)
@@ -97,9 +97,9 @@ def order_dependence(values: Floats, higher_is_better: Sequence[bool]) -> OrderD
             ),
             None,
         )
-        if found is not None:
+        if third is not None:
             n_dependent += 1
-            example = example or (a, b, found)
+            example = example or (a, b, third)
     return OrderDependence(len(pairs), n_dependent, example)
 
 

@@ -335,7 +335,7 @@ class OutwardStore(Store):
         some = super().samples(run_id, task, limit=LOOKED_AT)
         fields = {category_field(record.sample.row) for record in some if record.sample is not None}
         is_promised = fields - {None} <= SHOWN_CATEGORY_FIELDS
-        shown = frozenset(
+        categories = frozenset(
             count.category
             for count in (super().categories(run_id, task) if is_promised else ())
             if count.category is not None
@@ -343,8 +343,8 @@ class OutwardStore(Store):
             and count.n_samples >= FEWEST_OF_CATEGORY
         )
         if self._tasks_of(run_id).is_summarised:
-            self._categories[run_id, task] = shown
-        return shown
+            self._categories[run_id, task] = categories
+        return categories
 
     def categories(self, run_id: str, task: str | None = None) -> list[CategoryCount]:
         """As `Store.categories`; samples of withheld tasks whose category is not shown count as without one."""
@@ -354,9 +354,9 @@ class OutwardStore(Store):
             return super().categories(run_id, task)
         counts: dict[str | None, list[int]] = {}
         for name in [task] if task is not None else self._tasks_of(run_id).datasets:
-            shown = None if self.withholding(run_id, name) is None else self._shown_categories(run_id, name)
+            public = None if self.withholding(run_id, name) is None else self._shown_categories(run_id, name)
             for count in super().categories(run_id, name):
-                category = count.category if shown is None or count.category in shown else None
+                category = count.category if public is None or count.category in public else None
                 own = counts.setdefault(category, [0, 0])
                 own[0] += count.n_samples
                 own[1] += count.n_wrong
@@ -424,16 +424,16 @@ class OutwardStore(Store):
         withheld = self.withheld_tasks(run_id)
         if not withheld:
             return read(page.offset, page.limit)
-        shown: dict[str, frozenset[int]] = {}
+        previews: dict[str, frozenset[int]] = {}
         categories = {name: self._shown_categories(run_id, name) for name in withheld if task in {None, name}}
 
         def is_shown(facts: SampleFacts) -> bool:
             how = withheld.get(facts.task)
             if how is None:
                 return facts.task in self._tasks_of(run_id).datasets
-            if facts.task not in shown:
-                shown[facts.task] = self.preview_of(run_id, facts.task) or frozenset()
-            return facts.sample_index in shown[facts.task] and facts.n_shots == 0
+            if facts.task not in previews:
+                previews[facts.task] = self.preview_of(run_id, facts.task) or frozenset()
+            return facts.sample_index in previews[facts.task] and facts.n_shots == 0
 
         def note_of(facts: SampleFacts) -> str:
             return withheld[facts.task].note if facts.task in withheld else WITHHELD

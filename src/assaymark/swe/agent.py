@@ -83,9 +83,9 @@ def run_agent(
     """
     variables = {"PAGER": "cat", "GIT_PAGER": "cat", "TQDM_DISABLE": "1", **environment.variables}
     variables["PATH"] = f"{Path(environment.python).parent}:/usr/bin:/bin"
-    shown = {**shown_interpreter(environment), **shown_generated(environment, folder / "work")}
+    readable = {**shown_interpreter(environment), **shown_generated(environment, folder / "work")}
     place = Workplace(
-        folder / "work", environment.folder, shown, variables, folder / "scratch",
+        folder / "work", environment.folder, readable, variables, folder / "scratch",
         image=environment.image, engine=environment.where,
     )  # fmt: skip
     per_command = SweLimits(limits.command_seconds, sandbox.memory_bytes, sandbox.n_processes)

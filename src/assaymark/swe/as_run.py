@@ -70,7 +70,9 @@ def gradings_run(task: str, instances: Sequence[Instance], reports: Sequence[Swe
     run = imported_of(ForeignRun("assaymark swe", model, (summary,), samples, (), ()))
     details = {f"{task}/{at}/0": _detail(attempts) for at, (_, attempts) in enumerate(rows)}
     traces = {f"{task}/{at}/0": _traces(instance, reports) for at, (instance, _) in enumerate(rows)}
-    graded = [[each.instance_id, [[one.outcome, one.reason] for one in attempts]] for each, attempts in rows]
+    graded = [
+        [each.instance_id, [[attempt.outcome, attempt.reason] for attempt in attempts]] for each, attempts in rows
+    ]
     origin = {"gradings": content_hash([task, graded, [list(sample.answers) for sample in samples]])}
     return replace(
         run,
@@ -85,8 +87,8 @@ def gradings_run(task: str, instances: Sequence[Instance], reports: Sequence[Swe
 
 
 def _graded(instance: Instance, reports: Sequence[SweReport]) -> list[Graded]:
-    found = [report.graded.get(instance.instance_id) for report in reports]
-    return [each for each in found if each is not None]
+    grades = [report.graded.get(instance.instance_id) for report in reports]
+    return [each for each in grades if each is not None]
 
 
 def _sample(task: str, index: int, instance: Instance, attempts: Sequence[Graded]) -> ForeignSample:

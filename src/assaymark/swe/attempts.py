@@ -213,7 +213,7 @@ def shown_generated(environment: Environment, work: Path) -> Mapping[str, Path]:
     if not (generated := generated_in(environment)):
         return {}
     root = Path(generated)
-    shown: dict[str, Path] = {}
+    readable: dict[str, Path] = {}
     for place, folders, names in os.walk(root):
         here = Path(place).relative_to(root)
         if (work / here).is_symlink():
@@ -224,18 +224,18 @@ def shown_generated(environment: Environment, work: Path) -> Mapping[str, Path]:
         missing = [name for name in own if not os.path.lexists(work / here / name)]
         folders[:] = [name for name in folders if name in own and (work / here / name).is_dir()]
         for name in missing:
-            shown[str(PurePosixPath(environment.folder, here, name))] = root / here / name
-    return shown
+            readable[str(PurePosixPath(environment.folder, here, name))] = root / here / name
+    return readable
 
 
 def _tests_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:
     """Return the plugin, and the files of tests, which the tests cannot change."""
-    shown = {INSIDE: PLUGIN}
+    readable = {INSIDE: PLUGIN}
     for name in tests:
         path = work / name
         if path.is_file() and not path.is_symlink():
-            shown[str(PurePosixPath(environment.folder, name))] = path
-    return shown
+            readable[str(PurePosixPath(environment.folder, name))] = path
+    return readable
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

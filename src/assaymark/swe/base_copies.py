@@ -87,12 +87,12 @@ def copy_tree(source: Path, target: Path) -> None:
 
 def files_of(folder: Path) -> Mapping[str, Path]:
     """Return relative path -> path of all files and links of a tree, without its repository."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for place, folders, names in os.walk(folder):
         here = Path(place)
         if here == folder and ".git" in folders:
             folders.remove(".git")
         linked = [name for name in folders if (here / name).is_symlink()]
         for name in (*names, *linked):
-            found[str((here / name).relative_to(folder))] = here / name
-    return found
+            paths[str((here / name).relative_to(folder))] = here / name
+    return paths

@@ -127,8 +127,8 @@ class GradingLog:
 
     def attempt(self, key: str) -> StoredAttempt | None:
         """Return an attempt of `swe predict` by its key; None where there is none."""
-        found = self._attempts(swe_attempts.c.key == key)
-        return found[0] if found else None
+        attempts = self._attempts(swe_attempts.c.key == key)
+        return attempts[0] if attempts else None
 
     def attempts_of(self, patch_sha: str, instance_id: str, model: str) -> list[StoredAttempt]:
         """Return the attempts of a model that ended with a patch for an instance."""

@@ -98,13 +98,13 @@ def _parse_django_log(log: str) -> dict[str, str]:
         if line.startswith("ok") and last is not None:
             statuses[last] = "PASSED"
     for pattern in _INTERRUPTED:
-        statuses.update((found[1], "PASSED") for found in pattern.finditer(log))
+        statuses.update((match[1], "PASSED") for match in pattern.finditer(log))
     return statuses
 
 
 def _parse_sympy_log(log: str) -> dict[str, str]:
     """Return the statuses of `bin/test --verbose`: a line for each test, and a heading for each failure."""
-    statuses = {f"{found[2]}.py:{found[3]}": "FAILED" for found in _SYMPY_FAILURE.finditer(log)}
+    statuses = {f"{match[2]}.py:{match[3]}": "FAILED" for match in _SYMPY_FAILURE.finditer(log)}
     for whole in log.split("\n"):
         line = whole.strip()
         if line.startswith("test_"):

@@ -68,11 +68,11 @@ def chosen_files(instance: Instance, base: Path, how: str, most_characters: int)
         if is_wanted and path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_FILE:
             texts[name] = path.read_text(encoding="utf-8", errors="replace")
     order: Sequence[str] = list(texts) if how == "oracle" else bm25_order(instance.problem_statement, texts)
-    shown: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for name in order:
-        if sum(map(len, shown.values())) + len(texts[name]) <= most_characters:
-            shown[name] = texts[name]
-    return shown
+        if sum(map(len, chosen.values())) + len(texts[name]) <= most_characters:
+            chosen[name] = texts[name]
+    return chosen
 
 
 def one_shot_prompt(instance: Instance, files: Mapping[str, str]) -> str:

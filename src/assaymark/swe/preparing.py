@@ -187,8 +187,8 @@ def _install_repository(instance: Instance, venv: Path, copy: Path) -> None:
     version = instance.version if _VERSION.fullmatch(instance.version) else "0"
     variables = {"SETUPTOOLS_SCM_PRETEND_VERSION": version if version.count(".") > 1 else f"{version}.0"}
     base = Path(interpreter_of(python, needs="").base_prefix)
-    shown = {} if base.is_relative_to("/usr") else {str(base): base}
-    place = Workplace(copy, FOLDER, shown, variables, writable={str(venv): venv})
+    readable = {} if base.is_relative_to("/usr") else {str(base): base}
+    place = Workplace(copy, FOLDER, readable, variables, writable={str(venv): venv})
     ended = run_sandboxed([*words, "-e", FOLDER], place, SweLimits(seconds=PIP_SECONDS))
     if ended.status or ended.limit:
         raise DataError(

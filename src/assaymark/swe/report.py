@@ -160,8 +160,8 @@ def stored_report(store: OpenStore, instances: Sequence[Instance], predictions: 
             environments.add(stored[0].environment_sha)
         elif (why := log.why_not_runnable(instance.sha)) is not None:
             graded[name] = Graded(prediction, "infra_failure", f"not runnable here: {why}")
-        found = log.attempts_of(prediction.patch_sha, name, prediction.model_name_or_path)
-        attempts += [(name, each) for each in found[-1:]]
+        earlier = log.attempts_of(prediction.patch_sha, name, prediction.model_name_or_path)
+        attempts += [(name, each) for each in earlier[-1:]]
     made = SweReport(
         predictions[0].model_name_or_path,
         tuple(each.instance_id for each in instances),

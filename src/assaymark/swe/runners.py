@@ -38,8 +38,8 @@ class Runner:
     def why_incomplete(self, log: str, status: int, statuses: Mapping[str, str]) -> str:
         """Return how a run's end contradicts the lines of its tests, in words; empty where it does not."""
         last = None
-        for found in self.end.finditer(log):
-            last = found
+        for match in self.end.finditer(log):
+            last = match
         if last is None:
             return f"the runner ended with status {status} before its last lines"
         if any(line.startswith("test_") for line in log[last.end() :].splitlines()):

@@ -157,8 +157,8 @@ def _run_in_container(
     engine, name = find_engine(place.engine, place.image), container_name()
     mounts = [(place.copy, place.folder, True), *((path, inside, True) for inside, path in place.writable.items())]
     mounts += [(place.scratch, "/tmp", True)] if place.scratch else []  # noqa: S108 - the container's own
-    shown = sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts))
-    mounts += [(path, inside, False) for inside, path in shown]
+    readable = sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts))
+    mounts += [(path, inside, False) for inside, path in readable]
     if pipe is not None:
         for number in pipe:
             os.close(number)

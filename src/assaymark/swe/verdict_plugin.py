@@ -94,8 +94,8 @@ def _without_absent_plugins() -> Any:
         from importlib.util import find_spec
     except ImportError:  # Python 3.7
         return []
-    found: Any = entry_points()
-    points = found.select(group="pytest11") if hasattr(found, "select") else found.get("pytest11", ())
+    installed: Any = entry_points()
+    points = installed.select(group="pytest11") if hasattr(installed, "select") else installed.get("pytest11", ())
     options = []
     for point in points:
         if find_spec(point.value.partition(":")[0].partition(".")[0]) is None:

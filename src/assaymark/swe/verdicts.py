@@ -176,10 +176,10 @@ def _split(
         if _PROGRESS.fullmatch(test):
             split["success" if statuses.get(test, "PASSED" if statuses else "") in good else "failure"].append(test)
             continue
-        found = [statuses[test]] if test in statuses else list(by_key.get(test, ()))
-        if not found and "[" in test and not test.endswith("]"):
-            found = [status for key, each in by_key.items() if key.startswith(test) for status in each]
-        split["success" if found and set(found) <= good else "failure"].append(test)
+        of_test = [statuses[test]] if test in statuses else list(by_key.get(test, ()))
+        if not of_test and "[" in test and not test.endswith("]"):
+            of_test = [status for key, each in by_key.items() if key.startswith(test) for status in each]
+        split["success" if of_test and set(of_test) <= good else "failure"].append(test)
     return split
 
 
@@ -187,19 +187,19 @@ def disagreements(instance: Instance, run: TestRun) -> list[str]:
     """Return where what was printed contradicts the reports, in words."""
     reported = grade_tests(instance, run.reported.statuses)
     printed = grade_tests(instance, run.printed)
-    found = []
+    warnings = []
     for by_reports, by_print in (
         (reported.fail_to_pass, printed.fail_to_pass),
         (reported.pass_to_pass, printed.pass_to_pass),
     ):
         only_printed = sorted(set(by_print["success"]) - set(by_reports["success"]))
-        found += [f"{test} was printed as passed and did not pass" for test in only_printed[:5]]
+        warnings += [f"{test} was printed as passed and did not pass" for test in only_printed[:5]]
     words: Any = run.printed_counts
     if words is not None and run.reported.status is not None:
         of_tests = {word: n for word, n in words.items() if word in _WORDS.values()}
         if of_tests != run.reported.counts:
-            found.append(f"pytest's last line says {_shown(of_tests)}, the reports {_shown(run.reported.counts)}")
-    return found
+            warnings.append(f"pytest's last line says {_shown(of_tests)}, the reports {_shown(run.reported.counts)}")
+    return warnings
 
 
 def _shown(counts: Mapping[str, int]) -> str:

@@ -98,11 +98,11 @@ def interval_charts(points: Sequence[IntervalPoint], claims: Sequence[ClaimPoint
     Raises: MissingExtra without the extra `charts`.
     """
     alt = imported_altair()
-    given, points = points, _with_short_names(points)
+    long_named, points = points, _with_short_names(points)
     tasks = list(dict.fromkeys(point.task for point in points))
     runs = list(dict.fromkeys(point.run for point in points))
     step = ROW + ROW_OF_RUN * (len(runs) - 1)
-    short_names = dict(zip((point.task for point in given), (point.task for point in points), strict=True))
+    short_names = dict(zip((point.task for point in long_named), (point.task for point in points), strict=True))
     claims = [replace(claim, task=short_names[claim.task]) for claim in claims if claim.task in short_names]
     models = list(dict.fromkeys(claim.model for claim in claims))
     end = _next_tenth(max([*(point.high for point in points), *(claim.value for claim in claims)], default=1.0))

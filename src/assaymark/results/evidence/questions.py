@@ -100,8 +100,8 @@ def questions_in(store: Store, rows: Sequence[RunRow], task: str) -> Questions:
         if request.turn == 0 and request.sample_sha256 in common and request.sample_sha256 not in first:
             row = record.sample.row if record.sample is not None else None
             text = (question_of(row) if row is not None else None) or request.prompt[-200:]
-            shown = "" if record.is_withheld else snippet_of(text)
-            first[request.sample_sha256] = request.sample_index, shown
+            snippet = "" if record.is_withheld else snippet_of(text)
+            first[request.sample_sha256] = request.sample_index, snippet
     hashes = sorted(first, key=lambda each: first[each][0])
     models = tuple(short_model_name(row.model) for row, _ in best)
     right = np.array([[not of_model[each] for each in hashes] for of_model in wrong], dtype=np.float64)

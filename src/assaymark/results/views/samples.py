@@ -94,11 +94,11 @@ def sample_view(record: SampleRecord, original: SampleRecord | None = None) -> R
 
 def _marked(record: SampleRecord, original: SampleRecord) -> Padding:
     """Return the end of a copy's prompt with the changed words in bold and underlined."""
-    shown = prompt_end(record.request.prompt)
+    ending = prompt_end(record.request.prompt)
     before = original.request.prompt
     text = Text("")
     for part in marked_texts(
-        before[-(len(shown) + len(before) // 10) :] if len(shown) < len(before) else before, shown
+        before[-(len(ending) + len(before) // 10) :] if len(ending) < len(before) else before, ending
     ):
         text.append(part.text, style="bold underline yellow" if part.is_changed else "dim")
     return Padding(text, (0, 1, 0, 2))

@@ -78,11 +78,11 @@ def print_split(split: "CutoffSplit") -> None:
     for name, estimate in (("before", split.before), ("from", split.after)):
         echo(f"created {name} {split.cutoff}: {'no scored instance' if estimate is None else _share(estimate)}")
     if split.difference is not None:
-        found = split.difference
-        low, high = 100 * found.low, 100 * found.high
+        difference = split.difference
+        low, high = 100 * difference.low, 100 * difference.high
         echo(
-            f"from {split.cutoff} on minus before: {100 * found.difference:+.1f} points, 95% interval {low:+.1f} to "
-            f"{high:+.1f}, p {found.p:.3g} ({found.method})"
+            f"from {split.cutoff} on minus before: {100 * difference.difference:+.1f} points, 95% interval {low:+.1f} "
+            f"to {high:+.1f}, p {difference.p:.3g} ({difference.method})"
         )
     if split.n_undated:
         echo(f"{split.n_undated} instances have no date")
