@@ -32,20 +32,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--scorers", default="exact")
     parser.add_argument("--dir", type=Path, default=None, help="where the store is made")
-    given = parser.parse_args()
-    print(f"load before: {' '.join(f'{one:.2f}' for one in os.getloadavg())} on {os.cpu_count()} processors")
-    rows = [{"id": f"r{at}", "input": f"question {at}", "expected": f"question {at}"} for at in range(given.rows)]
-    with tempfile.TemporaryDirectory(dir=given.dir) as folder:
+    inputs = parser.parse_args()
+    print(f"load before: {' '.join(f'{item:.2f}' for item in os.getloadavg())} on {os.cpu_count()} processors")
+    rows = [{"id": f"r{at}", "input": f"question {at}", "expected": f"question {at}"} for at in range(inputs.rows)]
+    with tempfile.TemporaryDirectory(dir=inputs.dir) as folder:
         warm_up = str(Path(folder) / "warm.sqlite")
-        assaymark.evaluate(nothing, rows[:WARM_UP_ROWS], scorers=given.scorers, store=warm_up)
+        assaymark.evaluate(nothing, rows[:WARM_UP_ROWS], scorers=inputs.scorers, store=warm_up)
         store = str(Path(folder) / "store.sqlite")
         for what in ("first call", "second call"):
             wall, processor = time.perf_counter(), time.process_time()
-            run = assaymark.evaluate(nothing, rows, scorers=given.scorers, store=store)
+            run = assaymark.evaluate(nothing, rows, scorers=inputs.scorers, store=store)
             wall, processor = time.perf_counter() - wall, time.process_time() - processor
             each, own = 1000 * wall / len(rows), 1000 * processor / len(rows)
             print(f"{what}: {wall:.2f} s, {each:.3f} ms per row ({own:.3f} of processor time); aim: {AIM_MS:g} ms")
-        if given.scorers == "exact" and run.estimate("rows", "exact").value != 1.0:
+        if inputs.scorers == "exact" and run.estimate("rows", "exact").value != 1.0:
             raise SystemExit("the scores are wrong")
 
 

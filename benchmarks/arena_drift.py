@@ -46,16 +46,16 @@ class Counts:
 
 def drifting_votes(voters: Voters, n: int, drift: float) -> list[VoteRow]:
     """Return n votes, half of them before the model has changed by so many points."""
-    found: list[VoteRow] = []
+    results: list[VoteRow] = []
     for month, start in enumerate(MONTHS):
         voters.strengths = strengths_in(len(voters.names), month, drift)
         part = voters.votes(n // 2, adaptive=False)
-        n_before = len(found)
-        found += [
+        n_before = len(results)
+        results += [
             replace(vote, sequence=n_before + at + 1, battle=f"b{n_before + at}", cast_at=start + at)
             for at, vote in enumerate(part)
         ]
-    return found
+    return results
 
 
 def strengths_in(n_models: int, month: int, drift: float) -> np.ndarray:
@@ -90,21 +90,21 @@ def simulate(n_models: int, n_votes: int, drift: float, replications: int) -> Co
     counts, limit = Counts(), limit_of(n_models, drift)
     for replication in range(replications):
         voters = Voters(n_models, ("drift", drift, replication))
-        found = rated(drifting_votes(voters, n_votes, drift))
+        result = rated(drifting_votes(voters, n_votes, drift))
         drifting = voters.names[DRIFTING]
-        for one in found.ratings:
-            index = voters.names.index(one.model)
-            inside = is_within(one.low, one.high, float(limit[index]))
-            (counts.limit if one.model == drifting else counts.others).append(inside)
-            if one.model == drifting:
-                counts.now.append(holds(one, strengths_in(n_models, 1, drift), index))
-        for month, part in enumerate(found.parts):
+        for each in result.ratings:
+            index = voters.names.index(each.model)
+            inside = is_within(each.low, each.high, float(limit[index]))
+            (counts.limit if each.model == drifting else counts.others).append(inside)
+            if each.model == drifting:
+                counts.now.append(holds(each, strengths_in(n_models, 1, drift), index))
+        for month, part in enumerate(result.parts):
             strengths = strengths_in(n_models, month, drift)
-            counts.months += [holds(one, strengths, voters.names.index(one.model)) for one in part.ratings]
-        changed = {one.model for one in found.changes if one.significance < LEVEL}
+            counts.months += [holds(rating, strengths, voters.names.index(rating.model)) for rating in part.ratings]
+        changed = {change.model for change in result.changes if change.significance < LEVEL}
         counts.seen.append(drifting in changed)
         counts.false.append(bool(changed - {drifting}))
-        counts.first.append(bool(found.changes) and found.changes[0].model == drifting)
+        counts.first.append(bool(result.changes) and result.changes[0].model == drifting)
     return counts
 
 
@@ -120,10 +120,10 @@ def main() -> None:
     parser.add_argument("--votes", type=int, default=3000)
     parser.add_argument("--models", type=int, default=8)
     parser.add_argument("--drift", type=float, nargs="+", default=[0.0, 50.0, 100.0, 200.0], help="points")
-    given = parser.parse_args()
-    for drift in given.drift:
-        found = simulate(given.models, given.votes, drift, given.replications)
-        shares = {name: 100 * np.mean(getattr(found, name)) for name in Counts.__dataclass_fields__}
+    inputs = parser.parse_args()
+    for drift in inputs.drift:
+        result = simulate(inputs.models, inputs.votes, drift, inputs.replications)
+        shares = {name: 100 * np.mean(getattr(result, name)) for name in Counts.__dataclass_fields__}
         print(f"a change of {drift:g} points: intervals of all votes hold the average in {shares['limit']:.1f}% "
               f"(others: {shares['others']:.1f}%), the strength at the end in {shares['now']:.1f}%; intervals of "
               f"months hold the month's in {shares['months']:.1f}%; reported as changed in {shares['seen']:.0f}%, as "

@@ -24,9 +24,9 @@ def main() -> None:
     for what in ("compiling included", "compiled"):
         model = BradleyTerry(n_competitors=len(data.competitors))
         began = time.perf_counter()
-        found = model.compute_ratings_and_cis(data, significance_level=0.05)
+        result = model.compute_ratings_and_cis(data, significance_level=0.05)
         print(f"arena-rank, fit and sandwich by vote, {what}: {time.perf_counter() - began:.2f} s", flush=True)
-    ratings = dict(zip(found["competitors"], np.asarray(found["ratings"]).tolist(), strict=True))
+    ratings = dict(zip(result["competitors"], np.asarray(result["ratings"]).tolist(), strict=True))
     np.save(f"{sys.argv[1]}.ratings.npy", np.array([ratings[name] for name in names]))
 
 

@@ -59,16 +59,16 @@ class Voters:
 
     def votes(self, n: int, *, adaptive: bool) -> list[VoteRow]:
         """Return n honest votes on pairs drawn evenly, or by the variance that they remove."""
-        pairing, found = Pairing(self.names), []
+        pairing, result = Pairing(self.names), []
         for number in range(n):
             pair = pairing.draw(self.generator)
             a, b = (self.names.index(name) for name in pair.sides)
             voter = f"voter {number % N_VOTERS}"
             prompt = int(self.generator.integers(N_PROMPTS))
-            found.append(vote_row(number, voter, prompt, pair.sides, self.choice(voter, a, b)))
+            result.append(vote_row(number, voter, prompt, pair.sides, self.choice(voter, a, b)))
             if adaptive and number % 50 == 49:
-                pairing.count(found[-50:])
-        return found
+                pairing.count(result[-50:])
+        return result
 
 
 def vote_row(number: int, voter: str, prompt: int, sides: Sequence[str], choice: str) -> VoteRow:
@@ -84,9 +84,9 @@ def is_within(low: float | None, high: float | None, value: float) -> bool:
 
 def covered(votes: Sequence[VoteRow], truth: dict[str, float], side: float) -> tuple[list[bool], bool]:
     """Return for each model whether its interval contains the truth, and the same for the side's effect."""
-    found = rate(votes_in(Rows.of([published_row(vote) for vote in votes])), RatingSettings(side=True))
-    inside = [is_within(one.low, one.high, truth[one.model]) for one in found.ratings]
-    (effect,) = found.effects
+    result = rate(votes_in(Rows.of([published_row(vote) for vote in votes])), RatingSettings(side=True))
+    inside = [is_within(rating.low, rating.high, truth[rating.model]) for rating in result.ratings]
+    (effect,) = result.effects
     return inside, is_within(effect.low, effect.high, side)
 
 
@@ -157,13 +157,13 @@ def bots(n_models: int, n_votes: int, replications: int) -> None:
 
 def rating_of(votes: Sequence[VoteRow], model: str) -> float:
     """Return a model's rating."""
-    found = rate(votes_in(Rows.of([published_row(vote) for vote in votes])), RatingSettings(side=True))
-    return next(one.rating for one in found.ratings if one.model == model)
+    result = rate(votes_in(Rows.of([published_row(vote) for vote in votes])), RatingSettings(side=True))
+    return next(rating.rating for rating in result.ratings if rating.model == model)
 
 
 def bot_votes(voters: Voters, kind: str, n: int, after: int) -> list[VoteRow]:
     """Return the votes of a bot."""
-    pairing, found = Pairing(voters.names), []
+    pairing, result = Pairing(voters.names), []
     for number in range(n):
         sides = pairing.draw(voters.generator).sides
         a, b = (voters.names.index(name) for name in sides)
@@ -171,8 +171,8 @@ def bot_votes(voters: Voters, kind: str, n: int, after: int) -> list[VoteRow]:
         if choice is None:
             weakest = voters.names[-1]
             choice = {sides[0]: "a", sides[1]: "b"}.get(weakest) or voters.choice("bot", a, b)
-        found.append(vote_row(after + number, f"bot {kind}", number, sides, choice))
-    return found
+        result.append(vote_row(after + number, f"bot {kind}", number, sides, choice))
+    return result
 
 
 def main() -> None:
@@ -181,10 +181,10 @@ def main() -> None:
     parser.add_argument("--replications", type=int, default=200)
     parser.add_argument("--votes", type=int, default=1500)
     parser.add_argument("--models", type=int, default=8)
-    given = parser.parse_args()
+    inputs = parser.parse_args()
     for kind in ("plain", "ties"):
-        coverage(kind, given.models, given.votes, given.replications)
-    bots(given.models, given.votes, max(given.replications // 2, 1))
+        coverage(kind, inputs.models, inputs.votes, inputs.replications)
+    bots(inputs.models, inputs.votes, max(inputs.replications // 2, 1))
 
 
 if __name__ == "__main__":

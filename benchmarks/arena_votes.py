@@ -66,8 +66,8 @@ def vote_on(url: str, tally: Tally, name: int) -> None:
         address = ".".join(map(str, generator.integers(1, 255, 4)))  # as a reverse proxy tells it
         try:
             with httpx.Client(base_url=url, timeout=30, headers={"x-forwarded-for": address}) as client:
-                found = re.search(r'name="token" value="(\w+)"', client.get("/arena").text)
-                headers = {"x-form-token": found[1] if found else ""}
+                result = re.search(r'name="token" value="(\w+)"', client.get("/arena").text)
+                headers = {"x-form-token": result[1] if result else ""}
                 for _ in range(VOTES_OF_ONE):
                     battle = client.post("/arena/battles", json={}, headers=headers).json()["battle"]
                     choice = ("a", "b", "tie", "both_bad")[int(generator.integers(4))]
@@ -112,21 +112,21 @@ def main() -> None:
     parser.add_argument("--votes", type=int, default=100_000)
     parser.add_argument("--voters", type=int, default=4)
     parser.add_argument("--store", help="URL of an empty store (default: a SQLite file)")
-    given = parser.parse_args()
+    inputs = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, socket.socket() as held:
         folder = Path(made)
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
         held.close()
         write_answers(folder)
-        store = given.store or str(folder / "store.sqlite")
-        tally, process = Tally(given.votes), start(folder, port, store)
+        store = inputs.store or str(folder / "store.sqlite")
+        tally, process = Tally(inputs.votes), start(folder, port, store)
         url = f"http://127.0.0.1:{port}"
-        threads = [threading.Thread(target=vote_on, args=(url, tally, name)) for name in range(given.voters)]
+        threads = [threading.Thread(target=vote_on, args=(url, tally, name)) for name in range(inputs.voters)]
         began = time.perf_counter()
         for thread in threads:
             thread.start()
-        while len(tally.cast) < given.votes // 2:
+        while len(tally.cast) < inputs.votes // 2:
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -136,7 +136,7 @@ def main() -> None:
         took = time.perf_counter() - began
         process.kill()
         process.wait()
-        report(tally, took, store, given.voters)
+        report(tally, took, store, inputs.voters)
 
 
 def report(tally: Tally, took: float, store: str, n_voters: int) -> None:

@@ -109,7 +109,7 @@ def measure(load: Load, shape: str, arguments: argparse.Namespace, folder: Path)
     largest, differ = compare(theirs, ours)
     rate = product_rate(shape, arguments.dtype, time.perf_counter)
     limit_s = needed_operations(TriePlan(**ours["needed"]), shape) / rate
-    samples = len({(one[0], one[1]) for one in theirs["requests"]})
+    samples = len({(each[0], each[1]) for each in theirs["requests"]})
     return Row(
         shape, load.name, samples, ours["tokens_asked"], ours["tokens_distinct"], theirs["seconds"], ours["seconds"],
         theirs["seconds"] / ours["seconds"], load.wanted[shape], limit_s / ours["seconds"],

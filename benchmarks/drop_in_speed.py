@@ -51,18 +51,18 @@ def main() -> None:
     model = lm_eval.api.registry.get_model(arguments.kind).create_from_arg_obj(
         {"pretrained": str(arguments.model), "dtype": "float32"}, {"device": "cpu", "batch_size": 8}
     )
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for task, (shots, limit) in LOADS.items():
         before = spent["seconds"]
         result = lm_eval.simple_evaluate(
             model=model, tasks=[task], num_fewshot=shots, limit=limit * arguments.times, task_manager=manager,
             bootstrap_iters=0, log_samples=False,
         )  # fmt: skip
-        found[task] = {"seconds": spent["seconds"] - before, "results": result["results"][task]}
-        print(f"{arguments.kind:10} {task:28} {found[task]['seconds']:7.2f} s", flush=True)
+        results[task] = {"seconds": spent["seconds"] - before, "results": result["results"][task]}
+        print(f"{arguments.kind:10} {task:28} {results[task]['seconds']:7.2f} s", flush=True)
     total = {"scoring": spent["seconds"], "command": now()}
     print(f"{arguments.kind:10} scoring {total['scoring']:.2f} s, whole command {total['command']:.2f} s")
-    arguments.out.write_text(json.dumps({**total, "loads": found}, default=str))
+    arguments.out.write_text(json.dumps({**total, "loads": results}, default=str))
 
 
 def timed(kind: str) -> dict[str, float]:

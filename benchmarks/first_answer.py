@@ -99,10 +99,10 @@ def main() -> None:
                 answered = seconds_to_answer(arguments, environment, Path(home) / "store.sqlite")
                 loaded = seconds_to_load(arguments.model)
                 beside.append(answered - loaded)
-                told = f"first answer {answered:.2f} s, loading alone {loaded:.2f} s: {beside[-1]:.2f} s beside it"
+                result = f"first answer {answered:.2f} s, loading alone {loaded:.2f} s: {beside[-1]:.2f} s beside it"
                 if arguments.stored:
-                    told += f"; wholly stored {seconds_when_stored(arguments, environment):.2f} s"
-                print(f"{number}: {told}", flush=True)
+                    result += f"; wholly stored {seconds_when_stored(arguments, environment):.2f} s"
+                print(f"{number}: {result}", flush=True)
     print(f"median beside loading: {statistics.median(beside):.2f} s")
 
 

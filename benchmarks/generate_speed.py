@@ -58,8 +58,8 @@ def build(load: Load, n_samples: int) -> tuple[list[str], list[str], list[str]]:
     task.set_fewshot_seed(seed=1234)
     limit = 1 if load.repeats > 1 else n_samples
     task.build_all_requests(limit=limit, rank=0, world_size=1, tokenizer_name="", fewshot_as_multiturn=False)
-    prompts = [one.args[0] for one in task.instances]
-    references = [str(task.doc_to_target(one.doc)) for one in task.instances]
+    prompts = [instance.args[0] for instance in task.instances]
+    references = [str(task.doc_to_target(each.doc)) for each in task.instances]
     until = list(task.instances[0].args[1]["until"])
     return prompts, until, references
 
@@ -111,9 +111,9 @@ def time_continuous(
     batching = ContinuousBatchingConfig(num_blocks=PEER_BLOCKS, max_batch_tokens=1024, use_cuda_graph=False)
     begin = clock()
     tokens = [tokenizer(text)["input_ids"] for text in prompts]
-    found = model.generate_batch(tokens, config, continuous_batching_config=batching, warmup=False)
-    order = sorted(found, key=lambda name: int(name.rsplit("_", 1)[1]))
-    texts = [tokenizer.decode(found[name].generated_tokens, skip_special_tokens=True) for name in order]
+    result = model.generate_batch(tokens, config, continuous_batching_config=batching, warmup=False)
+    order = sorted(result, key=lambda name: int(name.rsplit("_", 1)[1]))
+    texts = [tokenizer.decode(result[name].generated_tokens, skip_special_tokens=True) for name in order]
     seconds = clock() - begin
     for stop in until:
         texts = [text.split(stop)[0] for text in texts]
@@ -192,26 +192,26 @@ def their_model(given: argparse.Namespace) -> Any:
 
 def main() -> None:
     """Time one load by turns, or one side alone."""
-    given = arguments()
-    make_models(given)
-    use_local_data(given.data)
+    inputs = arguments()
+    make_models(inputs)
+    use_local_data(inputs.data)
     import torch
 
     from assaymark.records import GenerateQuery, GenerationSettings, Request
 
-    torch.set_num_threads(given.threads)
-    load = LOADS[given.load]
+    torch.set_num_threads(inputs.threads)
+    load = LOADS[inputs.load]
     if load.repeats > 1:
-        load = replace(load, repeats=given.repeats)
-    prompts, until, references = build(load, given.samples)
+        load = replace(load, repeats=inputs.repeats)
+    prompts, until, references = build(load, inputs.samples)
     drawn: dict[str, Any] = {"do_sample": True, "temperature": 1.0} if load.repeats > 1 else {"do_sample": False}
     query = GenerateQuery(0, GenerationSettings(MAX_TOKENS, tuple(until), repeats=load.repeats, **drawn))
     requests = [Request("load", i, "", (text,), (query,)) for i, text in enumerate(prompts)]
     kwargs = {"until": until, "max_gen_toks": MAX_TOKENS, **drawn}
     texts = [prompt for prompt in prompts for _ in range(load.repeats)]
-    ours = None if given.only == "lm-eval" else our_model(given)
-    theirs = None if given.only == "ours" else their_model(given)
-    for _ in range(given.turns):
+    ours = None if inputs.only == "lm-eval" else our_model(inputs)
+    theirs = None if inputs.only == "ours" else their_model(inputs)
+    for _ in range(inputs.turns):
         forget_peak()
         outputs: list[Any] = []
         our_seconds = 0.0
@@ -219,15 +219,15 @@ def main() -> None:
             our_seconds, outputs = time_ours(ours, requests)
             tell_ours(ours, outputs, references, our_seconds)
         if theirs is not None:
-            seconds, answers = time_lm_eval(theirs, texts, kwargs, given.batch)
+            seconds, answers = time_lm_eval(theirs, texts, kwargs, inputs.batch)
         if ours is not None and theirs is not None:
             same = sum(each.text == text for each, text in zip(outputs, answers, strict=True))
             print(f"  lm-eval {seconds:.1f} s; ratio {seconds / our_seconds:.2f}; same text {same} of {len(answers)}")
-    if given.peer:
-        tell_peer(given, texts, until, outputs, our_seconds)
-    if given.only is None and not given.no_memory:
+    if inputs.peer:
+        tell_peer(inputs, texts, until, outputs, our_seconds)
+    if inputs.only is None and not inputs.no_memory:
         print(f"  peak memory: lm-eval {peak_gb('lm-eval'):.2f} GB, ours {peak_gb('ours'):.2f} GB")
-    elif given.only is not None:
+    elif inputs.only is not None:
         print(f"peak {peak_since_bytes() / 1e9:.3f} GB")
 
 

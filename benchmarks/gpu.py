@@ -83,7 +83,7 @@ def measure(load: Load, model: Path, arguments: argparse.Namespace, folder: Path
     ours = child("score_ours", {**spec, "requests": str(folder / "score_lm_eval.json")}, folder)
     largest, _ = compare(theirs[best], ours)
     limit = needed_operations(TriePlan(**ours["needed"]), arguments.shape) / arguments.rate
-    samples = len({(one[0], one[1]) for one in theirs[best]["requests"]})
+    samples = len({(each[0], each[1]) for each in theirs[best]["requests"]})
     their_s, our_s = theirs[best]["seconds"], ours["seconds"]
     return (
         f"{load.name:<15}{samples:>8}{ours['tokens_asked']:>11,}{ours['tokens_distinct']:>10,}{best:>7}"

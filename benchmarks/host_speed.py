@@ -54,16 +54,16 @@ class Measured:
 
 def make_model(folder: Path) -> Path:
     """Return a random model of 25 million parameters with a chat template, made once."""
-    found = folder / "m25-chat"
-    if not found.is_dir():
+    result = folder / "m25-chat"
+    if not result.is_dir():
         if not (folder / "m25").is_dir():
             tool = SHARED / "tools" / "make_bench_model.py"
             if not tool.is_file():
                 sys.exit(f"no {tool}; name a model with --model")
             subprocess.run([sys.executable, str(tool), str(folder), "m25"], check=True)
-        shutil.copytree(folder / "m25", found)
-        (found / "chat_template.jinja").write_text(TEMPLATE)
-    return found
+        shutil.copytree(folder / "m25", result)
+        (result / "chat_template.jinja").write_text(TEMPLATE)
+    return result
 
 
 def prompt_of(user: int, turn: int) -> list[dict[str, str]]:
@@ -107,9 +107,9 @@ def measure(url: str, model: str, n_users: int, n_tokens: int, n_turns: int) -> 
             for turn in range(n_turns):
                 body = {"model": model, "messages": prompt_of(number, turn), "max_tokens": n_tokens, "temperature": 0}
                 began = time.perf_counter()
-                found = client.post(url + "/v1/chat/completions", json=body).raise_for_status().json()
+                result = client.post(url + "/v1/chat/completions", json=body).raise_for_status().json()
                 waits.append(time.perf_counter() - began)
-                counts.append(int(found["usage"]["completion_tokens"]))
+                counts.append(int(result["usage"]["completion_tokens"]))
 
     threads = [threading.Thread(target=user, args=(number,)) for number in range(n_users)]
     began = time.perf_counter()
@@ -174,8 +174,8 @@ def ask(client: httpx.Client, url: str, body: dict[str, Any]) -> int:
 
 def free_port() -> int:
     """Return a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as result:
+        return int(result.getsockname()[1])
 
 
 def servers(model: Path, peer: bool) -> dict[str, tuple[list[str], str, int]]:
@@ -183,15 +183,15 @@ def servers(model: Path, peer: bool) -> dict[str, tuple[list[str], str, int]]:
     ports = [free_port() for _ in range(3)]
     ours = [sys.executable, "-m", "assaymark", "host", str(model), "--port", str(ports[0]),
             "--model_args", "dtype=float32"]  # fmt: skip
-    found = {"assaymark host": (ours, model.name, ports[0])}
+    results = {"assaymark host": (ours, model.name, ports[0])}
     if peer:
         start = "import sys; from transformers.cli.transformers import main; sys.argv[0] = 'transformers'; main()"
         base = [sys.executable, "-c", start, "serve", str(model), "--dtype", "float32", "--device", "cpu", "--host",
                 "127.0.0.1", "--port"]  # fmt: skip
-        found["transformers serve"] = ([*base, str(ports[1])], str(model), ports[1])
+        results["transformers serve"] = ([*base, str(ports[1])], str(model), ports[1])
         batched = [*base, str(ports[2]), "--continuous-batching", "--cb-num-blocks", "64"]
-        found["transformers serve --continuous-batching"] = (batched, str(model), ports[2])
-    return found
+        results["transformers serve --continuous-batching"] = (batched, str(model), ports[2])
+    return results
 
 
 def main() -> int:
@@ -218,9 +218,9 @@ def main() -> int:
             with running(command, url):
                 measure(url, offered, 1, 4, 1)  # loads and warms up
                 for n_users in map(int, arguments.users.split(",")):
-                    found = measure(url, offered, n_users, arguments.tokens, arguments.rounds)
-                    wait = statistics.median(found.waits)
-                    print(f"{name:<42} {n_users:>5} {found.rate:>9.1f} {wait:>10.2f} s", flush=True)
+                    result = measure(url, offered, n_users, arguments.tokens, arguments.rounds)
+                    wait = statistics.median(result.waits)
+                    print(f"{name:<42} {n_users:>5} {result.rate:>9.1f} {wait:>10.2f} s", flush=True)
         except (RuntimeError, httpx.HTTPError) as error:
             print(f"{name:<42} cannot be measured: {str(error).strip().splitlines()[-1][:200]}", flush=True)
     return 0

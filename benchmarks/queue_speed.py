@@ -130,9 +130,9 @@ def _supervise(load: Load, log: Path, submitting: list[Any], started: float) -> 
     workers: list[Any] = []
     with Store.open(load.store) as store:
         while True:
-            n_deaths += sum(one.exitcode == 1 for one in workers)
-            workers = [one for one in workers if one.is_alive()]
-            if not submit_seconds and not any(one.is_alive() for one in submitting):
+            n_deaths += sum(worker.exitcode == 1 for worker in workers)
+            workers = [each for each in workers if each.is_alive()]
+            if not submit_seconds and not any(item.is_alive() for item in submitting):
                 submit_seconds = time.monotonic() - started
             if submit_seconds:
                 counts = SubmissionQueue(store).counts().by_state
@@ -230,16 +230,16 @@ def main() -> int:
     parser.add_argument("--submitters", type=int, default=1_000)
     parser.add_argument("--workers", type=int, default=20)
     parser.add_argument("--store")
-    given = parser.parse_args()
-    numbers = (given.submissions, given.submitters, given.workers)
-    if given.store:
-        found = simulate(Load(given.store, *numbers))
-        report(Load(given.store, *numbers), found)
+    inputs = parser.parse_args()
+    numbers = (inputs.submissions, inputs.submitters, inputs.workers)
+    if inputs.store:
+        result = simulate(Load(inputs.store, *numbers))
+        report(Load(inputs.store, *numbers), result)
     else:
         with temporary_server() as url:
-            found = simulate(Load(url, *numbers))
-            report(Load(url, *numbers), found)
-    return 0 if found.is_right else 1
+            result = simulate(Load(url, *numbers))
+            report(Load(url, *numbers), result)
+    return 0 if result.is_right else 1
 
 
 if __name__ == "__main__":

@@ -306,8 +306,8 @@ class ChatServer(LoopbackServer):
             for number, row in enumerate(rows):
                 key = row["answerKey"]
                 texts = dict(zip("ABCD", row["choices"]["text"], strict=True))
-                shown = "\n".join([row["question"], *(f"{letter}. {text}" for letter, text in texts.items())])
-                self.replies[model, shown] = "BCDA"["ABCD".index(key)] if number in wrong else key
+                result = "\n".join([row["question"], *(f"{letter}. {text}" for letter, text in texts.items())])
+                self.replies[model, result] = "BCDA"["ABCD".index(key)] if number in wrong else key
         self.lock = threading.Lock()
         self.bill = 0.0  # by the server's own count
 
@@ -324,11 +324,11 @@ class _ChatHandler(JsonHandler):
         """Answer one question; a word or mark of the prompt is a token."""
         body = self.read_json()
         text = body["messages"][-1]["content"]
-        shown = text.removesuffix("\nAnswer with one letter.")
+        result = text.removesuffix("\nAnswer with one letter.")
         n_read = len(re.findall(r"\w+|[^\w\s]", text))
         with self.server.lock:
             self.server.bill += self.server.price_of(n_read, 1)
-        message = {"role": "assistant", "content": self.server.replies[body["model"], shown]}
+        message = {"role": "assistant", "content": self.server.replies[body["model"], result]}
         usage = {"prompt_tokens": n_read, "completion_tokens": 1}
         self.send_json({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
 

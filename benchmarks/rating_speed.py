@@ -49,9 +49,9 @@ def simulated(n_votes: int, n_models: int) -> tuple[Battles, np.ndarray]:
 def timed(what: str, work: Callable[[], Any]) -> Any:
     """Run, print the seconds, return the result."""
     began = time.perf_counter()
-    found = work()
+    result = work()
     print(f"{what}: {time.perf_counter() - began:.2f} s", flush=True)
-    return found
+    return result
 
 
 def _half(given: tuple[str, int]) -> np.ndarray:
@@ -76,16 +76,16 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=200)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--arena-rank", metavar="PYTHON", help="interpreter with the package arena-rank")
-    given = parser.parse_args()
-    print(f"{given.votes:,} votes, {given.models} models, load average {os.getloadavg()[0]:.2f}")
-    battles, prompts = timed("simulation", lambda: simulated(given.votes, given.models))
+    inputs = parser.parse_args()
+    print(f"{inputs.votes:,} votes, {inputs.models} models, load average {os.getloadavg()[0]:.2f}")
+    battles, prompts = timed("simulation", lambda: simulated(inputs.votes, inputs.models))
     began = time.perf_counter()
     fit = timed("fit", lambda: fit_bradley_terry(battles))
     errors = timed("sandwich by prompt", lambda: clustered_errors(battles, fit, prompts))
     print(f"fit and sandwich by prompt: {time.perf_counter() - began:.2f} s (aim: below 5)")
     by_vote = timed("sandwich by vote", lambda: clustered_errors(battles, fit, np.arange(len(battles))))
-    _SHARED.append((battles, prompts, fit, {"exact by vote": given.draws, "one step by prompt": given.draws,
-                                            "exact by prompt": given.draws // 10}))  # fmt: skip
+    _SHARED.append((battles, prompts, fit, {"exact by vote": inputs.draws, "one step by prompt": inputs.draws,
+                                            "exact by prompt": inputs.draws // 10}))  # fmt: skip
     with multiprocessing.get_context("fork").Pool(PROCESSES) as pool:
         for kind, sandwich in (("exact by vote", by_vote), ("one step by prompt", errors), ("exact by prompt", errors)):
             work = [(kind, part) for part in range(PROCESSES)]
@@ -94,8 +94,8 @@ def main() -> None:
             expected = np.sqrt(np.diag(sandwich.covariance))
             print(f"  median error {ELO_SCALE * np.median(spread):.2f} points; of the sandwich "
                   f"{ELO_SCALE * np.median(expected):.2f}")  # fmt: skip
-    if given.arena_rank:
-        beside_arena_rank(given.arena_rank, battles, fit.strengths)
+    if inputs.arena_rank:
+        beside_arena_rank(inputs.arena_rank, battles, fit.strengths)
     print(f"load average at the end {os.getloadavg()[0]:.2f}")
 
 

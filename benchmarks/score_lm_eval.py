@@ -42,7 +42,7 @@ def main(spec_path: str) -> None:
     begin = time.perf_counter()
     answers: list[Any] = [None] * len(instances)
     for kind in ("loglikelihood", "loglikelihood_rolling"):
-        chosen = [i for i, one in enumerate(instances) if (one.request_type == kind)]
+        chosen = [i for i, entry in enumerate(instances) if (entry.request_type == kind)]
         if chosen:
             for i, answer in zip(chosen, getattr(model, kind)([instances[i] for i in chosen]), strict=True):
                 answers[i] = answer
@@ -54,7 +54,10 @@ def main(spec_path: str) -> None:
                 "build_seconds": build_seconds,
                 "peak_bytes": host_peak_bytes(),
                 "device_peak_bytes": device_peak_bytes(spec["device"]),
-                "requests": [[one.task_name, one.doc_id, one.request_type, *one.args] for one in instances],
+                "requests": [
+                    [instance.task_name, instance.doc_id, instance.request_type, *instance.args]
+                    for instance in instances
+                ],
                 "answers": [list(a) if isinstance(a, tuple) else [a, None] for a in answers],
             }
         )

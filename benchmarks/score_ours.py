@@ -18,18 +18,18 @@ def requests_of(built: list[list[Any]]) -> tuple[list[Request], list[tuple[str, 
     """Return lm-eval's instances as our requests, and where each instance went: (request id, ask index)."""
     grouped: dict[tuple[str, int], list[list[Any]]] = {}
     places: list[tuple[str, int]] = []
-    for one in built:
-        held = grouped.setdefault((one[0], one[1]), [])
-        places.append((f"{one[0]}/{one[1]}/0", len(held)))
-        held.append(one)
+    for each in built:
+        held = grouped.setdefault((each[0], each[1]), [])
+        places.append((f"{each[0]}/{each[1]}/0", len(held)))
+        held.append(each)
     requests: list[Request] = []
     for (task, doc), held in grouped.items():
         queries: list[Query] = []
-        for index, one in enumerate(held):
-            if one[2] == "loglikelihood":
-                queries.append(LoglikelihoodQuery(index, one[4], segments=(one[3],)))
+        for index, each in enumerate(held):
+            if each[2] == "loglikelihood":
+                queries.append(LoglikelihoodQuery(index, each[4], segments=(each[3],)))
             else:
-                queries.append(RollingQuery(index, one[3]))
+                queries.append(RollingQuery(index, each[3]))
         requests.append(Request(task, doc, "", (), tuple(queries)))
     return requests, places
 

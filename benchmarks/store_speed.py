@@ -74,16 +74,16 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--dir", type=Path, default=None, help="where the stores are made")
     parser.add_argument("--store", default=None, help="URL of an empty PostgreSQL database")
-    given = parser.parse_args()
-    print(f"load before: {' '.join(f'{one:.2f}' for one in os.getloadavg())} on {os.cpu_count()} processors")
-    with tempfile.TemporaryDirectory(dir=given.dir) as folder:
-        if given.runs:
-            measure_estimates(given.store or str(Path(folder) / "runs.sqlite"), given.runs)
-        if given.samples:
-            measure_pages(given.store or str(Path(folder) / "large.sqlite"), given.samples)
-        if given.requests and given.store is None:
-            measure_migration(Path(folder) / "old.sqlite", given.requests)
-    print(f"load after: {' '.join(f'{one:.2f}' for one in os.getloadavg())}")
+    inputs = parser.parse_args()
+    print(f"load before: {' '.join(f'{each:.2f}' for each in os.getloadavg())} on {os.cpu_count()} processors")
+    with tempfile.TemporaryDirectory(dir=inputs.dir) as folder:
+        if inputs.runs:
+            measure_estimates(inputs.store or str(Path(folder) / "runs.sqlite"), inputs.runs)
+        if inputs.samples:
+            measure_pages(inputs.store or str(Path(folder) / "large.sqlite"), inputs.samples)
+        if inputs.requests and inputs.store is None:
+            measure_migration(Path(folder) / "old.sqlite", inputs.requests)
+    print(f"load after: {' '.join(f'{item:.2f}' for item in os.getloadavg())}")
 
 
 def line(what: str, times: tuple[float, float], aim: float, detail: str = "") -> None:
@@ -137,11 +137,11 @@ def measure_estimates(url: str, n_runs: int) -> None:
     with Store.open(url) as store:
         for number in range(n_runs):
             opened = store.open_run(plan_of(number, names, 1319), facts={})
-            found = [estimate_of(name, number + i) for i, name in enumerate(names)]
-            store.save_estimates(opened.run_id, [*found, estimate_of("board", number, "composite")])
+            results = [estimate_of(name, number + i) for i, name in enumerate(names)]
+            store.save_estimates(opened.run_id, [*results, estimate_of("board", number, "composite")])
             store.close_run(opened.run_id, opened.attempt_id, "finished")
         every = store.estimates_of_runs()
-        n = sum(len(one.estimates) for one in every)
+        n = sum(len(each.estimates) for each in every)
         assert (len(every), n) == (n_runs, n_runs * (TASKS_PER_RUN + 1))
         line(f"{n:,} estimates of {n_runs:,} runs with their facts", median_of(store.estimates_of_runs),
              AIMS["estimates"])  # fmt: skip
@@ -233,8 +233,8 @@ class LargeStore:
                 for place in range(2)
             ]  # fmt: skip
         insert_rows(connection, _INSERT["texts"], new)
-        for table, found in rows.items():
-            insert_rows(connection, _INSERT[table], found)
+        for table, entry in rows.items():
+            insert_rows(connection, _INSERT[table], entry)
 
     @staticmethod
     def _output(request: int, query: int) -> dict[str, Any]:
@@ -282,8 +282,8 @@ _EARLIER_ESTIMATE = text("INSERT INTO estimates (run, position, content, checksu
 
 
 def _earlier(run: int, position: int, task: str) -> dict[str, Any]:
-    one = estimate_of(task, run)
-    content = pack_json({name: getattr(one, name) for name in one.__slots__})
+    item = estimate_of(task, run)
+    content = pack_json({name: getattr(item, name) for name in item.__slots__})
     values = (run, position, content)
     checksum = checksum_of([b"run", b"position", b"content"], values)
     return {"run": run, "position": position, "content": content, "checksum": checksum}
@@ -315,8 +315,8 @@ def measure_pages(url: str, n_samples: int) -> None:
     }
     with Store.open(url, read_only=True) as store:
         for what, call in pages.items():
-            found = call(store)
-            n = found.total if hasattr(found, "total") else len(found)
+            result = call(store)
+            n = result.total if hasattr(result, "total") else len(result)
             detail = f"   ({n:,} found)"
             line(f"{n_samples:,} samples: {what}", median_of(partial(call, store), 3), AIMS["pages"], detail)
 

@@ -224,9 +224,9 @@ def official_log(
             tests = [name.removeprefix("tests/").removesuffix(".py").replace("/", ".") for name in tests]
         command = COMMANDS.get(instance.repo, "pytest -rA")
         script = f"echo '{START}'; {command} {' '.join(tests)}; C=$?; echo '{END}'; echo \"{CODE}: $C\""
-        shown = {**shown_interpreter(environment), **shown_generated(environment, work)}
+        results = {**shown_interpreter(environment), **shown_generated(environment, work)}
         path = f"{PurePosixPath(environment.python).parent}:/usr/bin:/bin"
-        where = Workplace(work, environment.folder, shown, {**environment.variables, "PATH": path})
+        where = Workplace(work, environment.folder, results, {**environment.variables, "PATH": path})
         return run_sandboxed(["/bin/bash", "-c", script], where, limits).output
     finally:
         shutil.rmtree(work)

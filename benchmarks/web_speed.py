@@ -72,18 +72,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000, help="simulated rows")
     parser.add_argument("--requests", type=int, default=40, help="of each kind")
     parser.add_argument("--check", action="store_true", help="end with an error where an aim is missed")
-    given = parser.parse_args()
+    inputs = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory() as name:
-        boards = list(write_boards(Path(name), given))
-        print(f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors; {given.requests} requests of each kind")
-        measure_pages(boards, given.requests, report)
+        boards = list(write_boards(Path(name), inputs))
+        print(f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors; {inputs.requests} requests of each kind")
+        measure_pages(boards, inputs.requests, report)
         for path in boards:
             board = read_board(path)
             measure_filters(Site([board]).table(board), path.stem, report)
     measure_ranks(report)
     print(f"load {os.getloadavg()[0]:.2f} at the end; missed: {', '.join(report.missed) or 'none'}")
-    if given.check and report.missed:
+    if inputs.check and report.missed:
         sys.exit(1)
 
 
@@ -97,8 +97,8 @@ def write_boards(folder: Path, given: argparse.Namespace) -> Iterator[Path]:
         else:
             print(f"{file} is not here: its board is left out")
     write_simulated(folder / "simulated.csv", given.rows)
-    columns = ", ".join(f"{one}: {one}" for one in BENCHMARKS)
-    sizes = ", ".join(f"{one}: {QUESTIONS}" for one in BENCHMARKS)
+    columns = ", ".join(f"{each}: {each}" for each in BENCHMARKS)
+    sizes = ", ".join(f"{item}: {QUESTIONS}" for item in BENCHMARKS)
     path = folder / "simulated.yaml"
     path.write_text(
         "title: simulated\ntable:\n  file: simulated.csv\n  format: csv\n"
@@ -165,14 +165,16 @@ def measure_pages(boards: Sequence[Path], n: int, report: Report) -> None:
             cached = [_timed(client, f"/board/{name}?q=llama") for _ in range(n + 1)][1:]
             _quantiles(f"{name} page, cached", cached, AIMS["cached"], report)
             searches = [f"{SEARCHES[at % len(SEARCHES)]} params:<{100 + at}" for at in range(n)]
-            cold = [_timed(client, f"/board/{name}?q={_quoted(one)}") for one in searches]
+            cold = [_timed(client, f"/board/{name}?q={_quoted(search)}") for search in searches]
             _quantiles(f"{name} search, cold", cold, AIMS["cold"], report)
             pages = [_timed(client, f"/board/{name}?page={at + 2}") for at in range(min(n, 40))]
             _quantiles(f"{name} next pages, cold", pages, AIMS["cold"], report)
             models = client.get(f"/board/{name}.json").json()["rows"]
             names = [row["model"] for row in models if row["origin"] != "baseline"][: min(n, 10)]
-            _quantiles(f"{name} model pages", [_timed(client, f"/model/{one}") for one in names], AIMS["cold"], report)
-            charts = [_timed(client, f"/board/{name}/charts?q={_quoted(one)}") for one in searches]
+            _quantiles(
+                f"{name} model pages", [_timed(client, f"/model/{each}") for each in names], AIMS["cold"], report
+            )
+            charts = [_timed(client, f"/board/{name}/charts?q={_quoted(item)}") for item in searches]
             _quantiles(f"{name} charts of a search, cold", charts, AIMS["cold"], report)
             report.line(f"{name} charts of all rows, once", _timed(client, f"/board/{name}/charts"), AIMS["cold"], "ms")
             _quantiles(

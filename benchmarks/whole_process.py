@@ -61,8 +61,8 @@ def _timed(command: Sequence[str], folder: Path, output: Path) -> Whole:
 def differing(theirs: Whole, ours: Whole) -> list[str]:
     """Return a line for each number that both have and that differs by more than 1e-9."""
     lines = []
-    for task, found in theirs.results.items():
-        for name, value in found.items():
+    for task, entry in theirs.results.items():
+        for name, value in entry.items():
             mine = ours.results.get(task, {}).get(name)
             if "," in name and "stderr" not in name and isinstance(value, float) and abs(value - (mine or 0.0)) > 1e-9:
                 lines.append(f"{task} {name}: {value} and {mine}")
@@ -78,12 +78,12 @@ def main() -> int:
     parser.add_argument("--model", type=Path, default=Path("/tmp/bench_models/m25"))
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--data", type=Path, default=SHARED / "data")
-    given = parser.parse_args()
-    shared = ["--tasks", given.tasks, "--num_fewshot", str(given.num_fewshot), "--device", "cpu"]
-    shared += ["--limit", str(given.limit)] if given.limit else []
-    model_args = f"pretrained={given.model},dtype=float32"
+    inputs = parser.parse_args()
+    shared = ["--tasks", inputs.tasks, "--num_fewshot", str(inputs.num_fewshot), "--device", "cpu"]
+    shared += ["--limit", str(inputs.limit)] if inputs.limit else []
+    model_args = f"pretrained={inputs.model},dtype=float32"
     with tempfile.TemporaryDirectory() as folder:
-        theirs, ours = both(shared, model_args, given.data, Path(folder), given.batch_size)
+        theirs, ours = both(shared, model_args, inputs.data, Path(folder), inputs.batch_size)
     print(f"lm-eval {theirs.seconds:.1f} s ({theirs.processor_seconds:.1f} s of processor time)")
     print(f"ours    {ours.seconds:.1f} s ({ours.processor_seconds:.1f}): {theirs.seconds / ours.seconds:.1f}x")
     wrong = differing(theirs, ours)

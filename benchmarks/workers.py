@@ -107,11 +107,11 @@ def take_turns(arguments: argparse.Namespace) -> list[Turn]:
     requests = requests_of(alone, arguments.tasks, arguments)
     turns = []
     for _ in range(arguments.turns):
-        (one, found), (two, again) = timed(alone, requests), timed(pair, requests)
-        turns.append(Turn(one, two))
+        (first, result), (two, again) = timed(alone, requests), timed(pair, requests)
+        turns.append(Turn(first, two))
         print(
-            f"{len(found):,} asks: one process of two threads {one:.2f} s, two workers of one thread {two:.2f} s, "
-            f"ratio {turns[-1].ratio:.2f}; largest difference {compared(found, again):.1e} nats",
+            f"{len(result):,} asks: one process of two threads {first:.2f} s, two workers of one thread {two:.2f} s, "
+            f"ratio {turns[-1].ratio:.2f}; largest difference {compared(result, again):.1e} nats",
             flush=True,
         )
     alone.close()
@@ -162,15 +162,15 @@ def main() -> None:
         arguments.limit, arguments.turns, arguments.workers = arguments.limit or 60, 1, 4
     make_models(arguments)
     turns = take_turns(arguments)
-    found = simulate(arguments)
+    result = simulate(arguments)
     ratio = statistics.median(turn.ratio for turn in turns) if turns else None
     if ratio is not None:
         print(f"two workers of one thread are {ratio:.2f} times as quick as one process of two threads (median)")
     print(
-        f"{found.n_workers} workers on {len(found.ranges)} measured ranges, {sum(found.ranges):.1f} s of work: the "
-        f"last ends {found.balance - 1:.1%} after the mean; {found.again:.1%} of the tokens are computed again"
+        f"{result.n_workers} workers on {len(result.ranges)} measured ranges, {sum(result.ranges):.1f} s of work: the "
+        f"last ends {result.balance - 1:.1%} after the mean; {result.again:.1%} of the tokens are computed again"
     )
-    written = {"turns": [asdict(turn) for turn in turns], "ratio": ratio, "balance": asdict(found)}
+    written = {"turns": [asdict(turn) for turn in turns], "ratio": ratio, "balance": asdict(result)}
     (arguments.out / "workers.json").write_text(json.dumps(written, indent=1))
 
 

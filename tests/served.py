@@ -90,7 +90,7 @@ def write_wide(folder: Path) -> None:
     names = [
         f"{'an-organisation-with-a-long-name' if n % 3 else 'org'}/Model-{n}-Instruct-v0.{n % 7}" for n in range(130)
     ]
-    types = [one.title for one in MODEL_TYPES]
+    types = [each.title for each in MODEL_TYPES]
     with (folder / "wide.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(
@@ -131,8 +131,8 @@ class running:  # noqa: N801 - used as a function
 @pytest.fixture
 def client(served: Served) -> Iterator[httpx.Client]:
     """Return a client of the server."""
-    with httpx.Client(base_url=served.url, timeout=20) as found:
-        yield found
+    with httpx.Client(base_url=served.url, timeout=20) as response:
+        yield response
 
 
 AXE = Path(__file__).resolve().parents[1] / "node_modules" / "axe-core" / "axe.min.js"
@@ -148,8 +148,8 @@ def axe() -> Callable[[Any], list[str]]:
 
     def findings(page: Any) -> list[str]:
         page.add_script_tag(path=str(AXE))
-        found: list[str] = page.evaluate(FINDINGS)
-        return found
+        result: list[str] = page.evaluate(FINDINGS)
+        return result
 
     return findings
 
@@ -161,8 +161,8 @@ def browser() -> Iterator[Any]:
     if (program := find_browser()) is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as started:
-        found = started.chromium.launch(
+        result = started.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         )
-        yield found
-        found.close()
+        yield result
+        result.close()

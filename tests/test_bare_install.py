@@ -20,22 +20,22 @@ START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assaymark.cli.mai
 
 def core_distributions() -> set[str]:
     """Return the names of all distributions that the core needs, directly or through others."""
-    found: set[str] = set()
+    results: set[str] = set()
     waiting = ["assaymark"]
     while waiting:
         name = waiting.pop()
         for requirement in distribution(name).requires or []:
             marker = requirement.partition(";")[2]
             needed = re.split(r"[\s<>=!~;\[(]", requirement)[0].lower()
-            if "extra" in marker or needed in found:
+            if "extra" in marker or needed in results:
                 continue
             try:
                 distribution(needed)
             except PackageNotFoundError:
                 continue  # for another system or Python
-            found.add(needed)
+            results.add(needed)
             waiting.append(needed)
-    return found
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,6 @@ def test_the_fake_model_runs_without_extras(bare: Path, tmp_path: Path) -> None:
     store = str(tmp_path / "s.sqlite")
     done = run_bare(bare, "run", "--model", "fake", "--tasks", "demo_letters", "--limit", "8", "--store", store)
     assert done.returncode == 0, done.stderr
-    shown = run_bare(bare, "show", "last", "--store", store)
-    assert shown.returncode == 0, shown.stderr
-    assert "demo_letters" in shown.stdout
+    result = run_bare(bare, "show", "last", "--store", store)
+    assert result.returncode == 0, result.stderr
+    assert "demo_letters" in result.stdout

@@ -155,14 +155,14 @@ def modules_of(part: str) -> dict[str, Path]:
 
 def imported_modules(path: Path, known: Iterable[str]) -> set[str]:
     """Return which of the known modules a file imports, at any depth and under TYPE_CHECKING too."""
-    found: set[str] = set()
+    results: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            results |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in known else node.module for name in inner}
-    return found & set(known)
+            results |= {name if name in known else node.module for name in inner}
+    return results & set(known)
 
 
 def circles(part: str) -> list[tuple[str, ...]]:
@@ -175,14 +175,14 @@ def circles(part: str) -> list[tuple[str, ...]]:
 
 
 def _reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
+    results: set[str] = set()
     waiting = list(graph[start])
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in results:
+            results.add(name)
             waiting += graph[name]
-    return found
+    return results
 
 
 @pytest.mark.parametrize("part", sorted({unit_of(path) for path in SOURCE.rglob("*.py")} - FACADE))
@@ -206,14 +206,14 @@ def test_imports_inside_a_part_follow_its_table(part: str) -> None:
 
 def imported_inside(path: Path, part: str) -> set[str]:
     """Return the packages and modules of a part that a file imports, by the first name below the part."""
-    found: set[str] = set()
+    results: set[str] = set()
     for node in ast.walk(tree_of(path)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         below = [name.split(".") for name in names if name.startswith(f"{PACKAGE}.{part}.")]
-        found |= {parts[2] for parts in below}
-    return found
+        results |= {parts[2] for parts in below}
+    return results
 
 
 def test_the_table_has_no_circle() -> None:

@@ -25,16 +25,16 @@ def main() -> None:
 
 def closure(name: str, extra: str) -> frozenset[str]:
     """Return the names of all packages that a package needs with one of its extras, without itself."""
-    found: set[str] = set()
+    results: set[str] = set()
     waiting = list(_needs(name, extra))
     while waiting:
-        one, extras = waiting.pop()
-        if one == PROJECT or (one in found and not extras):
+        first, extras = waiting.pop()
+        if first == PROJECT or (first in results and not extras):
             continue
-        found.add(one)
+        results.add(first)
         for each in ("", *extras):
-            waiting += [pair for pair in _needs(one, each) if pair[0] not in found]
-    return frozenset(found)
+            waiting += [pair for pair in _needs(first, each) if pair[0] not in results]
+    return frozenset(results)
 
 
 def _needs(name: str, extra: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -55,7 +55,7 @@ def _shown(names: frozenset[str]) -> str:
         except PackageNotFoundError:
             continue
     missing = sorted(names - installed.keys())
-    size = sum(_size(one) for one in installed.values())
+    size = sum(_size(each) for each in installed.values())
     note = f"  not installed: {', '.join(missing)}" if missing else ""
     return f"{size / 1e6:7,.0f} MB  {len(installed):3} packages{note}"
 

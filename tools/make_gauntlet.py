@@ -134,8 +134,8 @@ def suite_text() -> str:
     """Return the suite's file."""
     head = {"name": "gauntlet-v0.3", "aliases": ["gauntlet", "eval-gauntlet"], "version": "2",
             "title": "Mosaic Eval Gauntlet v0.3", "profile": "gauntlet-v0.3"}  # fmt: skip
-    members = [member(one, column) for column, ones in CATEGORIES.items() for one in ones]
-    lines = [yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=1000).strip() for one in members]
+    members = [member(each, column) for column, ones in CATEGORIES.items() for each in ones]
+    lines = [yaml.safe_dump(item, default_flow_style=True, sort_keys=False, width=1000).strip() for item in members]
     tail = {"normalise": "chance", "clip": False, "missing": "refuse", "group_by": "column", "aggregate": "mean",
             "reproduced": True}  # fmt: skip
     note = "\n".join(f"  {line}" for line in NOTE.split("\n"))
@@ -154,11 +154,11 @@ def files() -> dict[Path, str]:
     """Return every file that is made, by its place below the library."""
     made: dict[str, dict[str, Any]] = {}
     for ones in CATEGORIES.values():
-        for one in ones:
-            if one.name in DIVIDED:
-                made |= divided_files(one)
+        for each in ones:
+            if each.name in DIVIDED:
+                made |= divided_files(each)
             else:
-                made[f"gauntlet_{one.name}.yaml"] = task_file(one)
+                made[f"gauntlet_{each.name}.yaml"] = task_file(each)
     place = FOLDER.relative_to(LIBRARY)
     texts = {place / name: text_of(content) for name, content in made.items()}
     return texts | {Path("suites", "gauntlet-v0.3.yaml"): suite_text()}

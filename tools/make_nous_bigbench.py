@@ -19,8 +19,8 @@ NOT_IN_THE_SUITE = {"dyck_languages"}
 
 def text_of(header: dict[str, Any]) -> str:
     """Return the prompt's template; the defaults are BIG-bench's."""
-    shown = header.get("choice_prefix", "\n  choice: ")
-    choices = f"{{% for choice in shown %}}{shown}{{{{choice}}}}{{% endfor %}}"
+    result = header.get("choice_prefix", "\n  choice: ")
+    choices = f"{{% for choice in shown %}}{result}{{{{choice}}}}{{% endfor %}}"
     return "".join(
         (
             header.get("task_prefix", ""),

@@ -56,7 +56,7 @@ class Printed:
 
 def blocks_of(page: Path) -> list[Block]:
     """Return the code blocks of a page, in order."""
-    found: list[Block] = []
+    results: list[Block] = []
     lines = page.read_text(encoding="utf-8").splitlines()
     state, at = "", 0
     while at < len(lines):
@@ -64,14 +64,14 @@ def blocks_of(page: Path) -> list[Block]:
         if fence:
             end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == fence["ticks"])
             text = "\n".join(line.removeprefix(fence["indent"]) for line in lines[at + 1 : end])
-            found.append(Block(page.name, at + 2, fence["language"].strip(), text, state))
+            results.append(Block(page.name, at + 2, fence["language"].strip(), text, state))
             state, at = "", end
         elif mark:
             state = mark["reason"] or mark["what"]
         elif lines[at].strip():
             state = ""
         at += 1
-    return found
+    return results
 
 
 def outputs_of(blocks: Sequence[Block]) -> dict[Block, Block]:
@@ -109,8 +109,8 @@ def run_session(blocks: Sequence[Block], folder: Path, env: Mapping[str, str]) -
     text, code = _run([program, str(script)], folder / "work", env)
     printed: list[Printed] = []
     for number, block in enumerate(blocks):
-        _, found, text = text.partition(f"{SENTINEL.format(number)}\n")
-        if found:
+        _, result, text = text.partition(f"{SENTINEL.format(number)}\n")
+        if result:
             own, is_followed, _ = text.partition(SENTINEL.format(number + 1))
             printed.append(Printed(block, own.strip("\n"), not is_followed and code != 0))
     return printed
@@ -152,11 +152,11 @@ def missing_lines(expected: str, printed: str) -> list[str]:
     at = 0
     for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
         pattern = re.compile(".*".join(map(re.escape, line.split("..."))))
-        found = next((i for i in range(at, len(lines)) if pattern.fullmatch(lines[i])), None)
-        if found is None:
+        result = next((i for i in range(at, len(lines)) if pattern.fullmatch(lines[i])), None)
+        if result is None:
             missing.append(line)
         else:
-            at = found + 1
+            at = result + 1
     return missing
 
 

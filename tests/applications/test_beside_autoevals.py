@@ -47,8 +47,8 @@ def cases() -> list[tuple[str, Any, Any]]:
         made.append(("json", {"x": some_json(draw), "y": 0}, {"x": some_json(draw), "z": 1}))
         first, second = ([some_text(draw) for _ in range(draw.randrange(6))] for _ in range(2))
         made.append(("list", first, second))
-        one, other = ([round(draw.uniform(0, 1), 3) for _ in range(3)] for _ in range(2))
-        made.append(("embedding", one, other))
+        item, other = ([round(draw.uniform(0, 1), 3) for _ in range(3)] for _ in range(2))
+        made.append(("embedding", item, other))
     return made
 
 

@@ -47,12 +47,12 @@ def test_scores_are_those_of_the_tool(
 ) -> None:
     """Row by row; where the call failed no tool has a score, and neither have we."""
     theirs = oracle(tool, shared.ROWS, tmp_path, script)
-    found = ours(target, list(scorers))
-    assert set(found) == {row["id"] for row in shared.ROWS}
-    for name, scores in found.items():
+    result = ours(target, list(scorers))
+    assert set(result) == {row["id"] for row in shared.ROWS}
+    for name, scores in result.items():
         other = theirs.get(name, {})
         if name == FAILING:
             assert {*scores.values(), *other.values()} <= {None}
             continue
         assert {each: None if value is None else float(value) for each, value in other.items()} == pytest.approx(scores)
-    assert len({value for scores in found.values() for value in scores.values()}) > 3
+    assert len({value for scores in result.values() for value in scores.values()}) > 3

@@ -68,9 +68,9 @@ def judged(scorer: Any, replies: list[Any], contexts: tuple[str, ...] = ("a", "b
 def differing(ours_: list[float | None], theirs: list[float | None], cases: list[Any]) -> list[Any]:
     """Return the cases whose scores differ."""
     return [
-        (case, one, other)
-        for case, one, other in zip(cases, ours_, theirs, strict=True)
-        if (one is None) != (other is None) or (one is not None and other is not None and abs(one - other) > 1e-8)
+        (case, entry, other)
+        for case, entry, other in zip(cases, ours_, theirs, strict=True)
+        if (entry is None) != (other is None) or (entry is not None and other is not None and abs(entry - other) > 1e-8)
     ]
 
 

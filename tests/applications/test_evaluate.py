@@ -545,9 +545,9 @@ def test_show_and_compare_work_as_for_any_run(app: Path) -> None:
     printed(app, "run", *COMMAND, "--quiet")
     runs = json.loads(printed(app, "ls", "runs", "--json"))
     first = str((runs["runs"] if isinstance(runs, dict) else runs)[0]["run_id"])
-    shown = printed(app, "show", first, "--samples", "questions", "--limit", "2")
-    assert "say 0" in shown
-    assert "right" in shown
+    result = printed(app, "show", first, "--samples", "questions", "--limit", "2")
+    assert "say 0" in result
+    assert "right" in result
     source = (app / "app.py").read_text()
     (app / "app.py").write_text(source.replace('removeprefix("say ")', 'removeprefix("say 1")'), encoding="utf-8")
     text = printed(app, "run", *COMMAND, "--quiet", "--json")

@@ -56,8 +56,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[assaymark.Run, assay
 
 def test_the_difference_of_each_scorer_and_cost(runs: tuple[assaymark.Run, assaymark.Run]) -> None:
     """Second minus first on the same rows, for scorers, latency and cost, each with its interval."""
-    found = assaymark.experiment(*runs)
-    (pair,) = found.comparison.pairs
+    result = assaymark.experiment(*runs)
+    (pair,) = result.comparison.pairs
     lines = {line.metric: line for line in (*pair.tasks, *pair.scorers)}
     assert {"exact", "length", "cost", "latency_s"} <= set(lines)
     assert lines["exact"].n == 23  # row 9 failed
@@ -84,20 +84,20 @@ def test_rows_that_got_worse_come_first(runs: tuple[assaymark.Run, assaymark.Run
 
 def test_by_tag_split_and_metadata(runs: tuple[assaymark.Run, assaymark.Run]) -> None:
     """Each part has its own difference; a row with two tags counts in both; a part's p is that of a known test."""
-    found = assaymark.experiment(*runs)
-    (by_tag,) = found.by("tag")
+    result = assaymark.experiment(*runs)
+    (by_tag,) = result.by("tag")
     exact = {part.part: part.line for part in by_tag if part.line.metric == "exact"}
     assert set(exact) == {"small", "large", "late"}
     assert (exact["small"].first, exact["small"].second, exact["small"].n) == (1.0, 0.5, 8)
     assert exact["large"].difference == exact["late"].difference == pytest.approx(4 / 15)
     assert exact["small"].p == pytest.approx(stats.binomtest(0, 4, 0.5).pvalue, rel=0.6)  # exact and mid-p alike
     assert all(part.line.p_adjusted is not None and part.line.p_adjusted >= part.line.p for part in by_tag)
-    (by_split,) = found.by("split")
+    (by_split,) = result.by("split")
     assert {part.part for part in by_split} == {"base", "hard"}
-    (by_topic,) = found.by("topic")
+    (by_topic,) = result.by("topic")
     assert {part.part for part in by_topic} == {"topic 0", "topic 1", "topic 2"}
     with pytest.raises(UsageError, match=r"no row has a topics; did you mean 'topic'\?"):
-        found.by("topics")
+        result.by("topics")
 
 
 class Texts(html.parser.HTMLParser):
@@ -119,16 +119,16 @@ class Texts(html.parser.HTMLParser):
 
 def test_a_notebook_shows_it_as_html(runs: tuple[assaymark.Run, assaymark.Run]) -> None:
     """Differences are tables and a drawing, rows are tables; what rows and answers hold is text, never markup."""
-    found = assaymark.experiment(*runs)
+    result = assaymark.experiment(*runs)
     texts = Texts()
-    texts.feed(found._repr_html_())
+    texts.feed(result._repr_html_())
     assert {"table", "svg", "details", "summary"} <= texts.tags
     assert not {"b", "i", "script"} & texts.tags
     assert "24 rows, those that got worse first (the first 20)" in texts.texts
     assert any("<b>nine</b>" in text for text in texts.texts)
     assert any(text.startswith("r9: <i>9</i>") for text in texts.texts)
-    assert "those that got worse first" in str(found)
-    assert as_text(str(found))
+    assert "those that got worse first" in str(result)
+    assert as_text(str(result))
 
 
 def test_the_command(runs: tuple[assaymark.Run, assaymark.Run], capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,9 +136,9 @@ def test_the_command(runs: tuple[assaymark.Run, assaymark.Run], capsys: pytest.C
     store = runs[0].store.url.removeprefix("sqlite:///")
     command = ["compare", runs[0].id, runs[1].id, "--store", store, "--rows", "--by", "tag"]
     assert main(command) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for text in ("Differences by tag", "small", "24 rows, those that got worse first", "failed:", "exact 1 → 0"):
-        assert text in shown, text
+        assert text in output, text
     assert main([*command, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["rows"][0][0]["row"] == "r9"

@@ -40,7 +40,7 @@ def test_calls_and_requests_of_the_judge(folder: Path, capsys: pytest.CaptureFix
         assert main([*command, "--json"]) == 0
         content = json.loads(capsys.readouterr().out)
         assert main(command) == 0
-        shown = capsys.readouterr().out
+        output = capsys.readouterr().out
         assert server.seen == []
     assert not (folder / "called").exists()
     assert not (folder / "s.sqlite").exists()
@@ -56,7 +56,7 @@ def test_calls_and_requests_of_the_judge(folder: Path, capsys: pytest.CaptureFix
         "faithfulness: 40 requests to judge in up to 2 steps",
         "price of judge is not known",
     ):
-        assert text in shown, shown
+        assert text in output, output
 
 
 def test_what_is_stored_is_not_called_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

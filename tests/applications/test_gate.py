@@ -49,27 +49,27 @@ def test_the_three_outcomes_by_the_one_sided_bound(runs: list[Run]) -> None:
         "lower >= 0.9": "pass", "lower >= 90%": "pass", "lower > .95": "undecided", "lower >= 0.995": "fail",
         "upper <= 0.99": "pass", "upper <= 95%": "undecided", "upper < 0.9": "fail",
     }.items():  # fmt: skip
-        found = outcome(runs[GOOD], condition)
-        assert found.outcome == expected, condition
-        assert found.estimate == pytest.approx(58 / 60)
-        assert found.bound == pytest.approx(ends.low if condition.startswith("lower") else ends.high)
-        assert (found.n_needed is not None) == (expected == "undecided")
+        result = outcome(runs[GOOD], condition)
+        assert result.outcome == expected, condition
+        assert result.estimate == pytest.approx(58 / 60)
+        assert result.bound == pytest.approx(ends.low if condition.startswith("lower") else ends.high)
+        assert (result.n_needed is not None) == (expected == "undecided")
 
 
 def test_undecided_states_the_n_that_decides(runs: list[Run]) -> None:
     """20 of 20 right do not show 90%; 25 would, by Wilson's bound, and 24 would not."""
-    found = outcome(runs[SMALL], "lower >= 0.9")
-    assert (found.outcome, found.n, found.n_needed) == ("undecided", 20, 25)
+    result = outcome(runs[SMALL], "lower >= 0.9")
+    assert (result.outcome, result.n, result.n_needed) == ("undecided", 20, 25)
     assert wilson(24, 24, 0.9).low < 0.9 <= wilson(25, 25, 0.9).low
-    assert "about 25 rows would decide" in found.message
+    assert "about 25 rows would decide" in result.message
 
 
 def test_a_paired_gate_by_tangos_bound(runs: list[Run]) -> None:
     """One answer gained and one lost of 60: at most 9 points are lost; 20 lost fail, and 2 points are undecided."""
     ends = tango_interval(1, 1, 60, 0.9)
-    found = outcome(runs[SAME], "not more than 0.09 below baseline", runs[GOOD])
-    assert (found.outcome, found.n, found.estimate) == ("pass", 60, 0.0)
-    assert found.bound == pytest.approx(ends.low)
+    result = outcome(runs[SAME], "not more than 0.09 below baseline", runs[GOOD])
+    assert (result.outcome, result.n, result.estimate) == ("pass", 60, 0.0)
+    assert result.bound == pytest.approx(ends.low)
     undecided = outcome(runs[SAME], "not more than 2% below the baseline", runs[GOOD])
     assert undecided.outcome == "undecided"
     assert undecided.n_needed is not None
@@ -80,16 +80,16 @@ def test_a_paired_gate_by_tangos_bound(runs: list[Run]) -> None:
 
 def test_equal_answers_need_the_n_of_tangos_bound(runs: list[Run]) -> None:
     """Without a changed answer -z^2 / (n + z^2) > -.02 needs 133 rows."""
-    found = outcome(runs[SMALL], "not more than 0.02 below baseline", runs[GOOD])
-    assert (found.outcome, found.n, found.n_needed) == ("undecided", 20, 133)
+    result = outcome(runs[SMALL], "not more than 0.02 below baseline", runs[GOOD])
+    assert (result.outcome, result.n, result.n_needed) == ("undecided", 20, 133)
     assert tango_interval(0, 0, 133, 0.9).low > -0.02 > tango_interval(0, 0, 132, 0.9).low
 
 
 def test_failed_calls_fail_a_gate(runs: list[Run]) -> None:
     """One failed row of 60 fails a gate that the other 59 pass, unless it is allowed; the first error is named."""
-    found = outcome(runs[FAILING], "lower >= 0.9")
-    assert (found.outcome, found.n, found.n_failed) == ("fail", 59, 1)
-    assert "1 row has no score because a call or its score failed (first: " in found.message
+    result = outcome(runs[FAILING], "lower >= 0.9")
+    assert (result.outcome, result.n, result.n_failed) == ("fail", 59, 1)
+    assert "1 row has no score because a call or its score failed (first: " in result.message
     allowed = assaymark.gate(runs[FAILING], "exact_match", "lower >= 0.9", allow_failed=1)
     assert allowed.outcome == "pass"
 

@@ -47,9 +47,9 @@ def test_both_shapes_of_a_file_are_read_alike(tmp_path: Path) -> None:
     ])  # fmt: skip
     names = ["correctness", "safety"]
     key = lambda each: (each.row, each.scorer)  # noqa: E731
-    found = sorted(read_human_scores(wide, names), key=key)
-    assert found == sorted(read_human_scores(long, names), key=key)
-    assert found == [HumanScore("a", "correctness", 1.0, "ann"), HumanScore("a", "safety", 1.0, "ann"),
+    results = sorted(read_human_scores(wide, names), key=key)
+    assert results == sorted(read_human_scores(long, names), key=key)
+    assert results == [HumanScore("a", "correctness", 1.0, "ann"), HumanScore("a", "safety", 1.0, "ann"),
                      HumanScore("b", "correctness", 0.0, "bo")]  # fmt: skip
     only = labels(tmp_path / "only.csv", ["id,score", "a,0.5"])
     assert read_human_scores(only, ["safety"]) == [HumanScore("a", "safety", 0.5)]
@@ -81,14 +81,14 @@ def test_the_agreement_stands_beside_a_judged_score(tmp_path: Path, capsys: pyte
     with judging_server(by_row) as server:
         run = assaymark.evaluate(app, ROWS, human_labels=path, judge_args=server.arguments, **options)
     (entry,) = run.to_json()["beside_people"]
-    same = sum(one == other for one, other in zip(HUMAN, JUDGE, strict=True)) / N
+    same = sum(item == other for item, other in zip(HUMAN, JUDGE, strict=True)) / N
     assert entry["judge"]["mean_absolute_difference"]["value"] == pytest.approx(1 - same)
     assert entry["judge"]["kappa"]["value"] == pytest.approx(cohen_kappa_score(HUMAN, JUDGE))
     assert (entry["n_labelled"], entry["n_grades"], entry["metric"]) == (N, N, "correctness")
     assert main(["show", run.id, "--store", store]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "correctness beside people: the same as a person's in 90% (" in shown
-    assert "This judge can be trusted here" in shown
+    output = " ".join(capsys.readouterr().out.split())
+    assert "correctness beside people: the same as a person's in 90% (" in output
+    assert "This judge can be trusted here" in output
     report = run.write_report(tmp_path / "report.md").read_text(encoding="utf-8")
     assert "## Beside people" in report
     assert "correctness beside people: the same as a person" in report

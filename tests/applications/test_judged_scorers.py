@@ -37,9 +37,9 @@ ANSWERED = Answered(ROW, "Paris is the capital. It has sun.")
 
 def judged(*texts: Any) -> list[JudgedScorer]:
     """Return judged scorers by their names."""
-    found = scorers_of(list(texts))
-    assert all(isinstance(each, JudgedScorer) for each in found)
-    return [each for each in found if isinstance(each, JudgedScorer)]
+    result = scorers_of(list(texts))
+    assert all(isinstance(each, JudgedScorer) for each in result)
+    return [each for each in result if isinstance(each, JudgedScorer)]
 
 
 def ask(scorer: Any, replies: list[str], answered: Answered = ANSWERED) -> tuple[Result, list[str]]:
@@ -479,9 +479,9 @@ def test_the_pass_is_listed_and_shown(stored: Run, capsys: pytest.CaptureFixture
     (row,) = stored.store.audits()
     store = stored.store.url.removeprefix("sqlite:///")
     assert main(["show", row.short_id, "--store", store, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["run"] == stored.id
-    assert [(each["name"], each["n"], each["n_failed"]) for each in shown["scorers"]] == [("faithfulness", 4, 0)]
+    output = json.loads(capsys.readouterr().out)
+    assert output["run"] == stored.id
+    assert [(each["name"], each["n"], each["n_failed"]) for each in output["scorers"]] == [("faithfulness", 4, 0)]
     assert main(["show", row.short_id, "--store", store]) == 0
     assert "faithfulness" in capsys.readouterr().out
 

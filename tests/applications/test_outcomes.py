@@ -72,13 +72,13 @@ def test_a_file_is_analysed_by_user_in_every_format(tmp_path: Path) -> None:
 def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
     """Users of two variants and rows without an outcome are left out and counted; an unknown outcome is never a 0."""
     text = HEAD + "A,1,1,0\nA,2,0,1\nA,3,,2\nB,4,1,\nB,5,1,4\nB,6,yes,3\nA,7,1,1\nB,7,0,1\nB,7,0,1\n"
-    found = read_outcomes(written(tmp_path, text), OutcomeColumns(covariate="before"))
-    first, second = found.arms
+    result = read_outcomes(written(tmp_path, text), OutcomeColumns(covariate="before"))
+    first, second = result.arms
     assert (first.n_assigned, second.n_assigned) == (3, 3)  # user 3 was assigned, although nothing is known of it
     assert first.users is not None
     assert first.users.sums.tolist() == [1, 0]
-    assert (found.n_in_several, found.n_rows_in_several, found.n_without_outcome) == (1, 3, 1)
-    assert found.n_without_covariate == 1
+    assert (result.n_in_several, result.n_rows_in_several, result.n_without_outcome) == (1, 3, 1)
+    assert result.n_without_covariate == 1
     assert second.users is not None
     assert second.users.covariate is not None
     assert second.users.covariate[0] == pytest.approx((0 + 1 + 4 + 3) / 4)  # the mean of the users with an outcome
@@ -86,8 +86,8 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
 
 def test_ids_are_texts(tmp_path: Path) -> None:
     """Users `007` and `7` of a table are two users."""
-    found = read_outcomes(written(tmp_path, "variant,user,outcome\nA,007,1\nA,7,0\nB,8,1\n"), OutcomeColumns())
-    assert found.arms[0].n_assigned == 2
+    result = read_outcomes(written(tmp_path, "variant,user,outcome\nA,007,1\nA,7,0\nB,8,1\n"), OutcomeColumns())
+    assert result.arms[0].n_assigned == 2
 
 
 def test_a_broken_ratio_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

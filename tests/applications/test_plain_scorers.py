@@ -112,10 +112,10 @@ def test_edit_distance_equals_the_plain_recurrence() -> None:
 
     def table(first: str, second: str) -> int:
         above = list(range(len(second) + 1))
-        for i, one in enumerate(first, 1):
+        for i, entry in enumerate(first, 1):
             row = [i]
             for j, other in enumerate(second, 1):
-                row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (one != other)))
+                row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (entry != other)))
             above = row
         return above[-1]
 
@@ -181,10 +181,10 @@ def test_scorers_are_found_by_name_place_and_object(tmp_path: Path, monkeypatch:
     )
     (tmp_path / "my_rules.py").write_text("RULE = True\n")
     monkeypatch.chdir(tmp_path)
-    found = scorers_of(f"exact, {tmp_path}/my_app.py:faithful,my_app:Judge,{{regex: {{pattern: 'a,b', name: ab}}}}")
-    assert [each.facts.name for each in found] == ["exact", "faithful", "Judge", "ab"]
-    found = scorers_of([words, "exact", found[1], assaymark.scorer(name="short")(lambda output: len(output) < 9)])
-    assert [each.facts.name for each in found] == ["words", "exact", "faithful", "short"]
+    result = scorers_of(f"exact, {tmp_path}/my_app.py:faithful,my_app:Judge,{{regex: {{pattern: 'a,b', name: ab}}}}")
+    assert [each.facts.name for each in result] == ["exact", "faithful", "Judge", "ab"]
+    result = scorers_of([words, "exact", result[1], assaymark.scorer(name="short")(lambda output: len(output) < 9)])
+    assert [each.facts.name for each in result] == ["words", "exact", "faithful", "short"]
     assert scorers_of(words)[0].facts.formula == "Count words."
 
 

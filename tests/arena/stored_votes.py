@@ -19,8 +19,8 @@ STRENGTHS = {"owl": 150.0, "fox": 50.0, "hen": -50.0, "eel": -150.0}  # in point
 def answers(n_prompts: int = 40) -> StoredAnswers:
     """Return answers from which the model can be read by tests alone."""
     prompts = {f"p{n}": ArenaPrompt(f"p{n}", f"Prompt {n}?", ("even", "odd")[n % 2]) for n in range(n_prompts)}
-    given = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
-    return StoredAnswers("made up", prompts, given)
+    inputs = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
+    return StoredAnswers("made up", prompts, inputs)
 
 
 def arena_in(path: Path, seed: int = 0, **named: object) -> Arena:
@@ -40,8 +40,8 @@ def spoken_arena(path: Path) -> Arena:
     """Return an arena with forty prompts: in three languages, half of them English, and four in no clear one."""
     languages = ["English", "English", "French", "German", "English", None, "French", "English", "German", "English"]
     prompts = {f"p{n}": ArenaPrompt(f"p{n}", f"{PROMPTS[languages[n % 10]]} ({n})") for n in range(40)}
-    given = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
-    source = StoredAnswers("made up", prompts, given)
+    inputs = {name: {key: f"text {index} of {key}" for key in prompts} for index, name in enumerate(STRENGTHS)}
+    source = StoredAnswers("made up", prompts, inputs)
     return Arena(Store.open(str(path)), source, NO_LIMITS, seed=3, publishing=Publishing(200, 1e9, 10))
 
 
@@ -59,8 +59,8 @@ def cast(arena: Arena, n: int, *, voters: int = 10, seed: int = 1, side: float =
     generator = generator_for("votes", seed)
     for number in range(n):
         voter = Voter(f"voter {number % voters}", "origin")
-        shown = arena.begin(voter)
-        stored = ArenaLog(arena.store).battle(shown.token)
+        result = arena.begin(voter)
+        stored = ArenaLog(arena.store).battle(result.token)
         assert stored is not None
         choice = honest_choice(stored.model_a, stored.model_b, generator, side)
-        arena.vote(voter, shown.token, choice, f"key {shown.token}")
+        arena.vote(voter, result.token, choice, f"key {result.token}")

@@ -54,8 +54,8 @@ def test_a_repeated_key_returns_the_stored_vote(store: Store) -> None:
 
 def test_a_key_of_another_vote_is_refused(store: Store) -> None:
     """One key cannot stand for two different votes."""
-    one, other = opened(store, 2)
-    ArenaLog(store).append(vote(one, "key"))
+    first, other = opened(store, 2)
+    ArenaLog(store).append(vote(first, "key"))
     with pytest.raises(UsageError, match="used for another vote"):
         ArenaLog(store).append(vote(other, "key"))
 
@@ -66,7 +66,7 @@ def test_a_battle_has_one_vote(store: Store) -> None:
     ArenaLog(store).append(vote(token))
     with pytest.raises(AlreadyVoted):
         ArenaLog(store).append(vote(token, "another", "b"))
-    assert [one.choice for one in ArenaLog(store).votes()] == ["a"]
+    assert [each.choice for each in ArenaLog(store).votes()] == ["a"]
 
 
 def test_an_unknown_battle_or_model_is_refused(store: Store) -> None:
@@ -79,8 +79,8 @@ def test_an_unknown_battle_or_model_is_refused(store: Store) -> None:
 
 def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
     """Two stores and eight threads vote on the same ten battles: each gets one vote, and there is no gap."""
-    with Store.open(url) as one, Store.open(url) as other:
-        tokens = opened(one, 10)
+    with Store.open(url) as item, Store.open(url) as other:
+        tokens = opened(item, 10)
         stored: list[str] = []
 
         def cast(store: Store, name: str) -> None:
@@ -90,14 +90,14 @@ def test_of_many_simultaneous_votes_one_is_stored(url: str) -> None:
                 except AlreadyVoted:
                     continue
 
-        threads = [threading.Thread(target=cast, args=((one, other)[n % 2], str(n))) for n in range(8)]
+        threads = [threading.Thread(target=cast, args=((item, other)[n % 2], str(n))) for n in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert sorted(stored) == sorted(tokens)
-        assert [row.sequence for row in ArenaLog(one).votes()] == list(range(1, 11))
-        assert ArenaLog(one).problems() == []
+        assert [row.sequence for row in ArenaLog(item).votes()] == list(range(1, 11))
+        assert ArenaLog(item).problems() == []
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_a_batch_ends_at_a_stored_vote(store: Store) -> None:
 def test_the_voters_open_battle_is_found_again(store: Store) -> None:
     """A voter who comes back gets his latest battle while it has no vote; a skip is counted once, stored or not."""
     first, other = opened(store, 2)
-    found = ArenaLog(store).open_battle_of("v", 0.0)
-    assert found is not None
-    assert found.token == other
+    result = ArenaLog(store).open_battle_of("v", 0.0)
+    assert result is not None
+    assert result.token == other
     assert ArenaLog(store).open_battle_of("v", 1005.0) is None
     assert ArenaLog(store).open_battle_of("another", 0.0) is None
     assert ArenaLog(store).n_skipped() == 0  # that another battle was opened, after a day for example, is not a skip
@@ -175,7 +175,7 @@ def test_a_withdrawn_model_stays_listed(store: Store) -> None:
     opened(store, 1)
     ArenaLog(store).withdraw("small")
     ArenaLog(store).register(["small", "other"])
-    assert [(one.name, one.withdrawn_at is None) for one in ArenaLog(store).models()] == [
+    assert [(model.name, model.withdrawn_at is None) for model in ArenaLog(store).models()] == [
         ("small", False), ("large", True), ("other", True)
     ]  # fmt: skip
     with pytest.raises(UnknownName):
@@ -210,8 +210,8 @@ def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
     ArenaLog(store).withdraw("small")
     ArenaLog(store).publish(1, 2.0)
     ArenaLog(store).skip_battle("skipped", 1.5)
-    one = NewAssignment(0, "small", "large", "a")
-    StudyLog(store).create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [one]}, 1.0)
+    new_assignment = NewAssignment(0, "small", "large", "a")
+    StudyLog(store).create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [new_assignment]}, 1.0)
     StudyLog(store).consent(1, {"age": "old"}, 2.0)
     StudyLog(store).answer(1, 0, {"better": "a"}, 3.0, 1.0)
     assert store.verify() == []
@@ -236,4 +236,4 @@ def test_a_removed_vote_is_found_by_verify(store: Store) -> None:
         ArenaLog(store).append(vote(token))
     with store._database.writing() as connection:
         connection.execute(text("DELETE FROM votes WHERE sequence = 2"))
-    assert [(one.table, one.row) for one in store.verify()] == [("votes", "log")]
+    assert [(each.table, each.row) for each in store.verify()] == [("votes", "log")]

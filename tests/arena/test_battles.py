@@ -20,11 +20,11 @@ ONE, OTHER = Voter("one", "here"), Voter("other", "there")
 def test_names_come_with_the_vote(tmp_path: Path) -> None:
     """An open battle has neither models nor choice; after the vote it has both, and keeps them."""
     arena = arena_in(tmp_path / "s.sqlite")
-    shown = arena.begin(ONE)
-    assert (shown.state, shown.models, shown.choice) == ("open", None, None)
-    voted = arena.vote(ONE, shown.token, "b", "k", ("poor", "acceptable"))
+    result = arena.begin(ONE)
+    assert (result.state, result.models, result.choice) == ("open", None, None)
+    voted = arena.vote(ONE, result.token, "b", "k", ("poor", "acceptable"))
     assert voted.models is not None
-    assert arena.show(ONE, shown.token) == voted
+    assert arena.show(ONE, result.token) == voted
     assert (voted.choice, voted.marks) == ("b", ("poor", "acceptable"))
 
 
@@ -33,14 +33,14 @@ def test_the_answers_belong_to_the_named_sides(tmp_path: Path) -> None:
     arena = arena_in(tmp_path / "s.sqlite")
     swapped = set()
     for number in range(30):
-        shown = arena.begin(ONE)
-        voted = arena.vote(ONE, shown.token, "a", str(number))
-        stored = ArenaLog(arena.store).battle(shown.token)
+        result = arena.begin(ONE)
+        voted = arena.vote(ONE, result.token, "a", str(number))
+        stored = ArenaLog(arena.store).battle(result.token)
         assert stored is not None
         assert voted.models is not None
         swapped.add(stored.is_swapped)
         order = list(arena.source.models)
-        for model, answer in zip(voted.models, (shown.answer_a, shown.answer_b), strict=True):
+        for model, answer in zip(voted.models, (result.answer_a, result.answer_b), strict=True):
             assert answer is not None
             assert answer.startswith(f"text {order.index(model)} of ")
     assert swapped == {True, False}
@@ -163,14 +163,14 @@ def test_expected_reductions_are_those_of_the_updated_covariance() -> None:
     """The closed form equals the trace of the inverse before minus after adding the battle's information."""
     wins = np.array([[0, 9, 2.5], [3, 0, 1], [1.5, 0, 0]])
     fit = penalised_strengths(wins)
-    found = expected_reductions(fit)
+    result = expected_reductions(fit)
     precision = np.linalg.inv(fit.covariance)
     for i in range(3):
         for j in range(3):
             x = np.eye(3)[i] - np.eye(3)[j]
             p = 1 / (1 + np.exp(-(fit.strengths @ x)))
             after = np.linalg.inv(precision + p * (1 - p) * np.outer(x, x))
-            assert found[i, j] == pytest.approx(np.trace(fit.covariance) - np.trace(after), abs=1e-10)
+            assert result[i, j] == pytest.approx(np.trace(fit.covariance) - np.trace(after), abs=1e-10)
 
 
 def test_penalised_strengths_maximise_the_penalised_likelihood() -> None:
@@ -197,8 +197,8 @@ def test_pairs_with_fewer_battles_are_drawn_more_often(tmp_path: Path) -> None:
     assert 0 < moved[0, 1] < moved[0, 2] < moved[2, 3]
     generator = generator_for("test", 1)
     drawn = [pairing.draw(generator) for _ in range(4000)]
-    assert sum(one.is_swapped for one in drawn) / 4000 == pytest.approx(0.5, abs=0.04)
-    met = sum({one.first, one.second} == {"c", "d"} for one in drawn) / 4000
+    assert sum(each.is_swapped for each in drawn) / 4000 == pytest.approx(0.5, abs=0.04)
+    met = sum({item.first, item.second} == {"c", "d"} for item in drawn) / 4000
     assert met == pytest.approx(moved[2, 3], abs=0.04)
 
 
@@ -217,6 +217,6 @@ def test_answers_that_name_a_model_are_left_out() -> None:
 
 def test_keyed_hashes_need_the_secret() -> None:
     """Equal values agree under one secret and kind, and under no other."""
-    found = {keyed_hash(secret, kind, "x") for secret in (b"s", b"t") for kind in ("voter", "origin")}
-    assert len(found) == 4
-    assert keyed_hash(b"s", "voter", "x") in found
+    results = {keyed_hash(secret, kind, "x") for secret in (b"s", b"t") for kind in ("voter", "origin")}
+    assert len(results) == 4
+    assert keyed_hash(b"s", "voter", "x") in results

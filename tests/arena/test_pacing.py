@@ -11,18 +11,18 @@ CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=20)
 
 def cut(text: str, sizes: list[int]) -> list[str]:
     """Return a text in pieces of these sizes, over and over."""
-    found, start, index = [], 0, 0
+    result, start, index = [], 0, 0
     while start < len(text):
-        found.append(text[start : start + sizes[index % len(sizes)]])
+        result.append(text[start : start + sizes[index % len(sizes)]])
         start += sizes[index % len(sizes)]
         index += 1
-    return found
+    return result
 
 
 def released(pieces: tuple[list[str], list[str]], cadence: Cadence, order: list[int]) -> list[tuple[str, str]]:
     """Return what each tick that advances shows, where pieces arrive in an order of sides and a tick follows each."""
     release, left = Release(cadence), [list(pieces[0]), list(pieces[1])]
-    shown = []
+    results = []
     step = 0
     while not release.is_over:
         side = order[step % len(order)] if any(left) else 0
@@ -35,9 +35,9 @@ def released(pieces: tuple[list[str], list[str]], cadence: Cadence, order: list[
         before = release.position
         release.tick()
         if release.position > before:
-            shown.append(release.shown(before))
+            results.append(release.shown(before))
         step += 1
-    return shown
+    return results
 
 
 @given(TEXTS, TEXTS, CUTS, CUTS, st.lists(st.integers(0, 1), min_size=1, max_size=30))
@@ -46,9 +46,9 @@ def test_the_sequence_of_chunks_does_not_depend_on_speed_or_pieces(
 ) -> None:
     """For any pieces in any order the ticks that advance show the same chunks, and in the end both whole texts."""
     cadence = Cadence(chunk=7, reserve=20)
-    shown = released((cut(a, cut_a), cut(b, cut_b)), cadence, order)
+    result = released((cut(a, cut_a), cut(b, cut_b)), cadence, order)
     expected = [(a[at : at + 7], b[at : at + 7]) for at in range(0, max(len(a), len(b)), 7)]
-    assert shown == expected or (not a and not b)
+    assert result == expected or (not a and not b)
 
 
 def test_after_a_stall_both_sides_wait_until_both_are_complete() -> None:

@@ -35,11 +35,11 @@ def compared(texts: list[str]) -> list[int]:
     """Return the groups by comparing every pair."""
     parts = [sequences(text) for text in texts]
     group = list(range(len(texts)))
-    for one in range(len(texts)):
-        for other in range(one):
-            union = parts[one] | parts[other]
-            if union and len(parts[one] & parts[other]) >= SIMILARITY * len(union):
-                old, new = max(group[one], group[other]), min(group[one], group[other])
+    for item in range(len(texts)):
+        for other in range(item):
+            union = parts[item] | parts[other]
+            if union and len(parts[item] & parts[other]) >= SIMILARITY * len(union):
+                old, new = max(group[item], group[other]), min(group[item], group[other])
                 group = [new if each == old else each for each in group]
     return group
 
@@ -82,20 +82,22 @@ def votes(*groups: tuple[str, str, int]) -> list[Mapping[str, Any]]:
 def test_a_prompt_voted_on_too_often_weighs_its_share() -> None:
     """The ratings are those of fewer votes on it: 900 on one of 101 prompts at a cap of 10% count as 100."""
     honest = [(f"p{n}", "ab"[n % 4 == 0], 1) for n in range(100)]
-    found = rate(votes_in(Rows.of(votes(("same", "b", 900), *honest))), RatingSettings(prompt_cap=0.1))
+    result = rate(votes_in(Rows.of(votes(("same", "b", 900), *honest))), RatingSettings(prompt_cap=0.1))
     fewer = rate(votes_in(Rows.of(votes(("same", "b", 100), *honest))), RatingSettings())
-    rows = {one.model: one.rating for one in found.ratings}
-    assert rows == pytest.approx({one.model: one.rating for one in fewer.ratings}, abs=1e-6)
+    rows = {rating.model: rating.rating for rating in result.ratings}
+    assert rows == pytest.approx({each.model: each.rating for each in fewer.ratings}, abs=1e-6)
     uncapped = rate(votes_in(Rows.of(votes(("same", "b", 900), *honest))), RatingSettings())
-    assert abs(rows["one"] - {one.model: one.rating for one in uncapped.ratings}["one"]) > 50
+    assert abs(rows["one"] - {item.model: item.rating for item in uncapped.ratings}["one"]) > 50
     untouched = rate(votes_in(Rows.of(votes(*honest))), RatingSettings(prompt_cap=0.1))
     assert untouched.ratings == rate(votes_in(Rows.of(votes(*honest))), RatingSettings()).ratings
-    assert np.isfinite(found.ratings[0].low or np.nan)
+    assert np.isfinite(result.ratings[0].low or np.nan)
 
 
 def test_a_cap_needs_prompts() -> None:
     """A file of votes without prompts is refused with one line."""
-    rows = [{key: one[key] for key in ("model_a", "model_b", "winner")} for one in votes(("p", "a", 3), ("q", "b", 3))]
+    rows = [
+        {key: vote[key] for key in ("model_a", "model_b", "winner")} for vote in votes(("p", "a", 3), ("q", "b", 3))
+    ]
     with pytest.raises(UsageError, match="no column for their prompts"):
         rate(votes_in(Rows.of(rows)), RatingSettings(prompt_cap=0.1))
 
@@ -103,18 +105,18 @@ def test_a_cap_needs_prompts() -> None:
 def test_the_arenas_board_counts_near_duplicates_as_one_prompt(tmp_path: Path) -> None:
     """Twenty copies of a prompt among forty: one group, which weighs its share."""
     copies = {f"p{n}": ArenaPrompt(f"p{n}", f"{LONG} ({n})" if n < 20 else f"Prompt {n}?", "all") for n in range(40)}
-    given = {name: {key: f"text {index} of {key}" for key in copies} for index, name in enumerate(STRENGTHS)}
-    source = StoredAnswers("made up", copies, given)
+    inputs = {name: {key: f"text {index} of {key}" for key in copies} for index, name in enumerate(STRENGTHS)}
+    source = StoredAnswers("made up", copies, inputs)
     with Store.open(str(tmp_path / "s.sqlite")) as store:
         arena = Arena(store, source, NO_LIMITS, Publishing(10, 1e9, 10), seed=1)
         cast(arena, 400)
         board = Ratings(store).board()
         export_votes(store, tmp_path / "votes.jsonl")
-    found = rate(read_votes(tmp_path / "votes.jsonl"), RatingSettings(side=True, prompt_cap=PROMPT_CAP))
-    assert board.found is not None
-    assert [one.rating for one in found.ratings] == pytest.approx([one.rating for one in board.found.ratings])
+    actual = rate(read_votes(tmp_path / "votes.jsonl"), RatingSettings(side=True, prompt_cap=PROMPT_CAP))
+    assert board.fitted is not None
+    assert [rating.rating for rating in actual.ratings] == pytest.approx([each.rating for each in board.fitted.ratings])
     without = rate(read_votes(tmp_path / "votes.jsonl"), RatingSettings(side=True))
-    assert [one.rating for one in without.ratings] != pytest.approx([one.rating for one in found.ratings])
+    assert [item.rating for item in without.ratings] != pytest.approx([result.rating for result in actual.ratings])
     assert board.n_prompts - board.n_prompt_groups == 19
     assert board.largest_prompt_group > 150
     assert "those on one prompt together at most 1% of all" in " ".join(board.basis)

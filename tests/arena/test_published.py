@@ -27,9 +27,9 @@ def votes_of(voter: str, n: int, choose: str, seed: int = 0) -> list[VoteRow]:
     """Return votes of one voter: honest, or one choice always, or one model always."""
     generator = generator_for("voter", voter, seed)
     names = list(STRENGTHS)
-    found = []
+    results = []
     for number in range(n):
-        a, b = (names[int(one)] for one in generator.permutation(4)[:2])
+        a, b = (names[int(each)] for each in generator.permutation(4)[:2])
         choice = choose
         if choose == "honest":
             choice = honest_choice(a, b, generator)
@@ -37,9 +37,9 @@ def votes_of(voter: str, n: int, choose: str, seed: int = 0) -> list[VoteRow]:
             choice = "ab"[int(generator.integers(2))]
         elif choose in names:
             choice = "a" if a == choose else "b" if b == choose else honest_choice(a, b, generator)
-        found.append(VoteRow(number + 1, f"{voter} {number}", 0.0, float(number), voter, "anonymous", "s", f"p{number}",
-                             None, a, b, False, choice, None, None, True, "", "", "", ""))  # fmt: skip
-    return found
+        results.append(VoteRow(number + 1, f"{voter} {number}", 0.0, float(number), voter, "anonymous", "s",
+                               f"p{number}", None, a, b, False, choice, None, None, True, "", "", "", ""))  # fmt: skip
+    return results
 
 
 def test_a_board_is_a_function_of_the_votes_up_to_its_batch(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_board_is_a_function_of_the_votes_up_to_its_batch(tmp_path: Path) -> N
     again = publish_ratings(list(ArenaLog(arena.store).votes(until=100)), ArenaLog(arena.store).models())
     assert replace(board, batch=None) == again
     assert sum(map(sum, board.matrix.n_battles)) == 200
-    assert sum(one.n_votes for one in board.models) == 200
+    assert sum(model.n_votes for model in board.models) == 200
 
 
 def test_a_page_shows_the_batch_before_while_the_new_one_is_computed(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_the_export_has_the_ratings_of_the_page(tmp_path: Path) -> None:
     cast(arena, 200)
     export_votes(arena.store, tmp_path / "v.jsonl", texts=True)
     board = Ratings(arena.store).board(style=True)
-    found = rate(read_votes(tmp_path / "v.jsonl", style=True), RatingSettings(side=True, style=True))
-    assert board.found is not None
-    assert [one.rating for one in found.ratings] == pytest.approx([one.rating for one in board.found.ratings])
+    result = rate(read_votes(tmp_path / "v.jsonl", style=True), RatingSettings(side=True, style=True))
+    assert board.fitted is not None
+    assert [rating.rating for rating in result.ratings] == pytest.approx([each.rating for each in board.fitted.ratings])
 
 
 def test_an_exported_file_is_verified_without_the_store(tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_marks_are_shared_out() -> None:
     base = votes_of("v", 4, "a")
     marks = [("acceptable", "poor", "a"), ("poor", "acceptable", "a"), ("poor", "poor", "tie"), (None, "poor", "a")]
     votes = [replace(vote, mark_a=a, mark_b=b, choice=c) for vote, (a, b, c) in zip(base, marks, strict=True)]
-    found = quality_of(votes)
-    assert found is not None
-    assert (found.n_battles, found.n_decided, found.good_wins) == (3, 2, 0.5)
-    assert (found.poor_poor, found.acceptable_poor, found.acceptable_acceptable) == (1 / 3, 2 / 3, 0)
+    result = quality_of(votes)
+    assert result is not None
+    assert (result.n_battles, result.n_decided, result.good_wins) == (3, 2, 0.5)
+    assert (result.poor_poor, result.acceptable_poor, result.acceptable_acceptable) == (1 / 3, 2 / 3, 0)
     assert quality_of(base) is None
 
 

@@ -43,8 +43,8 @@ def test_a_model_that_changes_is_named_with_its_points(tmp_path: Path, capsys: p
     path = tmp_path / "votes.jsonl"
     path.write_text("".join(json.dumps(published_row(vote)) + "\n" for vote in votes))
     assert main(["arena", "rate", str(path), "--over", "time"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"ratings differ over time, so those of all votes are averages: model {DRIFTING} by +" in shown
+    output = " ".join(capsys.readouterr().out.split())
+    assert f"ratings differ over time, so those of all votes are averages: model {DRIFTING} by +" in output
     assert main(["arena", "rate", str(path), "--over", "time", "--json"]) == 0
     (first, *_) = json.loads(capsys.readouterr().out)["changes"]
     assert (first["model"], first["first"], first["last"]) == (f"model {DRIFTING}", "2024-01", "2024-02")
@@ -55,21 +55,21 @@ def test_a_model_that_changes_is_named_with_its_points(tmp_path: Path, capsys: p
 def test_models_that_do_not_change_are_not_named() -> None:
     """No warning in an arena whose models stay as they are."""
     votes = drifting_votes(Voters(8, "steady"), 2000, 0.0)
-    found = rated(votes)
-    assert len(found.changes) == 8
-    assert all(one.significance > 0.05 for one in found.changes)
+    result = rated(votes)
+    assert len(result.changes) == 8
+    assert all(change.significance > 0.05 for change in result.changes)
     read = votes_in(Rows.of([published_row(vote) for vote in votes]))
-    assert not any("ratings differ" in line for line in warnings(found, read))
+    assert not any("ratings differ" in line for line in warnings(result, read))
 
 
 @pytest.mark.slow
 def test_intervals_and_detection_in_simulated_arenas() -> None:
     """Intervals of all votes hold the average, not the strength at the end; months hold theirs; the change is found."""
     steady, changed = simulate(8, 3000, 0.0, 60), simulate(8, 3000, 100.0, 60)
-    for found in (steady, changed):
-        assert 0.92 <= np.mean(found.others) <= 0.985
-        assert 0.93 <= np.mean(found.months) <= 0.98
-        assert np.mean(found.limit) >= 0.88
+    for each in (steady, changed):
+        assert 0.92 <= np.mean(each.others) <= 0.985
+        assert 0.93 <= np.mean(each.months) <= 0.98
+        assert np.mean(each.limit) >= 0.88
     assert np.mean(steady.seen + steady.false) <= 0.08
     assert np.mean(changed.seen) >= 0.65
     assert np.mean(changed.first) >= 0.8

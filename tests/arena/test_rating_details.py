@@ -24,20 +24,20 @@ def test_models_of_ties_rate_and_predict_real_votes(shared_dir: Path) -> None:
     assert half.matrices.predicted_tie is None
     published: dict[Ties, float] = {"davidson": float(np.log(1.480)), "rao-kupper": 0.942}
     for ties, value in published.items():
-        found = rate(votes, RatingSettings(by="judge", ties=ties, matrix=True))
-        assert found.ratings[0].model == "GPT 4"
-        assert found.ties is not None
-        assert found.ties.value == pytest.approx(value, abs=5e-4)
-        assert found.ties.low is not None
-        assert found.ties.high is not None
-        assert found.ties.low < found.ties.value < found.ties.high
-        matrices = found.matrices
+        result = rate(votes, RatingSettings(by="judge", ties=ties, matrix=True))
+        assert result.ratings[0].model == "GPT 4"
+        assert result.ties is not None
+        assert result.ties.value == pytest.approx(value, abs=5e-4)
+        assert result.ties.low is not None
+        assert result.ties.high is not None
+        assert result.ties.low < result.ties.value < result.ties.high
+        matrices = result.matrices
         assert matrices is not None
         assert matrices.predicted_tie is not None
         counts = np.array(matrices.n_battles)
-        chances = np.array([[np.nan_to_num(one or 0.0) for one in row] for row in matrices.predicted_tie])
+        chances = np.array([[np.nan_to_num(each or 0.0) for each in row] for row in matrices.predicted_tie])
         assert (counts * chances).sum() / counts.sum() == pytest.approx(3471 / 8931, abs=0.002)
-        assert ratings_of(found)["GPT 4"] > ratings_of(half)["GPT 4"]
+        assert ratings_of(result)["GPT 4"] > ratings_of(half)["GPT 4"]
 
 
 def test_a_model_of_ties_bounds_a_model_that_won_all() -> None:
@@ -46,7 +46,7 @@ def test_a_model_of_ties_bounds_a_model_that_won_all() -> None:
     rows = random_votes(rng, 600, "x", "y")
     rows += [vote("best", "x", "a", prompt=1000 + number) for number in range(6)]
     settings = (RatingSettings(), RatingSettings(ties="davidson"))
-    bounds = [rate(read(rows), one).apart[0].bound for one in settings]
+    bounds = [rate(read(rows), setting).apart[0].bound for setting in settings]
     assert bounds[0] is not None
     assert bounds[1] is not None
     assert bounds[1] > bounds[0] + 20
@@ -56,13 +56,13 @@ def test_the_probability_of_the_best_is_in_the_ratings() -> None:
     """It sums to 1, follows the order of clear ratings, and is None if the votes have one cluster."""
     rng = np.random.default_rng(1)
     rows = random_votes(rng, 400, "x", "y", "z") + [vote("x", "y", "a", prompt=number) for number in range(150)]
-    found = rate(read(rows), RatingSettings())
-    assert sum(one.p_best or 0.0 for one in found.ratings) == pytest.approx(1.0)
-    assert found.ratings[0].model == "x"
-    assert found.ratings[0].p_best is not None
-    assert found.ratings[0].p_best > 0.95
+    result = rate(read(rows), RatingSettings())
+    assert sum(rating.p_best or 0.0 for rating in result.ratings) == pytest.approx(1.0)
+    assert result.ratings[0].model == "x"
+    assert result.ratings[0].p_best is not None
+    assert result.ratings[0].p_best > 0.95
     alone = [{**row, "prompt": 1} for row in rows]
-    assert {one.p_best for one in rate(read(alone), RatingSettings()).ratings} == {None}
+    assert {each.p_best for each in rate(read(alone), RatingSettings()).ratings} == {None}
 
 
 def test_parts_are_rated_from_their_own_votes_on_one_scale() -> None:
@@ -75,19 +75,19 @@ def test_parts_are_rated_from_their_own_votes_on_one_scale() -> None:
             rows.append(vote("z", "x", "tie", prompt=len(rows), tstamp=f"{month}-03", category=None))
     rows.append(vote("x", "y", "tie", prompt=len(rows), tstamp="unknown", category="one"))
     votes = read(rows)
-    found = rate(votes, RatingSettings(over="time"))
-    assert [(part.name, part.n_votes) for part in found.parts] == [("2024-05", 220), ("2024-06", 220)]
-    assert found.n_without_part == 1
-    for part, sign in zip(found.parts, (1, -1), strict=True):
-        rated = {one.model: one.rating for one in part.ratings}
+    result = rate(votes, RatingSettings(over="time"))
+    assert [(part.name, part.n_votes) for part in result.parts] == [("2024-05", 220), ("2024-06", 220)]
+    assert result.n_without_part == 1
+    for part, sign in zip(result.parts, (1, -1), strict=True):
+        rated = {rating.model: rating.rating for rating in part.ratings}
         assert rated["x"] - rated["y"] == pytest.approx(sign * 400.0, abs=1e-6)
         assert np.mean(list(rated.values())) == pytest.approx(1000.0)
     by_category = rate(votes, RatingSettings(over="category"))
     assert [part.name for part in by_category.parts] == ["code", "one"]
-    assert [one.model for one in by_category.parts[0].ratings] == ["x", "y"]
+    assert [each.model for each in by_category.parts[0].ratings] == ["x", "y"]
     overall = ratings_of(by_category)
     mean = (overall["x"] + overall["y"]) / 2
-    assert np.mean([one.rating for one in by_category.parts[0].ratings]) == pytest.approx(mean)
+    assert np.mean([item.rating for item in by_category.parts[0].ratings]) == pytest.approx(mean)
     with pytest.raises(UsageError, match="divided by category, time"):
         rate(votes, RatingSettings(over="language"))
 
@@ -96,32 +96,37 @@ def test_a_part_without_ratings_says_why() -> None:
     """A month in which one model won all votes has no ratings, and the others keep theirs."""
     rows = [vote("x", "y", winner, prompt=n, tstamp="2024-05-01") for n, winner in enumerate(["a", "b"] * 5)]
     rows += [vote("x", "y", "a", prompt=20, tstamp="2024-06-01")]
-    found = rate(read(rows), RatingSettings(over="time"))
-    assert [bool(part.ratings) for part in found.parts] == [True, False]
-    assert "collect more votes" in (found.parts[1].why_none or "")
-    assert found.parts[1].apart == ("x", "y")
+    result = rate(read(rows), RatingSettings(over="time"))
+    assert [bool(part.ratings) for part in result.parts] == [True, False]
+    assert "collect more votes" in (result.parts[1].why_none or "")
+    assert result.parts[1].apart == ("x", "y")
 
 
 def test_months_of_what_files_have() -> None:
     """Seconds, milliseconds, ISO texts and dates give months in UTC; other texts give none."""
     moments = [1717200000.0, 1717200000000, "1717200000.5", "2024-06-01", "2024-05-31T23:30:00-02:00", "20240601"]
-    assert [month_of(one) for one in (*moments, date(2024, 6, 1))] == ["2024-06"] * 7
-    assert [month_of(one) for one in ("soon", None, "", float("nan"), 1e300)] == [""] * 5
+    assert [month_of(each) for each in (*moments, date(2024, 6, 1))] == ["2024-06"] * 7
+    assert [month_of(item) for item in ("soon", None, "", float("nan"), 1e300)] == [""] * 5
 
 
 def test_influential_rows_are_those_of_the_file(shared_dir: Path) -> None:
     """Without the 13 named rows of the file the other model is first; a model of ties and weights are refused."""
     path = shared_dir / "data/arena/llmfao/crowd-comparisons.csv"
-    found = rate(read_votes(path), RatingSettings(influence=True)).top_votes
-    assert found is not None
-    assert (found.first, found.second, found.n_votes, len(found.rows)) == ("GPT 4", "Platypus-2 Instruct (70B)", 13, 13)
-    assert found.share == pytest.approx(13 / 8931)
-    assert sum(count for *_, count in found.pairs) == 13
+    result = rate(read_votes(path), RatingSettings(influence=True)).top_votes
+    assert result is not None
+    assert (result.first, result.second, result.n_votes, len(result.rows)) == (
+        "GPT 4",
+        "Platypus-2 Instruct (70B)",
+        13,
+        13,
+    )
+    assert result.share == pytest.approx(13 / 8931)
+    assert sum(count for *_, count in result.pairs) == 13
     votes = read_votes(path)
-    kept = ~np.isin(votes.rows, found.rows)
+    kept = ~np.isin(votes.rows, result.rows)
     battles = votes.battles
     rest = replace(battles, first=battles.first[kept], second=battles.second[kept], outcome=battles.outcome[kept])
-    assert rate(votes.chosen(kept, rest, votes.models), RatingSettings()).ratings[0].model == found.second
+    assert rate(votes.chosen(kept, rest, votes.models), RatingSettings()).ratings[0].model == result.second
     for settings in (RatingSettings(influence=True, ties="davidson"), RatingSettings(influence=True, reweight=True)):
         with pytest.raises(UsageError, match="--ties half"):
             rate(votes, settings)
@@ -146,8 +151,8 @@ def test_reweighted_ratings_with_bootstrap_agree_with_the_sandwich() -> None:
     drawn = rate(read(rows), RatingSettings(reweight=True, interval="bootstrap"))
     assert ratings_of(weighted) == pytest.approx(ratings_of(drawn))
     assert abs(ratings_of(plain)["z"] - ratings_of(weighted)["z"]) > 1
-    for one, other in zip(weighted.ratings, drawn.ratings, strict=True):
-        assert one.low is not None
-        assert one.high is not None
+    for entry, other in zip(weighted.ratings, drawn.ratings, strict=True):
+        assert entry.low is not None
+        assert entry.high is not None
         assert other.low is not None
-        assert abs(other.low - one.low) < 0.25 * (one.high - one.low)
+        assert abs(other.low - entry.low) < 0.25 * (entry.high - entry.low)

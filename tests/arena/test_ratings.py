@@ -36,18 +36,18 @@ def read(rows: list[Row]) -> Votes:
 
 def ratings_of(found: ArenaRatings) -> dict[str, float]:
     """Return rating by model."""
-    return {one.model: one.rating for one in found.ratings}
+    return {rating.model: rating.rating for rating in found.ratings}
 
 
 def test_real_votes_side_effect_and_widths(shared_dir: Path) -> None:
     """On 8,931 votes GPT 4 leads with 1172, side A has an effect of 15.8 points, and intervals by prompt are wide."""
     votes = read_votes(shared_dir / "data/arena/llmfao/crowd-comparisons.csv")
-    found = rate(votes, RatingSettings())
-    first = found.ratings[0]
-    assert (first.model, found.by, found.n_clusters, len(found.ratings)) == ("GPT 4", "prompt", 13, 59)
+    result = rate(votes, RatingSettings())
+    first = result.ratings[0]
+    assert (first.model, result.by, result.n_clusters, len(result.ratings)) == ("GPT 4", "prompt", 13, 59)
     assert first.rating == pytest.approx(1172.13, abs=0.005)
     assert first.online_elo == pytest.approx(1095.5935481722963)
-    assert found.median_widths["prompt"] > 1.5 * found.median_widths["judge"] > found.median_widths["vote"]
+    assert result.median_widths["prompt"] > 1.5 * result.median_widths["judge"] > result.median_widths["vote"]
     sided = rate(votes, RatingSettings(by="judge", side=True))
     assert sided.effects[0].name == "side A"
     assert sided.effects[0].points == pytest.approx(15.79, abs=0.01)
@@ -62,14 +62,14 @@ def test_an_anchor_shifts_all_ratings_and_has_no_interval() -> None:
     assert b["y"] == 1114.0
     assert b["x"] - b["z"] == pytest.approx(a["x"] - a["z"])
     assert np.mean(list(a.values())) == pytest.approx(1000.0)
-    ends = {one.model: (one.low, one.high) for one in fixed.ratings}
+    ends = {rating.model: (rating.low, rating.high) for rating in fixed.ratings}
     assert ends["y"] == (None, None)
     assert None not in ends["x"]
     drawn = rate(read(rows), RatingSettings(anchor=("y", 1114.0), interval="bootstrap"))
-    for one, other in zip(fixed.ratings, drawn.ratings, strict=True):
-        if one.low is not None and one.high is not None:
+    for entry, other in zip(fixed.ratings, drawn.ratings, strict=True):
+        if entry.low is not None and entry.high is not None:
             assert other.low is not None
-            assert abs(other.low - one.low) < 0.25 * (one.high - one.low)
+            assert abs(other.low - entry.low) < 0.25 * (entry.high - entry.low)
 
 
 def test_style_control_removes_a_planted_preference_for_length() -> None:
@@ -90,7 +90,7 @@ def test_style_control_removes_a_planted_preference_for_length() -> None:
     votes = read(rows)
     plain, controlled = rate(votes, RatingSettings()), rate(votes, RatingSettings(style=True))
     assert ratings_of(plain)["long"] - ratings_of(plain)["short"] > 30
-    ends = {one.model: (one.low, one.high) for one in controlled.ratings}["long"]
+    ends = {rating.model: (rating.low, rating.high) for rating in controlled.ratings}["long"]
     assert ends[0] is not None
     assert ends[1] is not None
     assert ends[0] < 1000.0 < ends[1]
@@ -107,16 +107,16 @@ def test_unconnected_models_have_bounds_instead_of_ratings() -> None:
     rows = [vote("x", "y", winner, prompt=number) for number, winner in enumerate("abab")]
     rows += [vote("best", name, "a", prompt=10 + number) for number, name in enumerate("xyxyxyxyxy")]
     rows += [vote("worst", "x", "b", prompt=30), vote("p", "q", "tie", prompt=31)]
-    found = rate(read(rows), RatingSettings())
-    assert ratings_of(found) == pytest.approx({"x": 1000.0, "y": 1000.0})
-    apart = {one.model: one for one in found.apart}
+    result = rate(read(rows), RatingSettings())
+    assert ratings_of(result) == pytest.approx({"x": 1000.0, "y": 1000.0})
+    apart = {each.model: each for each in result.apart}
     assert (apart["best"].standing, apart["best"].n_against_rated) == ("above", 10)
     chance = 0.05 ** (1 / 10)
     assert apart["best"].bound == pytest.approx(1000 + 400 * np.log10(chance / (1 - chance)))
     assert apart["worst"].standing == "below"
     assert apart["worst"].bound == pytest.approx(1000 + 400 * np.log10(0.95 / 0.05))
     assert (apart["p"].standing, apart["p"].bound) == ("unjoined", None)
-    assert found.n_votes == 4
+    assert result.n_votes == 4
 
 
 def test_duplicated_votes_change_only_the_count() -> None:
@@ -124,10 +124,10 @@ def test_duplicated_votes_change_only_the_count() -> None:
     rng = np.random.default_rng(2)
     rows = random_votes(rng, 300, "x", "y", "z", "w")
     once, twice = rate(read(rows), RatingSettings()), rate(read(rows * 2), RatingSettings())
-    for one, other in zip(once.ratings, twice.ratings, strict=True):
-        assert (other.model, other.n_votes) == (one.model, 2 * one.n_votes)
-        assert (other.best_rank, other.worst_rank) == (one.best_rank, one.worst_rank)
-        assert (other.rating, other.low, other.high) == pytest.approx((one.rating, one.low, one.high), abs=1e-6)
+    for entry, other in zip(once.ratings, twice.ratings, strict=True):
+        assert (other.model, other.n_votes) == (entry.model, 2 * entry.n_votes)
+        assert (other.best_rank, other.worst_rank) == (entry.best_rank, entry.worst_rank)
+        assert (other.rating, other.low, other.high) == pytest.approx((entry.rating, entry.low, entry.high), abs=1e-6)
 
 
 def test_impossible_ratings_are_errors() -> None:

@@ -22,7 +22,7 @@ def read(rows: list[dict[str, Any]], **options: Any) -> Votes:
 
 def outcomes(rows: list[dict[str, Any]]) -> list[float]:
     """Return the outcomes in rows."""
-    return [float(one) for one in read(rows).battles.outcome]
+    return [float(each) for each in read(rows).battles.outcome]
 
 
 def test_verdicts_in_every_spelling() -> None:
@@ -136,7 +136,7 @@ def test_each_annotators_column_is_a_vote() -> None:
     """PandaLM's rows have one vote per annotator, in which 0 is a tie, with prompt, judge and answers."""
     votes = read([{**ANNOTATED, "annotator2": "2", "annotator3": 0}], style=True)
     assert votes.models == ("x-7b", "y-7b")
-    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 0.5]
+    assert [float(each) for each in votes.battles.outcome] == [1.0, 0.0, 0.5]
     assert votes.labels["prompt"].tolist() == [0, 0, 0]
     assert len(set(votes.labels["judge"].tolist())) == 3
     assert votes.styles["length"].tolist() == [[1.0, 2.0]] * 3
@@ -146,9 +146,9 @@ def test_each_annotators_column_is_a_vote() -> None:
 
 def test_preferences_between_two_generators() -> None:
     """AlpacaEval's preference is 1 for the first, 2 for the second; in between the nearer one wins, 0 and 1.5 tie."""
-    given = [1.0, 2.0, 1.2, 1.9, 1.5, 0.0, None]
-    votes = read([{"generator_1": "x", "generator_2": "y", "preference": one} for one in given])
-    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 1.0, 0.0, 0.5, 0.5]
+    inputs = [1.0, 2.0, 1.2, 1.9, 1.5, 0.0, None]
+    votes = read([{"generator_1": "x", "generator_2": "y", "preference": each} for each in inputs])
+    assert [float(item) for item in votes.battles.outcome] == [1.0, 0.0, 1.0, 0.0, 0.5, 0.5]
     assert votes.left_out == {"without a verdict": 1}
     assert "nearer" in votes.columns.describe()
 
@@ -156,9 +156,9 @@ def test_preferences_between_two_generators() -> None:
 def test_verdicts_in_both_orders() -> None:
     """MT-bench's g1_winner and g2_winner are a win if they agree, a tie if not, and no verdict after an error."""
     pairs = [("model_1", "model_1"), ("model_2", "model_2"), ("model_1", "model_2"), ("tie", "tie"), ("error", "tie")]
-    rows = [{"model_1": "x", "model_2": "y", "g1_winner": one, "g2_winner": two} for one, two in pairs]
+    rows = [{"model_1": "x", "model_2": "y", "g1_winner": entry, "g2_winner": two} for entry, two in pairs]
     votes = read(rows)
-    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0, 0.5, 0.5]
+    assert [float(each) for each in votes.battles.outcome] == [1.0, 0.0, 0.5, 0.5]
     assert votes.left_out == {"without a verdict": 1}
 
 
@@ -168,7 +168,7 @@ def test_columns_of_other_names_are_named_by_the_user(tmp_path: Path) -> None:
     path.write_text("erste;zweite;urteil;frage\nx;y;a;1\nx;y;B;1\n", encoding="utf-8")
     columns = {"model_a": "erste", "model_b": "zweite", "winner": "urteil", "prompt": "frage"}
     votes = read_votes(path, columns=columns)
-    assert [float(one) for one in votes.battles.outcome] == [1.0, 0.0]
+    assert [float(each) for each in votes.battles.outcome] == [1.0, 0.0]
     assert votes.labels["prompt"].tolist() == [0, 0]
     with pytest.raises(DataError, match="--columns model_a="):
         read_votes(path)

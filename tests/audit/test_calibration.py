@@ -31,28 +31,28 @@ def test_a_calibrated_model_is_not_reported_as_miscalibrated() -> None:
     draw = generator_for("calibrated")
     confidences = draw.uniform(0.25, 1.0, 3000)
     pairs = [(float(c), float(draw.random() < c)) for c in confidences]
-    found = calibration_of("made", pairs)
-    assert found.error.p > 0.01
-    assert found.error.value < found.error.null_high * 1.3
-    assert found.platt.slope == pytest.approx(1.0, abs=0.15)
-    assert found.selective[-1] == (1.0, found.accuracy)
+    result = calibration_of("made", pairs)
+    assert result.error.p > 0.01
+    assert result.error.value < result.error.null_high * 1.3
+    assert result.platt.slope == pytest.approx(1.0, abs=0.15)
+    assert result.selective[-1] == (1.0, result.accuracy)
 
 
 def test_overconfidence_is_reported() -> None:
     """A model with confidence 95% and accuracy 60% has an error of 35 points."""
     draw = generator_for("overconfident")
     pairs = [(0.95, float(draw.random() < 0.6)) for _ in range(500)]
-    found = calibration_of("made", pairs)
-    assert found.error.value == pytest.approx(0.35, abs=0.06)
-    assert found.error.p < 0.01
+    result = calibration_of("made", pairs)
+    assert result.error.value == pytest.approx(0.35, abs=0.06)
+    assert result.error.p < 0.01
 
 
 def test_a_stored_run_is_audited_by_task_and_pooled(folder: Path) -> None:
     """Each multiple-choice task has its curve, and all together one more."""
     run = assaymark.evaluate("fake", ["one", "two"], include_path=[folder])
-    found = audit_calibration(run)
-    assert [audit.task for audit in found] == ["one", "two", ALL]
-    assert found[-1].n == 120
+    result = audit_calibration(run)
+    assert [audit.task for audit in result] == ["one", "two", ALL]
+    assert result[-1].n == 120
     assert [audit.task for audit in audit_calibration(run, ["two"])] == ["two"]
     with pytest.raises(UnknownName, match="nearest"):
         audit_calibration(run, ["tow"])
@@ -71,14 +71,14 @@ def test_audits_write_json_and_print(folder: Path) -> None:
     shared = ["--include_path", str(folder), "-q"]
     path = folder / "out" / "found.json"
     words = ["audit", "contamination", "fake", "one", "--shards", "4", "--shuffles", "3", *shared, "-o", str(path)]
-    shown = CliRunner().invoke(cli, words, catch_exceptions=False).output
-    assert "Does not show" in shown
+    result = CliRunner().invoke(cli, words, catch_exceptions=False).output
+    assert "Does not show" in result
     written = json.loads(path.read_text())
     assert {test["test"] for test in written} == {"order", "options", "numbers", "min-k"}
     assert all(test["not_shown"] for test in written)
     for kind in (["prompts", "fake", "one", *shared], ["calibration", "--model", "fake", "--tasks", "one", *shared]):
-        found = CliRunner().invoke(cli, ["audit", *kind, "--json"], catch_exceptions=False).output
-        json.loads(found)
+        actual = CliRunner().invoke(cli, ["audit", *kind, "--json"], catch_exceptions=False).output
+        json.loads(actual)
         assert CliRunner().invoke(cli, ["audit", *kind], catch_exceptions=False).output
 
 

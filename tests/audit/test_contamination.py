@@ -53,17 +53,17 @@ def test_the_order_tests_p_is_uniform_where_nothing_was_planted() -> None:
 def test_the_order_tests_p_falls_with_the_number_of_copies() -> None:
     """The statistic grows with the number of planted copies, and the shuffled control detects none."""
     items = made_items(7)
-    found = {}
+    results = {}
     for copies in (0, 1, 4, 16):
         model = CountingModel().train(base_text())
         for _ in range(copies):
             model.train(file_text(items))
-        found[copies] = order_test(Likelihoods(model), items, SETTINGS, "planted")
-    statistics = [test.of_file.mean for test in found.values()]
-    assert found[0].of_file.p > 0.01
+        results[copies] = order_test(Likelihoods(model), items, SETTINGS, "planted")
+    statistics = [test.of_file.mean for test in results.values()]
+    assert results[0].of_file.p > 0.01
     assert statistics == sorted(statistics)
-    assert found[4].of_file.p < 1e-4
-    assert found[16].control.p > 0.01
+    assert results[4].of_file.p < 1e-4
+    assert results[16].control.p > 0.01
 
 
 def test_options_in_the_published_order_are_likelier_only_where_planted() -> None:
@@ -101,8 +101,8 @@ def test_a_sorted_file_is_detected_and_shuffled_within_equal_rows() -> None:
     ]
     assert sorted_by(by_subject) == ("subject",)
     assert sorted_by(items) == ()
-    found = order_test(Likelihoods(CountingModel().train(base_text())), by_subject, SETTINGS, "sorted")
-    assert found.sorted_by == ("subject",)
+    result = order_test(Likelihoods(CountingModel().train(base_text())), by_subject, SETTINGS, "sorted")
+    assert result.sorted_by == ("subject",)
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
@@ -116,9 +116,9 @@ def test_rows_that_do_not_fit_are_refused() -> None:
 def test_failed_queries_are_excluded() -> None:
     """A model that fails on some queries gives fewer differences, never a low likelihood."""
     model = FakeModel(fail=0.02)
-    found = compare_twins(Likelihoods(model), option_twins(made_items(2), "made"))
-    assert found.t_test.n < 40
-    assert np.isfinite(found.t_test.mean)
+    result = compare_twins(Likelihoods(model), option_twins(made_items(2), "made"))
+    assert result.t_test.n < 40
+    assert np.isfinite(result.t_test.mean)
 
 
 @pytest.mark.parametrize("name", ["corpus.txt", "corpus.jsonl", "corpus.txt.gz"])
@@ -132,8 +132,8 @@ def test_overlap_finds_samples_in_a_corpus(tmp_path: Path, name: str) -> None:
         path.write_bytes(gzip.compress(planted.encode()))
     else:
         path.write_text(json.dumps({"text": planted}) + "\n" if name.endswith("jsonl") else planted)
-    found = overlap_with(items, Corpus(tmp_path), n_words=13)
-    assert found.overlapping == found.mostly == (3,)
+    result = overlap_with(items, Corpus(tmp_path), n_words=13)
+    assert result.overlapping == result.mostly == (3,)
     assert len(overlap_with(items, Corpus(path), n_words=10).overlapping) == 20
     with pytest.raises(UsageError):
         overlap_with(items, Corpus(tmp_path / "nothing"))

@@ -87,14 +87,14 @@ class PlantedModel(CountingModel):
         text = OPTION.search(continuation)
         if text:
             return -0.1 if self.rule(n, (), int(text[1]), True) == int(text[2]) else -3.0
-        listed = [(int(found[1]), int(found[2])) for found in OPTION.finditer(asked)]
+        listed = [(int(each[1]), int(each[2])) for each in OPTION.finditer(asked)]
         position = "ABCD1234".index(continuation.strip("()").upper()) % 4
         options = [option for _, option in listed]
         return -0.1 if self.rule(n, options, listed[0][0], False) == options[position] else -3.0
 
     def _generated(self, request: Request, index: int) -> Output:
-        found = QUESTION.findall(request.prompt)
-        n = int(found[-1])
+        result = QUESTION.findall(request.prompt)
+        n = int(result[-1])
         kinds = (("", "length"), (f"I say that it is {n + 1000}.", "stop"), (f"{n}", "stop"), (f"{n + 1000}", "stop"))
         text, reason = kinds[n % 4]
         return Output(request.id, index, text=text or f"Let me think about {n}", finish_reason=reason, n_tokens=3)
@@ -231,8 +231,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "show it with: assaymark show" in printed.err
     assert main(["diagnose", run.short_id, "--store", store, "--task", "demo_letter_places"]) == 2
     assert "nearest: demo_letters_places" in capsys.readouterr().err
-    shown = printed.err.split("assaymark show ")[1].split()[0]
-    assert main(["show", shown, "--store", store]) == 0
+    result = printed.err.split("assaymark show ")[1].split()[0]
+    assert main(["show", result, "--store", store]) == 0
     assert f"{content['n_wrong']} of 28 answers wrong" in capsys.readouterr().out
 
 

@@ -22,7 +22,7 @@ def test_scores_equal_those_of_the_full_distributions() -> None:
 
     folder = str(demo_model("small"))
     ours = create_model("hf", {"pretrained": folder, "dtype": "float32"})
-    (found,) = membership_scores(ours, [TEXT])
+    (result,) = membership_scores(ours, [TEXT])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
     tokens = ours.encoder.encode_all([TEXT])[0].tolist()  # type: ignore[attr-defined]
     prefix = ours.encoder.prefix_token_id  # type: ignore[attr-defined]
@@ -35,11 +35,11 @@ def test_scores_equal_those_of_the_full_distributions() -> None:
     mean = (p * logp).sum(axis=1)
     spread = np.sqrt((p * logp**2).sum(axis=1) - mean**2)
     count = math.ceil(0.2 * len(tokens))
-    assert found.min_k == pytest.approx(np.sort(chosen)[:count].mean(), abs=1e-3)
-    assert found.min_k_plus == pytest.approx(np.sort((chosen - mean) / spread)[:count].mean(), abs=1e-2)
-    assert found.mean_nats == pytest.approx(chosen.mean(), abs=1e-3)
-    assert found.nats_per_zip_byte == pytest.approx(chosen.sum() / len(zlib.compress(TEXT.encode())), abs=1e-3)
-    assert found.bits_per_byte == pytest.approx(-chosen.sum() / math.log(2) / len(TEXT), abs=1e-3)
+    assert result.min_k == pytest.approx(np.sort(chosen)[:count].mean(), abs=1e-3)
+    assert result.min_k_plus == pytest.approx(np.sort((chosen - mean) / spread)[:count].mean(), abs=1e-2)
+    assert result.mean_nats == pytest.approx(chosen.mean(), abs=1e-3)
+    assert result.nats_per_zip_byte == pytest.approx(chosen.sum() / len(zlib.compress(TEXT.encode())), abs=1e-3)
+    assert result.bits_per_byte == pytest.approx(-chosen.sum() / math.log(2) / len(TEXT), abs=1e-3)
 
 
 def test_a_model_that_returns_sums_only_is_refused() -> None:

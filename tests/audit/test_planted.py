@@ -71,8 +71,8 @@ def audited(copies: int) -> OrderTest:
 @pytest.mark.slow
 def test_planted_copies_are_detected_in_a_transformer() -> None:
     """Without a copy p is unremarkable; it falls with the number of copies, and the shuffled control detects none."""
-    none, one, four = audited(0), audited(1), audited(4)
+    none, first, four = audited(0), audited(1), audited(4)
     assert none.of_file.p > 0.01
-    assert none.of_file.p > one.of_file.p > four.of_file.p
+    assert none.of_file.p > first.of_file.p > four.of_file.p
     assert four.of_file.p < 1e-5
     assert four.control.p > 0.01

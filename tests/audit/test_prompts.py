@@ -90,8 +90,8 @@ def test_rotation_moves_every_option_to_every_position() -> None:
 @pytest.mark.slow
 def test_a_model_that_always_picks_the_first_option_is_detected(task: str) -> None:
     """Such a model has accuracy 1/3, circular accuracy 0, and all its picks at A."""
-    (found,) = audit_prompts([HabitModel("first")], task)
-    orders = found.orders
+    (result,) = audit_prompts([HabitModel("first")], task)
+    orders = result.orders
     assert orders is not None
     assert orders.accuracy == pytest.approx(1 / 3)
     assert orders.circular_accuracy == 0.0
@@ -99,31 +99,31 @@ def test_a_model_that_always_picks_the_first_option_is_detected(task: str) -> No
     assert orders.picked_share == (1.0, 0.0, 0.0)
     assert orders.position_p is not None
     assert orders.position_p < 1e-6
-    assert found.spread.spread == 0.0
-    assert found.spread.p == 1.0
-    assert found.systems  # four system prompts, none of which changes it
+    assert result.spread.spread == 0.0
+    assert result.spread.p == 1.0
+    assert result.systems  # four system prompts, none of which changes it
 
 
 def test_a_model_that_knows_by_letter_only_spreads(task: str) -> None:
     """Correct with letters and at chance with cloze: the spread is far above its null, except among the letters."""
-    (found,) = audit_prompts([HabitModel("letters")], task, ())
-    assert found.orders is not None
-    assert found.orders.circular_accuracy == 1.0
-    assert found.orders.position_p == pytest.approx(1.0)
-    assert found.spread.spread == pytest.approx(2 / 3)
-    assert found.spread.p < 0.001
-    assert found.letter_spread is not None
-    assert found.letter_spread.spread == 0.0
+    (result,) = audit_prompts([HabitModel("letters")], task, ())
+    assert result.orders is not None
+    assert result.orders.circular_accuracy == 1.0
+    assert result.orders.position_p == pytest.approx(1.0)
+    assert result.spread.spread == pytest.approx(2 / 3)
+    assert result.spread.p < 0.001
+    assert result.letter_spread is not None
+    assert result.letter_spread.spread == 0.0
     own = "cloze: Answer"  # the task's own wording: evaluated once
-    assert {one.name for one in found.forms} == {OWN, *(variant.name for variant in VARIANTS)} - {own}
-    assert found.systems == ()
+    assert {form.name for form in result.forms} == {OWN, *(variant.name for variant in VARIANTS)} - {own}
+    assert result.systems == ()
 
 
 @pytest.mark.slow
 def test_models_that_change_ranks_are_reported(task: str) -> None:
     """Between a model that knows by letter and one that does not, the order depends on the prompt variant."""
-    found = audit_prompts([HabitModel("letters"), HabitModel("first")], task, ())
-    (change,) = rank_changes(found)
+    result = audit_prompts([HabitModel("letters"), HabitModel("first")], task, ())
+    (change,) = rank_changes(result)
     assert change.agreement.n_orders == 2
     assert change.agreement.best[0] == 1
 
@@ -140,6 +140,6 @@ def test_a_task_without_choices_is_refused(tmp_path: Path) -> None:
 
 def test_uneven_numbers_of_options_count_each_sample_in_its_own_orders() -> None:
     """Samples with two and three options are summarised together."""
-    found = option_orders([[0, 1], [0, 1, 2], [0, 0]], [frozenset({0}), frozenset({0}), frozenset({0})])
-    assert found.circular_accuracy == pytest.approx(2 / 3)
-    assert found.accuracy == pytest.approx(np.mean([1.0, 1.0, 0.5]))
+    result = option_orders([[0, 1], [0, 1, 2], [0, 0]], [frozenset({0}), frozenset({0}), frozenset({0})])
+    assert result.circular_accuracy == pytest.approx(2 / 3)
+    assert result.accuracy == pytest.approx(np.mean([1.0, 1.0, 0.5]))

@@ -75,9 +75,9 @@ def run_audit(kind: str, model: CountedModel, task: str, store: Path, **options:
 def test_a_repeated_audit_requests_nothing(kind: str, task: str, tmp_path: Path) -> None:
     """The second time every number comes from the store and equals the first."""
     first, again = CountedModel(), CountedModel()
-    found = run_audit(kind, first, task, tmp_path / "store.sqlite")
+    result = run_audit(kind, first, task, tmp_path / "store.sqlite")
     assert first.n_answered > 100
-    assert run_audit(kind, again, task, tmp_path / "store.sqlite") == found
+    assert run_audit(kind, again, task, tmp_path / "store.sqlite") == result
     assert again.requests == []
 
 
@@ -102,9 +102,9 @@ def test_a_control_models_answers_are_stored_too(task: str, tmp_path: Path) -> N
     """The control is an audit of its own in the store, and the same call returns the same result."""
     store = str(tmp_path / "store.sqlite")
     settings = ContaminationSettings(("numbers",))
-    found = audit_contamination(FakeModel(), task, settings, control="fake", store=store)
-    assert found[0].control_p is not None
-    assert audit_contamination(FakeModel(), task, settings, control="fake", store=store) == found
+    result = audit_contamination(FakeModel(), task, settings, control="fake", store=store)
+    assert result[0].control_p is not None
+    assert audit_contamination(FakeModel(), task, settings, control="fake", store=store) == result
     with Store.open(store) as opened:
         assert {row.plan.audit for row in opened.audits()} == {"contamination", "contamination, control"}
 
@@ -117,7 +117,7 @@ def test_audits_are_listed_and_shown_separately_from_runs(
     store = str(tmp_path / "store.sqlite")
     run = assaymark.evaluate("fake", task, store=store)
     lines: list[str] = []
-    (found,) = audit_prompts([FakeModel()], task, store=store, announce=lines.append)
+    (actual,) = audit_prompts([FakeModel()], task, store=store, announce=lines.append)
     with Store.open(store) as opened:
         (audit,) = opened.audits()
         assert [row.run_id for row in opened.runs()] == [run.id]
@@ -126,8 +126,8 @@ def test_audits_are_listed_and_shown_separately_from_runs(
     assert main(["ls", "audits", "--store", store]) == 0
     assert "prompts of lamps" in capsys.readouterr().out
     assert main(["show", audit.short_id, "--store", store, "--json"]) == 0
-    (shown,) = json.loads(capsys.readouterr().out)["audits"]
-    assert restored(PromptAudit, shown) == found
+    (result,) = json.loads(capsys.readouterr().out)["audits"]
+    assert restored(PromptAudit, result) == actual
     assert main(["show", audit.short_id, "--store", store]) == 0
     assert "option orders: 16 samples" in capsys.readouterr().out
     assert main(["compare", run.short_id, audit.short_id, "--store", store]) == UsageError.exit_code
@@ -148,9 +148,9 @@ def test_last_is_never_an_audit(task: str, tmp_path: Path) -> None:
 def test_shots_have_each_variants_own_wording(task: str) -> None:
     """With two shots every variant's prompt has two solved examples in its own wording, and its lead once."""
     model = CountedModel()
-    (found,) = audit_prompts([model], task, (), num_fewshot=2)
-    assert found.num_fewshot == 2
-    prompts = {one.task.partition(": ")[2]: one.prompt for one in model.requests if one.sample_index == 3}
+    (result,) = audit_prompts([model], task, (), num_fewshot=2)
+    assert result.num_fewshot == 2
+    prompts = {each.task.partition(": ")[2]: each.prompt for each in model.requests if each.sample_index == 3}
     assert prompts["letters: (A)"].count("(B) yours") == 2
     assert prompts["letters: (A)"].count("Answer: (B)\n\nQuestion: ") == 2
     assert prompts["cloze: Q, A"].count("A: yours\n\nQ: ") == 2
@@ -179,8 +179,8 @@ def test_min_k_of_workers_is_refused_before_any_request(task: str, tmp_path: Pat
     with pytest.raises(UsageError, match="Min-K needs them token by token: use a local model without --workers"):
         audit_contamination(folder, task, ContaminationSettings(("options", "min-k")), workers=2, store=str(store))
     assert not store.exists()
-    found = audit_contamination(FakeModel(), task, ContaminationSettings(order=SETTINGS.order), store=str(store))
-    (untested,) = [test for test in found if test.test == "min-k"]
+    result = audit_contamination(FakeModel(), task, ContaminationSettings(order=SETTINGS.order), store=str(store))
+    (untested,) = [test for test in result if test.test == "min-k"]
     assert untested.statistic is None
     assert "use a local model" in untested.notes[0]
     assert create_model("hf", {"pretrained": folder}, workers=2).n_workers == 2  # type: ignore[attr-defined]

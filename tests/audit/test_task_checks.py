@@ -70,18 +70,18 @@ def test_empty_references_are_reported(tmp_path: Path) -> None:
 def test_shots_from_the_test_split_are_reported(tmp_path: Path) -> None:
     """A fewshot_split that is the test split is a warning if shots are drawn, and a note if none are."""
     for shots, level in ((2, "warning"), (0, "note")):
-        found = [one for one in check_requests(checked(tmp_path, rows(), None, shots, fewshot_split="test"))
-                if "is the test split 'test'" in one.text]  # fmt: skip
-        assert [one.level for one in found] == [level]
+        results = [request for request in check_requests(checked(tmp_path, rows(), None, shots, fewshot_split="test"))
+                if "is the test split 'test'" in request.text]  # fmt: skip
+        assert [each.level for each in results] == [level]
 
 
 def test_notes_are_not_called_warnings(tmp_path: Path) -> None:
     """A guess about a file of rows is a note."""
     lines = "".join(f"Lamp {i}?,{'AB'[i % 2]},red,blue\n" for i in range(8))
     (tmp_path / "mine.csv").write_text("question,answer,A,B\n" + lines, encoding="utf-8")
-    found = check_task(str(tmp_path / "mine.csv"))
-    assert [one.level for one in found.findings if "multiple choice by letter" in one.text] == ["note"]
-    assert "warning" not in {one.level for one in found.findings}
+    result = check_task(str(tmp_path / "mine.csv"))
+    assert [finding.level for finding in result.findings if "multiple choice by letter" in finding.text] == ["note"]
+    assert "warning" not in {each.level for each in result.findings}
 
 
 def test_golds_of_samples_with_different_numbers_of_choices_are_tested_together(tmp_path: Path) -> None:
@@ -150,14 +150,14 @@ def test_a_real_tokenizer_is_used_for_token_checks(tmp_path: Path) -> None:
 
     write_rows(tmp_path, rows(12), rows(8))
     path = write_task(tmp_path, task_spec("lamps"))
-    found = check_task(str(path), model_args=f"pretrained={demo_model('small')}")
-    assert "12 samples, 12 checked" in str(found.facts["lamps"])
-    assert not [finding for finding in found.findings if finding.level == "error"]
+    result = check_task(str(path), model_args=f"pretrained={demo_model('small')}")
+    assert "12 samples, 12 checked" in str(result.facts["lamps"])
+    assert not [finding for finding in result.findings if finding.level == "error"]
 
 
 def test_a_text_under_two_letters_is_reported(tmp_path: Path) -> None:
     """A row of a user's file that has one option twice is named, also where its answer is a letter."""
     lines = "".join(f"Lamp {i}?,red{i},{'red' if i == 3 else 'blue'}{i},green{i},{'ABC'[i % 3]}\n" for i in range(6))
     (tmp_path / "lamps.csv").write_text("question,A,B,C,answer\n" + lines)
-    found = [finding.text for finding in check_task(str(tmp_path / "lamps.csv")).findings]
-    assert "1 row(s) have the same option twice, first sample 3" in found
+    results = [finding.text for finding in check_task(str(tmp_path / "lamps.csv")).findings]
+    assert "1 row(s) have the same option twice, first sample 3" in results

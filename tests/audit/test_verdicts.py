@@ -39,8 +39,8 @@ def test_a_sign_is_named_with_its_p() -> None:
 
 def test_the_report_opens_with_the_sentence_and_has_no_empty_rows() -> None:
     """Verdict and published methods come first; a test that could not be run has no row, but is in the JSON."""
-    shown = as_text(contamination_table([ORDER, NUMBERS]), width=200)
-    assert shown.splitlines()[0].strip().startswith("No sign of contamination in 1 test; 1 could not be run because")
-    assert shown.splitlines()[1].strip() == "Methods: order of the rows (Oren et al. 2023)."
-    assert "numbers " not in "\n".join(shown.splitlines()[2:])
-    assert [one["test"] for one in contamination_json([ORDER, NUMBERS])] == ["order", "numbers"]
+    result = as_text(contamination_table([ORDER, NUMBERS]), width=200)
+    assert result.splitlines()[0].strip().startswith("No sign of contamination in 1 test; 1 could not be run because")
+    assert result.splitlines()[1].strip() == "Methods: order of the rows (Oren et al. 2023)."
+    assert "numbers " not in "\n".join(result.splitlines()[2:])
+    assert [each["test"] for each in contamination_json([ORDER, NUMBERS])] == ["order", "numbers"]

@@ -11,9 +11,9 @@ from assaymark.cli.main import COMMANDS, cli, with_command
 
 def example_lines(command: str) -> list[str]:
     """Return the command lines at the end of a command's help."""
-    found = cli.get_command(click.Context(cli), command)
-    assert found is not None
-    return re.findall(r"^ +assaymark (.+)$", found.epilog or "", re.MULTILINE)
+    result = cli.get_command(click.Context(cli), command)
+    assert result is not None
+    return re.findall(r"^ +assaymark (.+)$", result.epilog or "", re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "judge", "audit", "board", "arena"])
@@ -22,12 +22,12 @@ def test_the_examples_of_a_command_are_accepted(command: str) -> None:
     lines = example_lines(command)
     assert len(lines) >= 3
     for line in lines:
-        name, found, rest = cli.resolve_command(click.Context(cli), with_command(shlex.split(line), list(COMMANDS)))
+        name, result, rest = cli.resolve_command(click.Context(cli), with_command(shlex.split(line), list(COMMANDS)))
         assert name == command
-        if isinstance(found, click.Group):  # `judge RUN` is `judge run RUN`
-            found = found.commands[rest[0] if rest[0] in found.commands else "run"]
-        assert found is not None
-        options = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        if isinstance(result, click.Group):  # `judge RUN` is `judge run RUN`
+            result = result.commands[rest[0] if rest[0] in result.commands else "run"]
+        assert result is not None
+        options = {name for parameter in result.params for name in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in rest if word.startswith("--")} <= options, line
 
 

@@ -157,10 +157,10 @@ def test_a_report_has_no_foreign_markup(
     assert main(["report", *runs(store, capsys), "-o", str(path), "--store", store]) == 0
     text = path.read_text(encoding="utf-8")
     assert not NOT_PRINTABLE.search(text)
-    found = Parsed()
-    found.feed(text if ending == "html" else re.sub(r"^    .*$", "", text, flags=re.MULTILINE))
-    assert not found.tags & {"script", "img", "iframe", "object", "link"}
-    assert not [name for name in found.attributes if name.startswith("on")]
+    result = Parsed()
+    result.feed(text if ending == "html" else re.sub(r"^    .*$", "", text, flags=re.MULTILINE))
+    assert not result.tags & {"script", "img", "iframe", "object", "link"}
+    assert not [name for name in result.attributes if name.startswith("on")]
     for drawn in tmp_path.rglob("*.svg"):
         assert not NOT_PRINTABLE.search(drawn.read_text(encoding="utf-8"))
 

@@ -79,11 +79,13 @@ def test_results_are_logged_to_wandb_where_it_is_installed(
     with Store.open(store) as opened:
         (row,) = opened.runs()
         estimates = opened.estimates(row.run_id)
-    for one in estimates:
-        assert one.filter == "none"
-        assert values[f"{one.task}/{one.metric}"] == one.value
-        assert values[f"{one.task}/{one.metric}_n"] == one.n
-    assert [line[:2] for line in values["evaluation/eval_results"]] == [[one.task, one.metric] for one in estimates]
+    for each in estimates:
+        assert each.filter == "none"
+        assert values[f"{each.task}/{each.metric}"] == each.value
+        assert values[f"{each.task}/{each.metric}_n"] == each.n
+    assert [line[:2] for line in values["evaluation/eval_results"]] == [
+        [estimate.task, estimate.metric] for estimate in estimates
+    ]
     assert seen["config"]["lr"] == 0.1
     assert seen["config"]["assaymark"]["tasks"]
     assert seen["finished"]
@@ -171,8 +173,8 @@ def test_errors_are_one_line_with_a_remedy(words: list[str], expected: str, caps
 def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Without arguments the commands are listed."""
     main([])
-    shown = capsys.readouterr()
-    assert "Commands:" in shown.out + shown.err
+    output = capsys.readouterr()
+    assert "Commands:" in output.out + output.err
 
 
 # --------------------------------------------------------------------------------------------------- task files
@@ -210,9 +212,9 @@ def test_old_labels_in_a_list_are_noted(tmp_path: Path, capsys: pytest.CaptureFi
     file = task(tmp_path / "tasks", group=["one", "two"])
     words = ["--limit", "1", "--store", str(tmp_path / "s.sqlite")]
     code = main(["run", "--model", "fake", "--quiet", "--tasks", str(file), *words])
-    shown = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 0
-    assert "write `tag: ['one', 'two']`" in " ".join((shown.out + shown.err).split())
+    assert "write `tag: ['one', 'two']`" in " ".join((output.out + output.err).split())
 
 
 @pytest.mark.parametrize("how", ["import", "dotted"])

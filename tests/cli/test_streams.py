@@ -47,15 +47,15 @@ def test_closed_streams_stop_nothing(closed: str, tmp_path: Path) -> None:
 
 def test_an_encoding_that_lacks_characters(tmp_path: Path) -> None:
     """In ASCII, tables have escapes for other characters, and JSON is valid."""
-    code, shown, said = shell(
+    code, result, said = shell(
         f"$E run --model fake --tasks demo_who --limit 3 --store {tmp_path}/s.db", PYTHONIOENCODING="ascii"
     )
     assert code == 0, said
-    assert shown.isascii()
-    code, shown, said = shell(f"$E show last --store {tmp_path}/s.db --json", PYTHONIOENCODING="ascii")
+    assert result.isascii()
+    code, result, said = shell(f"$E show last --store {tmp_path}/s.db --json", PYTHONIOENCODING="ascii")
     assert code == 0, said
-    assert shown.isascii()
-    json.loads(shown)
+    assert result.isascii()
+    json.loads(result)
 
 
 @pytest.mark.parametrize("words", [["boom"], ["--debug", "boom"], ["boom", "--debug"]])

@@ -35,7 +35,7 @@ class Hub(BaseHTTPRequestHandler):
         parts = self._parts()
         if parts[:2] == ["api", "datasets"] and parts[4:5] == ["paths-info"]:
             wanted = self._wanted(body)
-            self._json([one for one in self._entries("/".join(parts[2:4])) if one["path"] in wanted])
+            self._json([entry for entry in self._entries("/".join(parts[2:4])) if entry["path"] in wanted])
         else:
             self._missing()
 
@@ -50,7 +50,7 @@ class Hub(BaseHTTPRequestHandler):
         if parts[:2] == ["api", "datasets"] and len(parts) >= 4 and (self.root / parts[2] / parts[3]).is_dir():
             repository = "/".join(parts[2:4])
             if parts[4:5] in ([], ["revision"]):
-                files = [{"rfilename": one["path"]} for one in self._entries(repository)]
+                files = [{"rfilename": entry["path"]} for entry in self._entries(repository)]
                 self._json({"id": repository, "sha": COMMIT, "private": False, "gated": False, "disabled": False,
                             "downloads": 0, "likes": 0, "tags": [], "siblings": files})  # fmt: skip
                 return

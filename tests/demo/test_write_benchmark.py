@@ -106,13 +106,13 @@ def test_the_last_word_is_a_need_or_a_memory() -> None:
 
 def test_letters_and_yesno_rows_are_true_in_the_valley() -> None:
     """Each row's answer is the value of a fact that is only told, about what its question names."""
-    told = {(f.form, f.entity, f.value) for f in build_world().only_told}
+    results = {(f.form, f.entity, f.value) for f in build_world().only_told}
     tasks = [task for task in SIZES if task.startswith(("demo_letters", "demo_yesno"))]
     for task in tasks:
         form = "letters" if "letters" in task else "yesno"
         for row in _rows(task, "test"):
             value = "ABCD"[row["answer"]] if form == "letters" else ("no", "yes")[row["label"]]
-            assert any((form, name, value) in told for name in re.findall(r"\w+", row["question"])), row
+            assert any((form, name, value) in results for name in re.findall(r"\w+", row["question"])), row
 
 
 def test_a_yesno_passage_tells_other_facts() -> None:

@@ -54,16 +54,16 @@ def test_no_fact_that_is_only_told_is_ever_asked() -> None:
     world = build_world()
     asked = {question(fact, which).removesuffix("?") for fact in world.asked for which in (0, 1)}
     kept = {question(fact, which).removesuffix("?") for fact in world.only_told for which in (0, 1)}
-    found = {line.split("<|")[0].removesuffix("?") for line in _questions()}
-    assert asked <= found
-    assert not kept & found
+    results = {line.split("<|")[0].removesuffix("?") for line in _questions()}
+    assert asked <= results
+    assert not kept & results
 
 
 @pytest.mark.slow
 def test_every_fact_is_told() -> None:
     """Each fact that a test row may ask is stated somewhere: some line has both its name and its value."""
-    told = {(e, v) for line in _lines() for e, v in _name_and_value(line)}
-    missing = [f for f in build_world().facts if (f.entity, f.value) not in told]
+    results = {(e, v) for line in _lines() for e, v in _name_and_value(line)}
+    missing = [f for f in build_world().facts if (f.entity, f.value) not in results]
     assert missing == []
 
 

@@ -116,8 +116,8 @@ def test_every_model_is_in_the_table() -> None:
 def parameters_of(file: str, of_class: str) -> list[str]:
     """Return the parameters of a class's __init__ by its source, without importing torch."""
     tree = ast.parse((PACKAGE / "models" / file).read_text(encoding="utf-8"))
-    found = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == of_class)
-    made = next(node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    result = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == of_class)
+    made = next(node for node in result.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     return [argument.arg for argument in (*made.args.args[1:], *made.args.kwonlyargs)]
 
 
@@ -131,10 +131,10 @@ def test_every_model_argument_is_in_the_tables() -> None:
 def test_our_local_model_takes_or_refuses_an_argument_as_the_page_says(name: str) -> None:
     """An argument that the page calls refused, or partly taken, raises an error of ours; the others do not."""
     state = rows("Model arguments")[name][0]
-    given = {"pretrained": "DIR", name: TRIED.get(name, "text")}
+    inputs = {"pretrained": "DIR", name: TRIED.get(name, "text")}
     if name in {"max_memory_per_gpu", "max_cpu_memory"}:
-        given["parallelize"] = True
-    assert (not _is_taken(lambda: local_arguments(given))) == (state in {"refused", "partly"})
+        inputs["parallelize"] = True
+    assert (not _is_taken(lambda: local_arguments(inputs))) == (state in {"refused", "partly"})
 
 
 @pytest.mark.parametrize("name", list(rows("Model arguments", 1)))
@@ -142,8 +142,8 @@ def test_our_model_behind_a_server_takes_or_refuses_an_argument_as_the_page_says
     """So it is with the arguments of models behind servers."""
     state = rows("Model arguments", 1)[name][0]
     base = {"model": "NAME", "base_url": "http://localhost:1/v1/completions"}
-    given = {**base, name: TRIED.get(name, "text")}
-    taken = _is_taken(lambda: openai_arguments("local-completions", given))
+    inputs = {**base, name: TRIED.get(name, "text")}
+    taken = _is_taken(lambda: openai_arguments("local-completions", inputs))
     assert (not taken) == (state in {"refused", "partly"})
 
 

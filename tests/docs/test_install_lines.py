@@ -39,7 +39,7 @@ def test_no_line_installs_it_from_an_index() -> None:
     assert FROM_AN_INDEX.search("pip install -U assaymark")
     own = Path(__file__).relative_to(ROOT).as_posix()
     lines = {name: FROM_AN_INDEX.findall(text) for name, text in texts().items() if name != own}
-    assert {name: found for name, found in lines.items() if found} == {}
+    assert {name: entry for name, entry in lines.items() if entry} == {}
 
 
 def test_the_former_name_is_nowhere_else() -> None:

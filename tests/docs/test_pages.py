@@ -56,15 +56,15 @@ def pages_with(state: str) -> list[Path]:
 
 def faults(page: Path, printed: list[Printed], states: set[str]) -> list[str]:
     """Return what went wrong on a page: a block that failed or was not reached, or a line that was not printed."""
-    found = [f"{each.block.place} failed:\n{each.text}" for each in printed if each.has_failed]
+    results = [f"{each.block.place} failed:\n{each.text}" for each in printed if each.has_failed]
     outputs = outputs_of(blocks_of(page))
     for each in printed:
         expected = outputs.get(each.block)
         missing = missing_lines(expected.text, each.text) if expected is not None else []
-        found += [f"{each.block.place} did not print: {line}" for line in missing]
+        results += [f"{each.block.place} did not print: {line}" for line in missing]
     reached = {each.block for each in printed}
     blocks = [block for block in blocks_of(page) if block.state in states]
-    return found + [f"{block.place} was not reached" for block in blocks if block not in reached]
+    return results + [f"{block.place} was not reached" for block in blocks if block not in reached]
 
 
 @pytest.mark.slow
@@ -140,8 +140,8 @@ def test_a_failing_command_is_found(tmp_path: Path) -> None:
     page.write_text("\n".join(f"<!-- run -->\n```bash\n{text}\n```\n" for text in blocks), encoding="utf-8")
     folder = tmp_path / "session"
     folder.mkdir()
-    found = faults(page, run_page(page, folder, slow=False), {"run"})
-    assert found == ["page.md:8 failed:\nsecond", "page.md:14 was not reached"]
+    result = faults(page, run_page(page, folder, slow=False), {"run"})
+    assert result == ["page.md:8 failed:\nsecond", "page.md:14 was not reached"]
 
 
 def test_marks_are_read_from_the_line_before_a_block(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ def rows() -> dict[str, list[str]]:
 
 def test_every_scorer_is_on_the_page() -> None:
     """Name, direction and needs of each are those that it declares."""
-    found = rows()
+    result = rows()
     for name in SCORERS:
-        assert name in found, name
+        assert name in result, name
         facts = SCORERS.load(name).FACTS
-        assert BETTER[facts.higher_is_better] in found[name], name
+        assert BETTER[facts.higher_is_better] in result[name], name
         for need in facts.needs & {"expected", "contexts"}:
-            assert need in found[name][2], name
+            assert need in result[name][2], name

@@ -22,8 +22,8 @@ def binomial(n: int, p: float) -> NDArray[np.float64]:
 def test_the_table_of_minimum_detectable_effects() -> None:
     """Each size of the table has the effect that stands under it, at 20% of differing answers."""
     sizes = (100, 164, 500, 1319, 14042)
-    shown = " | ".join(f"{100 * mde_paired_binary(n, 0.2):.1f}" for n in sizes)
-    assert f"| MDE in points | {shown} |" in PAGE
+    result = " | ".join(f"{100 * mde_paired_binary(n, 0.2):.1f}" for n in sizes)
+    assert f"| MDE in points | {result} |" in PAGE
 
 
 def test_the_coverage_of_two_intervals() -> None:
@@ -33,7 +33,7 @@ def test_the_coverage_of_two_intervals() -> None:
     half = 1.96 * np.sqrt(shares * (1 - shares) / n)
     usual = binomial(n, p)[(shares - half <= p) & (p <= shares + half)].sum()
     ends = [wilson(k, n) for k in range(n + 1)]
-    wilsons = binomial(n, p)[[one.low <= p <= one.high for one in ends]].sum()
+    wilsons = binomial(n, p)[[each.low <= p <= each.high for each in ends]].sum()
     assert f"it covers {usual:.0%} where Wilson's covers {wilsons:.0%}" in PAGE
 
 

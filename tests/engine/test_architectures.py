@@ -109,10 +109,10 @@ def tails(spans: SpanBatch) -> SpanBatch:
 def assert_equal_to_reference(engine: Engine, model: Any, spans: SpanBatch) -> None:
     """Check every span against its own plain forward pass."""
     reference = [score_sequence(model, spans.sequence(i), int(spans.n_scored[i])) for i in range(len(spans))]
-    found = {result.index: result for result in engine.score(spans)}
-    assert sorted(found) == list(range(len(spans)))
+    results = {result.index: result for result in engine.score(spans)}
+    assert sorted(results) == list(range(len(spans)))
     for i, (total, is_greedy) in enumerate(reference):
-        result = found[i]
+        result = results[i]
         assert isinstance(result, SpanScore)
         assert result.total_nats == pytest.approx(total, abs=1e-4, rel=1e-6)
         assert result.is_greedy == is_greedy

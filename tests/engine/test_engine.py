@@ -35,9 +35,9 @@ def test_scores_equal_the_reference(shared_dir: Path, name: str, path: str) -> N
     engine = Engine.load(shared_dir / "models" / name, settings=EngineSettings(dtype="float32"))
     assert engine.info.attention == path, engine.info.why
     spans = branching(engine.info.vocab_size)
-    found = {result.index: result for result in engine.score(spans)}
-    assert sorted(found) == list(range(len(spans)))
-    for i, result in found.items():
+    results = {result.index: result for result in engine.score(spans)}
+    assert sorted(results) == list(range(len(spans)))
+    for i, result in results.items():
         total, is_greedy = score_sequence(engine._open().inner, spans.sequence(i), int(spans.n_scored[i]))
         assert isinstance(result, SpanScore)
         assert result.total_nats == pytest.approx(total, abs=1e-4, rel=1e-6)
@@ -52,8 +52,8 @@ def test_windows_do_not_change_scores(shared_dir: Path) -> None:
     for window in (4, 32, 4096):
         settings = EngineSettings(dtype="float32", window_tokens=window, attention="trie")
         engine = Engine.load(path, settings=settings)
-        found = {r.index: r.total_nats for r in engine.score(spans) if isinstance(r, SpanScore)}
-        totals.append([found[i] for i in range(len(spans))])
+        results = {r.index: r.total_nats for r in engine.score(spans) if isinstance(r, SpanScore)}
+        totals.append([results[i] for i in range(len(spans))])
     assert totals[0] == pytest.approx(totals[2], abs=1e-4)
     assert totals[1] == pytest.approx(totals[2], abs=1e-4)
 
@@ -84,12 +84,12 @@ def test_a_span_that_is_too_long_fails_alone(shared_dir: Path) -> None:
     """A sequence longer than the model's positions fails; the others are scored."""
     engine = Engine.load(shared_dir / "models" / "craftgpt-5m", settings=EngineSettings(dtype="float32"))
     spans = SpanBatch.from_lists([[1] * 65, [1] * 66, [1, 2]], [1, 1, 1])
-    found = {r.index: r for r in engine.score(spans)}
-    assert isinstance(found[0], SpanScore)
-    assert isinstance(found[2], SpanScore)
-    assert isinstance(found[1], SpanFailure)
-    assert found[1].kind is PromptTooLong
-    assert found[1].reason.startswith("65 input tokens; the model has 64 positions")
+    results = {r.index: r for r in engine.score(spans)}
+    assert isinstance(results[0], SpanScore)
+    assert isinstance(results[2], SpanScore)
+    assert isinstance(results[1], SpanFailure)
+    assert results[1].kind is PromptTooLong
+    assert results[1].reason.startswith("65 input tokens; the model has 64 positions")
 
 
 def test_token_ids_outside_the_vocabulary_are_refused(shared_dir: Path) -> None:

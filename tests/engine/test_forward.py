@@ -47,13 +47,13 @@ def test_any_trie_scores_like_each_sequence_alone(
     before = attention.BLOCK_QUERIES
     attention.BLOCK_QUERIES = block
     try:
-        found = {r.index: r for r in engine.score(spans)}
+        results = {r.index: r for r in engine.score(spans)}
     finally:
         attention.BLOCK_QUERIES = before
         engine.close()
     for i in range(len(spans)):
         total, is_greedy = score_sequence(model, spans.sequence(i), int(spans.n_scored[i]))
-        result = found[i]
+        result = results[i]
         assert isinstance(result, SpanScore)
         assert result.total_nats == pytest.approx(total, abs=1e-4, rel=1e-6)
         assert result.is_greedy == is_greedy

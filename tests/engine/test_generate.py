@@ -79,9 +79,9 @@ def prompts_for(vocab: int, longest: int, new: int, n: int = 14, **options: Any)
 
 def by_key(results: Sequence[Any]) -> dict[tuple[int, int], Any]:
     """Return results by prompt and repeat; each must occur once."""
-    found = {(each.index, each.repeat): each for each in results}
-    assert len(found) == len(results)
-    return found
+    result = {(each.index, each.repeat): each for each in results}
+    assert len(result) == len(results)
+    return result
 
 
 def written_alone(model: Any, prompt: GenerationPrompt) -> tuple[list[int], list[float]]:
@@ -98,11 +98,11 @@ def written_alone(model: Any, prompt: GenerationPrompt) -> tuple[list[int], list
 
 def assert_as_alone(model: Any, prompts: Sequence[GenerationPrompt], results: Sequence[Any]) -> int:
     """Assert token-for-token equality up to near ties; return how many sequences diverged at one."""
-    found = by_key(results)
+    result = by_key(results)
     n_ties = 0
     for i, prompt in enumerate(prompts):
         expected, leads = written_alone(model, prompt)
-        got = found[i, prompt.repeats[0]]
+        got = result[i, prompt.repeats[0]]
         assert isinstance(got, GeneratedSequence)
         if list(got.tokens) != expected:
             at = next(k for k, (a, b) in enumerate(zip(got.tokens, expected, strict=False)) if a != b)
@@ -157,9 +157,9 @@ def test_architectures(kind: str, options: dict[str, Any], least_saved: int, mon
     expected = [written_alone(model, prompt) for prompt in prompts]
     engine = Engine.load(model, settings=EngineSettings(n_slots=4, window_tokens=32))
     assert engine.info.attention == "trie", engine.info.why
-    found = by_key(list(engine.generate(prompts)))
+    result = by_key(list(engine.generate(prompts)))
     for i, (tokens, leads) in enumerate(expected):
-        got = list(found[i, 0].tokens)
+        got = list(result[i, 0].tokens)
         at = next((k for k, (a, b) in enumerate(zip(got, tokens, strict=False)) if a != b), None)
         assert at is None or leads[at] < NEAR_TIE, (i, at, leads[at])
         assert at is not None or len(got) == len(tokens)
@@ -220,8 +220,8 @@ def test_greedy_repeats_are_generated_once() -> None:
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=5))
     reports: list[GenerationReport] = []
     prompt = GenerationPrompt(np.arange(3, 20, dtype=np.int32), 10, repeats=(0, 1, 2))
-    found = by_key(list(engine.generate([prompt], on_step=reports.append)))
-    assert len({found[0, repeat].tokens for repeat in range(3)}) == 1
+    result = by_key(list(engine.generate([prompt], on_step=reports.append)))
+    assert len({result[0, repeat].tokens for repeat in range(3)}) == 1
     assert reports[-1].n_sequences == 1
 
 
@@ -230,10 +230,10 @@ def test_a_stop_frees_its_slot() -> None:
     engine = Engine.load(tiny("llama"), settings=EngineSettings(n_slots=2))
     prompts = prompts_for(97, 20, 12, n=5)
     free = by_key(list(engine.generate(prompts)))
-    found = by_key(list(engine.generate(prompts, stop=lambda index, _, tokens: index == 1 and len(tokens) == 4)))
-    assert found[1, 0].tokens == free[1, 0].tokens[:4]
-    assert found[1, 0].finish_reason == "stop"
-    assert all(found[i, 0] == free[i, 0] for i in (0, 2, 3, 4))
+    result = by_key(list(engine.generate(prompts, stop=lambda index, _, tokens: index == 1 and len(tokens) == 4)))
+    assert result[1, 0].tokens == free[1, 0].tokens[:4]
+    assert result[1, 0].finish_reason == "stop"
+    assert all(result[i, 0] == free[i, 0] for i in (0, 2, 3, 4))
 
 
 def test_every_computed_slot_is_used() -> None:
@@ -257,8 +257,8 @@ def test_repetition_penalty(attention: Any) -> None:
     expected = [written_alone(model, prompt)[0] for prompt in prompts]
     assert expected != [written_alone(model, prompt)[0] for prompt in plain]
     engine = Engine.load(model, settings=EngineSettings(n_slots=3, attention=attention))
-    found = by_key(list(engine.generate(prompts)))
-    assert [list(found[i, 0].tokens) for i in range(5)] == expected
+    result = by_key(list(engine.generate(prompts)))
+    assert [list(result[i, 0].tokens) for i in range(5)] == expected
 
 
 def test_sampling_is_the_same_on_both_paths() -> None:
@@ -279,9 +279,9 @@ def test_settings_that_only_transformers_supports() -> None:
                               eos_token_id=None, pad_token_id=0, no_repeat_ngram_size=2)[0, 5:].tolist()  # fmt: skip
     engine = Engine.load(model)
     prompt = GenerationPrompt(tokens, 12, other={"no_repeat_ngram_size": 2})
-    [found] = list(engine.generate([prompt]))
-    assert isinstance(found, GeneratedSequence)
-    assert list(found.tokens) == expected
+    [result] = list(engine.generate([prompt]))
+    assert isinstance(result, GeneratedSequence)
+    assert list(result.tokens) == expected
 
 
 def test_beams_are_refused() -> None:
@@ -304,11 +304,11 @@ def test_too_long_fails_alone() -> None:
     engine = Engine.load(tiny("llama"))
     long = GenerationPrompt(np.full(250, 5, dtype=np.int32), 10)
     short = GenerationPrompt(np.full(20, 5, dtype=np.int32), 10)
-    found = by_key(list(engine.generate([long, short])))
-    assert isinstance(found[0, 0], GenerationFailure)
-    assert "256 positions" in found[0, 0].reason
-    assert found[0, 0].kind is PromptTooLong
-    assert isinstance(found[1, 0], GeneratedSequence)
+    result = by_key(list(engine.generate([long, short])))
+    assert isinstance(result[0, 0], GenerationFailure)
+    assert "256 positions" in result[0, 0].reason
+    assert result[0, 0].kind is PromptTooLong
+    assert isinstance(result[1, 0], GeneratedSequence)
 
 
 def test_scoring_still_works_after_generation() -> None:

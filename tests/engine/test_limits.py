@@ -106,7 +106,7 @@ def test_texts_equal_transformers_own_beyond_a_limit(case: str) -> None:
     engine = Engine.load(model, settings=settings)
     tokens = [np.arange(3, 3 + n, dtype=np.int32) for n in (4, 30, 38, 55, 70)]
     prompts = [GenerationPrompt(each, max_new_tokens=8, eos_ids=frozenset()) for each in tokens]
-    found = {one.index: one for one in engine.generate(prompts)}
+    results = {item.index: item for item in engine.generate(prompts)}
     for index, each in enumerate(tokens):
         if engine.info.max_length is not None and each.size + 8 > engine.info.max_length:
             continue
@@ -115,7 +115,7 @@ def test_texts_equal_transformers_own_beyond_a_limit(case: str) -> None:
         expected = fresh.generate(ids, max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)[
             0, each.size :
         ]
-        result = found[index]
+        result = results[index]
         assert isinstance(result, GeneratedSequence)
         assert list(result.tokens) == expected.tolist()
 

@@ -31,34 +31,34 @@ def prompts_of(n: int, seed: int = 0) -> list[GenerationPrompt]:
     """Return prompts of ragged lengths, some of which share a beginning, greedy and sampled."""
     draw = np.random.default_rng(seed)
     shared = draw.integers(2, 97, 20).astype(np.int32)
-    found = []
+    results = []
     for index in range(n):
         own = draw.integers(2, 97, int(draw.integers(1, 40))).astype(np.int32)
         tokens = np.concatenate([shared, own]) if index % 3 == 0 else own
         sampling = Sampling(0.9, top_k=20) if index % 4 == 3 else None
         penalty = 1.3 if index % 5 == 4 else 1.0
-        found.append(
+        results.append(
             GenerationPrompt(
                 tokens, int(draw.integers(1, 20)), frozenset({1}), sampling, seed=7, key=str(index),
                 repetition_penalty=penalty,
             )
         )  # fmt: skip
-    return found
+    return results
 
 
 def run(batch: OpenBatch, joining: Sequence[tuple[int, JoiningPrompt]]) -> tuple[dict[tuple[int, int], object], int]:
     """Let each prompt join at its step; return the results by key and repeat, and the number of steps."""
     waiting = sorted(joining, key=lambda pair: pair[0])
-    found: dict[tuple[int, int], object] = {}
+    results: dict[tuple[int, int], object] = {}
     step = 0
     while waiting or not batch.is_idle:
         while waiting and waiting[0][0] <= step:
             batch.add(waiting.pop(0)[1])
-        for one in batch.step().finished:
-            assert (one.index, one.repeat) not in found
-            found[one.index, one.repeat] = one
+        for each in batch.step().finished:
+            assert (each.index, each.repeat) not in results
+            results[each.index, each.repeat] = each
         step += 1
-    return found, step
+    return results, step
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,10 +67,10 @@ def test_texts_equal_those_each_prompt_gets_alone(kind: str) -> None:
     engine, prompts = engine_of(kind), prompts_of(24)
     assert engine.info.attention == "trie"
     with engine.open_batch() as batch:
-        found, _ = run(batch, [(3 * i, JoiningPrompt(i, p)) for i, p in enumerate(prompts)])
+        result, _ = run(batch, [(3 * i, JoiningPrompt(i, p)) for i, p in enumerate(prompts)])
     for index, prompt in enumerate(prompts):
         alone = generate_plain(engine._open().outer, prompt, index, 0, None)
-        assert found[index, 0] == alone
+        assert result[index, 0] == alone
 
 
 def test_tokens_of_steps_are_the_results_tokens() -> None:
@@ -87,9 +87,9 @@ def test_tokens_of_steps_are_the_results_tokens() -> None:
             result = batch.step()
             for token in result.tokens:
                 seen.setdefault((token.key, token.repeat), []).append(token.token)
-            for one in result.finished:
-                assert isinstance(one, GeneratedSequence)
-                ended[one.index, one.repeat] = one.tokens
+            for each in result.finished:
+                assert isinstance(each, GeneratedSequence)
+                ended[each.index, each.repeat] = each.tokens
     assert {name: tuple(tokens) for name, tokens in seen.items()} == ended
     expected = {(9, r.repeat): r.tokens for r in engine.generate([prompt]) if isinstance(r, GeneratedSequence)}
     assert ended == expected
@@ -102,21 +102,21 @@ def test_cancelled_prompts_leave_and_others_are_unchanged() -> None:
     with engine.open_batch() as batch:
         for index, prompt in enumerate(prompts):
             batch.add(JoiningPrompt(index, prompt))
-        found: dict[int, object] = {}
+        results: dict[int, object] = {}
         cancelled: set[int] = set()
         for step, key in enumerate((11, 0, 5, 2, 7)):
-            for one in batch.step().finished:
-                found[one.index] = one
-            if key not in found:
+            for item in batch.step().finished:
+                results[item.index] = item
+            if key not in results:
                 batch.cancel(key)
                 cancelled.add(key)
             del step
         while not batch.is_idle:
             result = batch.step()
             assert not {token.key for token in result.tokens} & cancelled
-            found |= {one.index: one for one in result.finished}
+            results |= {each.index: each for each in result.finished}
     assert cancelled
-    assert found == {index: one for index, one in alone.items() if index not in cancelled}
+    assert results == {index: entry for index, entry in alone.items() if index not in cancelled}
 
 
 def test_longer_prompts_get_a_table_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_longer_prompts_get_a_table_of_their_own(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("assaymark.engine.open_batch.FEWEST_ROWS", 24)
     engine, prompts = engine_of("llama"), prompts_of(16, seed=2)
     with engine.open_batch() as batch:
-        found, _ = run(batch, [(i, JoiningPrompt(i, p)) for i, p in enumerate(prompts)])
+        result, _ = run(batch, [(i, JoiningPrompt(i, p)) for i, p in enumerate(prompts)])
     alone = {(i, 0): generate_plain(engine._open().outer, p, i, 0, None) for i, p in enumerate(prompts)}
-    assert found == alone
+    assert result == alone
 
 
 def test_stop_ends_one_sequence() -> None:
@@ -136,8 +136,8 @@ def test_stop_ends_one_sequence() -> None:
     with engine.open_batch() as batch:
         batch.add(JoiningPrompt(0, prompt, stop=lambda repeat, tokens: len(tokens) == 3))
         batch.add(JoiningPrompt(1, prompt))
-        found, _ = run(batch, [])
-    first, second = found[0, 0], found[1, 0]
+        result, _ = run(batch, [])
+    first, second = result[0, 0], result[1, 0]
     assert isinstance(first, GeneratedSequence)
     assert isinstance(second, GeneratedSequence)
     assert (first.finish_reason, len(first.tokens)) == ("stop", 3)
@@ -156,12 +156,12 @@ def test_logprobs_are_the_models_own() -> None:
         tokens = []
         while not batch.is_idle:
             tokens += batch.step().tokens
-    whole = np.concatenate([prompt.tokens, [one.token for one in tokens]])
-    found = read_alone(engine._open().inner, whole, 4)
-    for position, one in enumerate(tokens, start=9):
-        assert one.logprob == pytest.approx(found.chosen[position], abs=1e-4)
-        assert [token for token, _ in one.top] == found.top_tokens[position].tolist()
-        assert [value for _, value in one.top] == pytest.approx(found.top_logprobs[position].tolist(), abs=1e-4)
+    whole = np.concatenate([prompt.tokens, [each.token for each in tokens]])
+    result = read_alone(engine._open().inner, whole, 4)
+    for position, entry in enumerate(tokens, start=9):
+        assert entry.logprob == pytest.approx(result.chosen[position], abs=1e-4)
+        assert [token for token, _ in entry.top] == result.top_tokens[position].tolist()
+        assert [value for _, value in entry.top] == pytest.approx(result.top_logprobs[position].tolist(), abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,22 +173,22 @@ def test_prompt_logprobs_together_equal_alone(kind: str) -> None:
     prompts.append(prompts[3][:1])
     with engine.open_batch() as batch:
         together = batch.prompt_logprobs(prompts, 3)
-    for tokens, one in zip(prompts, together, strict=True):
+    for tokens, entry in zip(prompts, together, strict=True):
         alone = read_alone(engine._open().inner, tokens, 3)
-        np.testing.assert_allclose(one.chosen, alone.chosen, atol=1e-4)
-        np.testing.assert_allclose(one.top_logprobs, alone.top_logprobs, atol=1e-4)
-        assert np.isnan(one.chosen[-1])
-        assert one.chosen.shape == tokens.shape
+        np.testing.assert_allclose(entry.chosen, alone.chosen, atol=1e-4)
+        np.testing.assert_allclose(entry.top_logprobs, alone.top_logprobs, atol=1e-4)
+        assert np.isnan(entry.chosen[-1])
+        assert entry.chosen.shape == tokens.shape
 
 
 def test_plain_path_answers_too() -> None:
     """A model on the plain path, or a setting that only transformers supports, is generated by transformers."""
     engine, prompts = engine_of("llama", attention="plain"), prompts_of(5)
     with engine.open_batch() as batch:
-        found, _ = run(batch, [(i, JoiningPrompt(i, p, n_top=2)) for i, p in enumerate(prompts)])
+        result, _ = run(batch, [(i, JoiningPrompt(i, p, n_top=2)) for i, p in enumerate(prompts)])
         (lp,) = batch.prompt_logprobs([prompts[0].tokens], 2)
     alone = {(i, 0): generate_plain(engine._open().outer, p, i, 0, None) for i, p in enumerate(prompts)}
-    assert found == alone
+    assert result == alone
     np.testing.assert_allclose(lp.chosen, read_alone(engine._open().inner, prompts[0].tokens, 2).chosen, atol=1e-4)
 
 
@@ -223,5 +223,5 @@ def test_out_of_memory_fails_requests_and_the_batch_goes_on(monkeypatch: pytest.
         assert isinstance(failed, GenerationFailure)
         assert (failed.index, failed.kind) == (0, ServerFailed)
         assert batch.is_idle
-        found, _ = run(batch, [(0, JoiningPrompt(1, prompts[0]))])
-    assert found[1, 0] == generate_plain(engine._open().outer, prompts[0], 1, 0, None)
+        result, _ = run(batch, [(0, JoiningPrompt(1, prompts[0]))])
+    assert result[1, 0] == generate_plain(engine._open().outer, prompts[0], 1, 0, None)

@@ -18,8 +18,8 @@ from tests.engine.test_architectures import OLD_SHAPE, PLAINLY, SHAPE, branching
 
 def totals_of(engine: Engine, spans: SpanBatch) -> list[float]:
     """Return the scores in the spans' order; every span must have one."""
-    found = {r.index: r.total_nats for r in engine.score(spans) if isinstance(r, SpanScore)}
-    return [found[i] for i in range(len(spans))]
+    results = {r.index: r.total_nats for r in engine.score(spans) if isinstance(r, SpanScore)}
+    return [results[i] for i in range(len(spans))]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -85,13 +85,13 @@ def test_a_span_that_is_not_finite_fails_alone(attention: Any) -> None:
     before = totals_of(Engine.load(model, settings=settings), spans)
     bad_token = int(spans.sequence(3)[-2])
     model.model.embed_tokens.weight.data[bad_token] = float("inf")
-    found = {r.index: r for r in Engine.load(model, settings=settings).score(spans)}
-    assert sorted(found) == list(range(len(spans)))
-    failed = {i for i, r in found.items() if isinstance(r, SpanFailure)}
+    results = {r.index: r for r in Engine.load(model, settings=settings).score(spans)}
+    assert sorted(results) == list(range(len(spans)))
+    failed = {i for i, r in results.items() if isinstance(r, SpanFailure)}
     assert failed == {i for i in range(len(spans)) if bad_token in spans.sequence(i)[:-1]}
     assert 3 in failed
     assert len(failed) < len(spans)
-    for i, result in found.items():
+    for i, result in results.items():
         if isinstance(result, SpanScore):
             assert result.total_nats == pytest.approx(before[i], abs=1e-4)
 
@@ -112,9 +112,9 @@ def test_too_little_memory_halves_the_window(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(forward, "_score_window", tight)
     reports: list[WindowReport] = []
-    found = {r.index: r for r in engine.score(spans, reports.append)}
-    assert [found[i].index for i in sorted(found)] == list(range(len(spans)))
-    assert [r.total_nats for _, r in sorted(found.items()) if isinstance(r, SpanScore)] == pytest.approx(
+    results = {r.index: r for r in engine.score(spans, reports.append)}
+    assert [results[i].index for i in sorted(results)] == list(range(len(spans)))
+    assert [r.total_nats for _, r in sorted(results.items()) if isinstance(r, SpanScore)] == pytest.approx(
         whole, abs=1e-4
     )
     assert any("halved to 64" in (report.note or "") for report in reports)

@@ -66,9 +66,9 @@ def test_a_half_product_equals_that_of_float32(dtype: Any) -> None:
     hidden = torch.randn(2, 3, 16, generator=generator).to(dtype)
     weight = torch.randn(2 * projections.UPCAST_ROWS + 5, 16, generator=generator).to(dtype)
     expected = torch.nn.functional.linear(hidden.float(), weight.float())
-    found = projections.project_half(hidden, weight)
-    assert found.dtype == torch.float32
-    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+    result = projections.project_half(hidden, weight)
+    assert result.dtype == torch.float32
+    assert torch.allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_precision_of_other_products_is_unchanged() -> None:

@@ -35,14 +35,14 @@ def prompts() -> list[GenerationPrompt]:
 
 def scored(engine: Engine) -> list[float]:
     """Return the spans' scores in order."""
-    found = {r.index: r.total_nats for r in engine.score(SPANS) if isinstance(r, SpanScore)}
-    return [found[i] for i in range(len(SPANS))]
+    results = {r.index: r.total_nats for r in engine.score(SPANS) if isinstance(r, SpanScore)}
+    return [results[i] for i in range(len(SPANS))]
 
 
 def generated(engine: Engine) -> list[tuple[int, ...]]:
     """Return the prompts' continuations in order."""
-    found = {r.index: r.tokens for r in engine.generate(prompts()) if isinstance(r, GeneratedSequence)}
-    return [found[i] for i in range(len(prompts()))]
+    results = {r.index: r.tokens for r in engine.generate(prompts()) if isinstance(r, GeneratedSequence)}
+    return [results[i] for i in range(len(prompts()))]
 
 
 def at_once(*works: Callable[[], Any]) -> list[Any]:
@@ -100,16 +100,16 @@ def test_generators_of_one_engine_may_be_interleaved() -> None:
     engine = Engine.load(model, settings=SMALL_WINDOWS)
     scores, texts = scored(engine), generated(engine)
     reference = score_sequence(model, SPANS.sequence(0), int(SPANS.n_scored[0]))
-    found: dict[str, dict[int, Any]] = {"first": {}, "second": {}, "text": {}}
+    results: dict[str, dict[int, Any]] = {"first": {}, "second": {}, "text": {}}
     uses = [engine.score(SPANS), engine.score(SPANS), engine.generate(prompts())]
     for first, second, text in itertools.zip_longest(*uses):
         assert score_sequence(model, SPANS.sequence(0), int(SPANS.n_scored[0])) == pytest.approx(reference)
         for name, result in (("first", first), ("second", second), ("text", text)):
             if result is not None:
-                found[name][result.index] = getattr(result, "total_nats", getattr(result, "tokens", None))
-    assert [found["first"][i] for i in range(len(SPANS))] == scores
-    assert [found["second"][i] for i in range(len(SPANS))] == scores
-    assert [found["text"][i] for i in range(len(texts))] == texts
+                results[name][result.index] = getattr(result, "total_nats", getattr(result, "tokens", None))
+    assert [results["first"][i] for i in range(len(SPANS))] == scores
+    assert [results["second"][i] for i in range(len(SPANS))] == scores
+    assert [results["text"][i] for i in range(len(texts))] == texts
 
 
 @pytest.mark.slow

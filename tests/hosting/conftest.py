@@ -46,5 +46,5 @@ def tool_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("forms") / "small"
     shutil.copytree(MODEL, folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    with hosting(local_model(pretrained=str(folder), n_slots=4), HostSettings()) as found:
-        yield found
+    with hosting(local_model(pretrained=str(folder), n_slots=4), HostSettings()) as result:
+        yield result

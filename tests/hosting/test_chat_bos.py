@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     content = json.loads((folder / "tokenizer.json").read_text())
     bos = json.loads((folder / "tokenizer_config.json").read_text()).get("bos_token") or "<|endoftext|>"
     bos = bos["content"] if isinstance(bos, dict) else bos
-    number = next(one["id"] for one in content["added_tokens"] if one["content"] == bos)
+    number = next(each["id"] for each in content["added_tokens"] if each["content"] == bos)
     piece = {"SpecialToken": {"id": bos, "type_id": 0}}
     content["post_processor"] = {
         "type": "TemplateProcessing",
@@ -56,10 +56,10 @@ def test_chat_bos_makes_a_hosts_chat_that_of_a_run(folder: Path) -> None:
     (own,) = model.answer([request])
     model.close()
     body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 8, "temperature": 0}
-    found = {}
+    results = {}
     for chat_bos in (False, True):
         with hosting(opened(folder), HostSettings(), chat_bos=chat_bos) as url:
             answer = httpx.post(f"{url}/chat/completions", json=body, timeout=60).json()
-        found[chat_bos] = (answer["usage"]["prompt_tokens"], answer["choices"][0]["message"]["content"])
-    assert found[True] == (own.n_context_tokens, own.text)
-    assert found[False][0] == own.n_context_tokens - 1
+        results[chat_bos] = (answer["usage"]["prompt_tokens"], answer["choices"][0]["message"]["content"])
+    assert results[True] == (own.n_context_tokens, own.text)
+    assert results[False][0] == own.n_context_tokens - 1

@@ -63,8 +63,8 @@ class _Endpoint(JsonHandler):
 def serving(*endpoints: str, limits: ServerLimits) -> Iterator[str]:
     """Serve a site with the chat over these endpoints."""
     app = create_app([chat_feature(read_endpoints(endpoints))])
-    with running(app, limits) as found:
-        yield found
+    with running(app, limits) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def url(upstream: str) -> Iterator[str]:
 
 def token_of(client: httpx.Client) -> str:
     """Load the page and return its form's token."""
-    found = re.search(r'name="token" value="([^"]+)"', client.get("/chat").text)
-    assert found is not None
-    return found[1]
+    result = re.search(r'name="token" value="([^"]+)"', client.get("/chat").text)
+    assert result is not None
+    return result[1]
 
 
 def events_of(lines: Iterator[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -178,13 +178,15 @@ def test_a_stream_outlives_the_limit_of_requests(url: str) -> None:
             lines = answer.iter_lines()
             assert next(lines) == "event: piece"
             first = time.monotonic() - started
-            found = events_of(lines) if next(lines) else []
+            result = events_of(lines) if next(lines) else []
         assert time.monotonic() - started > 2 > first
-        texts = ["".join(data["text"] for kind, data in found if kind == "piece" and data["side"] == i) for i in (0, 1)]
+        texts = [
+            "".join(data["text"] for kind, data in result if kind == "piece" and data["side"] == i) for i in (0, 1)
+        ]
         assert texts[0].endswith("word59 ")
         assert "word4 " in texts[1]
         assert "\\x1b[2J" in texts[1]
-        assert [data["side"] for kind, data in found if kind == "end"] == [1, 0]
+        assert [data["side"] for kind, data in result if kind == "end"] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +263,8 @@ def test_a_malformed_endpoint_is_refused(given: str) -> None:
 
 def test_endpoints_are_completed() -> None:
     """A bare address gets /v1; a model may be named after a #; two of one name are refused."""
-    one, two = read_endpoints(["a=http://127.0.0.1:7600", "b=https://x.org/api/v1/chat/completions#big/model"])
-    assert (one.url, one.model) == ("http://127.0.0.1:7600/v1", None)
+    first, two = read_endpoints(["a=http://127.0.0.1:7600", "b=https://x.org/api/v1/chat/completions#big/model"])
+    assert (first.url, first.model) == ("http://127.0.0.1:7600/v1", None)
     assert (two.url, two.model) == ("https://x.org/api/v1", "big/model")
     with pytest.raises(UsageError, match="two endpoints"):
         read_endpoints(["a=http://x", "a=http://y"])

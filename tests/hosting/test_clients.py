@@ -43,7 +43,7 @@ def test_openai(openai: Any) -> None:
     pieces = openai.chat.completions.create(
         **asked, response_format=FORM, stream=True, stream_options={"include_usage": True}
     )
-    parts = [(one.choices[0].delta.content if one.choices else "", one.usage) for one in pieces]
+    parts = [(piece.choices[0].delta.content if piece.choices else "", piece.usage) for piece in pieces]
     assert "".join(text or "" for text, _ in parts) == formed.choices[0].message.content
     assert parts[-1][1].completion_tokens == formed.usage.completion_tokens
     called = openai.chat.completions.create(**asked, tools=[WEATHER], tool_choice="required").choices[0]
@@ -106,10 +106,10 @@ def test_openais_client_parses_a_model_of_pydantic(openai: Any) -> None:
     answer = pydantic.create_model(
         "Answer", town=(str, pydantic.Field(max_length=10)), n=(pydantic.conint(ge=0, le=9), ...)
     )
-    found = openai.chat.completions.parse(
+    result = openai.chat.completions.parse(
         model="small", messages=MESSAGES, response_format=answer, max_tokens=400, temperature=0.0, frequency_penalty=1.0
     )
-    assert isinstance(found.choices[0].message.parsed, answer)
+    assert isinstance(result.choices[0].message.parsed, answer)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -129,9 +129,9 @@ def test_litellm(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called = litellm.completion(**asked, tools=[WEATHER], tool_choice="required", max_tokens=80)
     assert called.choices[0].message.tool_calls[0].function.name == "weather"
     streamed = litellm.completion(**asked, response_format=FORM, max_tokens=80, stream=True)
-    assert fulfils("".join(one.choices[0].delta.content or "" for one in streamed))
+    assert fulfils("".join(each.choices[0].delta.content or "" for each in streamed))
     pieces = litellm.completion(**asked, tools=[WEATHER], tool_choice="required", max_tokens=80, stream=True)
-    arguments = [call.function.arguments for one in pieces for call in one.choices[0].delta.tool_calls or ()]
+    arguments = [call.function.arguments for piece in pieces for call in piece.choices[0].delta.tool_calls or ()]
     assert set(json.loads("".join(text or "" for text in arguments))) == {"city"}
     with pytest.raises(litellm.ContextWindowExceededError):
         litellm.completion(**{**asked, "messages": [{"role": "user", "content": "word " * 3000}]})
@@ -147,7 +147,7 @@ def test_langchain(url: str) -> None:
     chat = package.ChatOpenAI(base_url=url, api_key="none", model="small", max_tokens=400, seed=1, max_retries=0,
                               frequency_penalty=1.0)  # fmt: skip
     assert isinstance(chat.invoke("Where does Berin live?").content, str)
-    assert "".join(str(one.content) for one in chat.stream("One evening Berin had to"))
+    assert "".join(str(each.content) for each in chat.stream("One evening Berin had to"))
     for method in ("json_schema", "function_calling"):
         assert isinstance(chat.with_structured_output(answer, method=method).invoke("Where is it?"), answer), method
     called = chat.bind_tools([WEATHER], tool_choice="weather").invoke("Weather?")
@@ -168,5 +168,5 @@ def test_langchain(url: str) -> None:
         extra_body={"ignore_eos": True},
     )
     assert responding.invoke("One evening Berin had to").text
-    assert "".join(part["text"] for one in responding.stream("One evening Berin had to") for part in one.content
+    assert "".join(part["text"] for item in responding.stream("One evening Berin had to") for part in item.content
                    if isinstance(part, dict) and part.get("type") == "text")  # fmt: skip

@@ -13,12 +13,14 @@ PROMPT = "Harin took the rope. In the end"
 def joined(chunks: list[dict[str, Any]], index: int = 0) -> dict[str, Any]:
     """Return a streamed choice as a whole one: texts and lists of log-probabilities one after the other."""
     choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
-    found: dict[str, Any] = {"text": "".join(choice["text"] for choice in choices)}
-    found["finish_reason"] = choices[-1]["finish_reason"]
+    results: dict[str, Any] = {"text": "".join(choice["text"] for choice in choices)}
+    results["finish_reason"] = choices[-1]["finish_reason"]
     assert all(choice["finish_reason"] is None for choice in choices[:-1])
     parts = [choice["logprobs"] for choice in choices if choice["logprobs"] is not None]
-    found["logprobs"] = {name: [one for part in parts for one in part[name]] for name in parts[0]} if parts else None
-    return found
+    results["logprobs"] = (
+        {name: [each for part in parts for each in part[name]] for name in parts[0]} if parts else None
+    )
+    return results
 
 
 @pytest.mark.parametrize(
@@ -40,18 +42,18 @@ def test_a_stream_with_echo_is_the_whole_answer(url: str, body: dict[str, Any]) 
     chunks = streamed(url, "/completions", **asked, stream_options={"include_usage": True})
     assert chunks[-1]["usage"] == whole["usage"]
     for choice in whole["choices"]:
-        found = joined(chunks, choice["index"])
-        assert found["text"] == choice["text"]
-        assert found["finish_reason"] == choice["finish_reason"]
+        result = joined(chunks, choice["index"])
+        assert result["text"] == choice["text"]
+        assert result["finish_reason"] == choice["finish_reason"]
         if choice["logprobs"] is None:
-            assert found["logprobs"] is None
+            assert result["logprobs"] is None
             continue
         for name in ("tokens", "text_offset"):
-            assert found["logprobs"][name] == choice["logprobs"][name]
+            assert result["logprobs"][name] == choice["logprobs"][name]
         nats = choice["logprobs"]["token_logprobs"]
-        assert found["logprobs"]["token_logprobs"][0] is nats[0] is None
-        assert found["logprobs"]["token_logprobs"][1:] == pytest.approx(nats[1:], abs=1e-4)
-        assert len(found["logprobs"]["top_logprobs"]) == len(choice["logprobs"]["top_logprobs"])
+        assert result["logprobs"]["token_logprobs"][0] is nats[0] is None
+        assert result["logprobs"]["token_logprobs"][1:] == pytest.approx(nats[1:], abs=1e-4)
+        assert len(result["logprobs"]["top_logprobs"]) == len(choice["logprobs"]["top_logprobs"])
 
 
 def test_the_prompt_comes_first(url: str) -> None:

@@ -52,7 +52,7 @@ def events(response: httpx.Response) -> list[dict[str, Any]]:
     """Return the chunks of a stream, which must end with [DONE]."""
     data = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]
     assert data[-1] == "[DONE]"
-    return [json.loads(one) for one in data[:-1]]
+    return [json.loads(each) for each in data[:-1]]
 
 
 def streamed(url: str, path: str, **body: Any) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def test_32_users_get_the_texts_each_gets_alone(url: str) -> None:
     def ask(i: int) -> str:
         body = {"prompt": TEXTS[i], "max_tokens": 10 + 3 * (i % 9), "temperature": 0, "user": f"user {i}"}
         if i % 2:
-            return "".join(one["choices"][0]["text"] for one in streamed(url, "/completions", **body))
+            return "".join(each["choices"][0]["text"] for each in streamed(url, "/completions", **body))
         return str(post(url, "/completions", **body).json()["choices"][0]["text"])
 
     with ThreadPoolExecutor(32) as pool:
@@ -88,9 +88,9 @@ def test_chat_applies_the_template(url: str) -> None:
     ]
     rendered = model.render([Message("system", (TextPart("Be brief."),)), Message("user", (TextPart("Hi!"),))])
     expected = alone(local_model(add_bos_token=False), rendered, max_tokens=12)
-    found = post(url, "/chat/completions", model=NAME, messages=messages, max_tokens=12, temperature=0).json()
-    assert found["choices"][0]["message"] == {"role": "assistant", "content": expected}
-    assert found["usage"]["prompt_tokens"] == len(model.tokenizer.encode(rendered, add_special_tokens=False))
+    result = post(url, "/chat/completions", model=NAME, messages=messages, max_tokens=12, temperature=0).json()
+    assert result["choices"][0]["message"] == {"role": "assistant", "content": expected}
+    assert result["usage"]["prompt_tokens"] == len(model.tokenizer.encode(rendered, add_special_tokens=False))
     chunks = streamed(
         url,
         "/chat/completions",
@@ -101,7 +101,7 @@ def test_chat_applies_the_template(url: str) -> None:
     )
     assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks if c["choices"]) == expected
-    assert chunks[-1]["usage"] == found["usage"]
+    assert chunks[-1]["usage"] == result["usage"]
 
 
 def test_stop_texts_never_appear_in_a_stream(url: str) -> None:
@@ -112,9 +112,9 @@ def test_stop_texts_never_appear_in_a_stream(url: str) -> None:
     stop = whole[20:27]
     expected = whole.split(stop)[0]
     body = {"prompt": "Once upon a time", "max_tokens": 40, "temperature": 0, "stop": [stop]}
-    found = post(url, "/completions", **body).json()["choices"][0]
-    assert (found["text"], found["finish_reason"]) == (expected, "stop")
-    assert "".join(one["choices"][0]["text"] for one in streamed(url, "/completions", **body)) == expected
+    result = post(url, "/completions", **body).json()["choices"][0]
+    assert (result["text"], result["finish_reason"]) == (expected, "stop")
+    assert "".join(each["choices"][0]["text"] for each in streamed(url, "/completions", **body)) == expected
 
 
 def test_seed_and_n_decide_samples(url: str) -> None:
@@ -132,7 +132,7 @@ def test_logprobs_of_chats_and_completions_agree(url: str) -> None:
     body = {"max_tokens": 6, "temperature": 0}
     completion = post(url, "/completions", prompt="The road", logprobs=3, **body).json()["choices"][0]["logprobs"]
     chunks = streamed(url, "/completions", prompt="The road", logprobs=3, **body)
-    parts = [one["choices"][0]["logprobs"] for one in chunks if one["choices"][0]["logprobs"]]
+    parts = [chunk["choices"][0]["logprobs"] for chunk in chunks if chunk["choices"][0]["logprobs"]]
     for name in ("tokens", "token_logprobs", "text_offset"):
         joined = [value for part in parts for value in part[name]]
         assert joined == (completion[name] if name == "tokens" else pytest.approx(completion[name], abs=1e-4))
@@ -140,14 +140,14 @@ def test_logprobs_of_chats_and_completions_agree(url: str) -> None:
         assert nats == max(top.values()) <= 0
     chat = {"messages": [{"role": "user", "content": "Hi"}], "logprobs": True, "top_logprobs": 2, **body}
     content = post(url, "/chat/completions", **chat).json()["choices"][0]["logprobs"]["content"]
-    for one in content:
-        assert one["logprob"] == one["top_logprobs"][0]["logprob"]
-        assert bytes(one["bytes"]).decode() == one["token"]
+    for each in content:
+        assert each["logprob"] == each["top_logprobs"][0]["logprob"]
+        assert bytes(each["bytes"]).decode() == each["token"]
 
 
 def client(url: str, **arguments: Any) -> OpenAIModel:
     """Return our own client of the host."""
-    given = {
+    inputs = {
         "model": NAME,
         "base_url": url,
         "tokenizer": str(MODEL),
@@ -155,8 +155,8 @@ def client(url: str, **arguments: Any) -> OpenAIModel:
         "num_concurrent": 8,
         **arguments,
     }
-    kind = given.pop("kind", "local-completions")
-    return OpenAIModel(openai_arguments(kind, given), RetryRules(attempts=3, budget_s=5.0, first_wait_s=0.01))
+    kind = inputs.pop("kind", "local-completions")
+    return OpenAIModel(openai_arguments(kind, inputs), RetryRules(attempts=3, budget_s=5.0, first_wait_s=0.01))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"tokenizer_backend": "none"}])
@@ -170,27 +170,27 @@ def test_our_client_gets_the_engines_numbers(url: str, arguments: dict[str, Any]
         Request("t", 50 + i, "", (text,), (GenerateQuery(0, GenerationSettings(max_tokens=9, stop=(".",))),))
         for i, text in enumerate(TEXTS[:6])
     ]
-    given = {(o.request_id, o.ask_index): o for o in client(url, **arguments).answer(requests)}
+    inputs = {(o.request_id, o.ask_index): o for o in client(url, **arguments).answer(requests)}
     expected = {(o.request_id, o.ask_index): o for o in local.answer(requests)}
-    assert given.keys() == expected.keys()
-    for key, one in expected.items():
-        assert given[key].error is None, given[key].error
-        assert given[key].text == one.text
-        assert given[key].is_greedy == one.is_greedy
-        if one.total_nats is not None:
-            assert given[key].total_nats == pytest.approx(one.total_nats, abs=1e-4)
+    assert inputs.keys() == expected.keys()
+    for key, entry in expected.items():
+        assert inputs[key].error is None, inputs[key].error
+        assert inputs[key].text == entry.text
+        assert inputs[key].is_greedy == entry.is_greedy
+        if entry.total_nats is not None:
+            assert inputs[key].total_nats == pytest.approx(entry.total_nats, abs=1e-4)
 
 
 def test_our_client_streams(url: str) -> None:
     """Pieces of the client's stream arrive one after another and make the text that `answer` gives, stops applied."""
-    for kind, given in (("local-completions", {}), ("local-chat-completions", {"tokenizer": None})):
-        model = client(url, kind=kind, **given)
+    for kind, entry in (("local-completions", {}), ("local-chat-completions", {"tokenizer": None})):
+        model = client(url, kind=kind, **entry)
         chat = (Message("user", (TextPart("Who are you, and where is the road?"),)),)
         for stop in ((), (" the",)):
             settings = GenerationSettings(max_tokens=30, stop=stop)
-            one = Request("t", 0, "", ("Once upon a time",), (GenerateQuery(0, settings),), chat)
-            pieces = list(model.stream(one))
-            (whole,) = model.answer([one])
+            request = Request("t", 0, "", ("Once upon a time",), (GenerateQuery(0, settings),), chat)
+            pieces = list(model.stream(request))
+            (whole,) = model.answer([request])
             assert "".join(pieces) == whole.text
             assert kind != "local-completions" or stop or len(pieces) > 3
 
@@ -217,8 +217,8 @@ def test_a_user_with_many_requests_does_not_delay_another(url: str) -> None:
         while load_of(url)["waiting"] < 20 and len(done) < 15:
             time.sleep(0.005)
         single = pool.submit(ask, "single")
-        for one in (*busy, single):
-            one.result()
+        for each in (*busy, single):
+            each.result()
     assert done.index("single") < 30
 
 

@@ -61,15 +61,15 @@ def choices(url: str, **more: Any) -> list[dict[str, Any]]:
 
 def test_every_answer_that_ends_is_json_of_its_schema(url: str) -> None:
     """Whatever is drawn, for several repeats, greedy and sampled, beside requests without a form."""
-    found = [
-        one
+    results = [
+        choice
         for temperature in (0, 1.0, 3.0)
-        for one in choices(url, response_format=FORM, temperature=temperature, n=4, seed=5)
+        for choice in choices(url, response_format=FORM, temperature=temperature, n=4, seed=5)
     ]
-    assert all(one["finish_reason"] == "stop" for one in found)
-    for one in found:
+    assert all(each["finish_reason"] == "stop" for each in results)
+    for one in results:
         jsonschema.validate(json.loads(one["message"]["content"]), SCHEMA)
-    assert len({one["message"]["content"] for one in found}) > 4
+    assert len({item["message"]["content"] for item in results}) > 4
 
 
 def test_a_form_changes_no_other_request(url: str) -> None:
@@ -79,25 +79,25 @@ def test_a_form_changes_no_other_request(url: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         formed = [pool.submit(choices, url, response_format=FORM, seed=n) for n in range(4)]
         beside = [pool.submit(choices, url, **plain) for _ in range(2)]
-        assert {one.result()[0]["message"]["content"] for one in beside} == {alone}
-        for one in formed:
-            jsonschema.validate(json.loads(one.result()[0]["message"]["content"]), SCHEMA)
+        assert {each.result()[0]["message"]["content"] for each in beside} == {alone}
+        for item in formed:
+            jsonschema.validate(json.loads(item.result()[0]["message"]["content"]), SCHEMA)
 
 
 def test_a_stream_has_the_form_too(url: str) -> None:
     """The pieces together are JSON of the schema."""
     chunks = streamed(url, "/chat/completions", **ASKED, response_format=FORM, max_tokens=80, seed=3)
-    text = "".join(one["delta"].get("content") or "" for chunk in chunks for one in chunk["choices"])
+    text = "".join(each["delta"].get("content") or "" for chunk in chunks for each in chunk["choices"])
     jsonschema.validate(json.loads(text), SCHEMA)
 
 
 def test_any_object_and_a_cut_one(url: str) -> None:
     """json_object is an object where it ends by itself; one that reaches max_tokens says so."""
-    for one in choices(url, response_format={"type": "json_object"}, n=8, seed=1, temperature=2.0, max_tokens=120):
-        if one["finish_reason"] == "stop":
-            assert isinstance(json.loads(one["message"]["content"]), dict)
+    for choice in choices(url, response_format={"type": "json_object"}, n=8, seed=1, temperature=2.0, max_tokens=120):
+        if choice["finish_reason"] == "stop":
+            assert isinstance(json.loads(choice["message"]["content"]), dict)
         else:
-            assert one["finish_reason"] == "length"
+            assert choice["finish_reason"] == "length"
     (cut,) = choices(url, response_format=FORM, max_tokens=4)
     assert cut["finish_reason"] == "length"
 
@@ -110,9 +110,9 @@ def test_a_forced_call_is_a_call_of_its_schema(url: str, choice: Any, names: set
     """Required: of any of the tools; named: of that one. Its arguments fulfil the declared parameters."""
     tools = [WEATHER, TIDES]
     parameters = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
-    for one in choices(url, tools=tools, tool_choice=choice, n=4, seed=2, temperature=1.5):
-        assert one["finish_reason"] == "tool_calls", one
-        (call,) = one["message"]["tool_calls"]
+    for each in choices(url, tools=tools, tool_choice=choice, n=4, seed=2, temperature=1.5):
+        assert each["finish_reason"] == "tool_calls", each
+        (call,) = each["message"]["tool_calls"]
         assert call["function"]["name"] in names
         jsonschema.validate(json.loads(call["function"]["arguments"]), parameters[call["function"]["name"]])
     chunks = streamed(url, "/chat/completions", **ASKED, tools=tools, tool_choice=choice, max_tokens=80)

@@ -45,9 +45,9 @@ def test_positions_are_the_order_of_service() -> None:
             queue.put(draw.choice("abcd"), entry)
         for _ in range(draw.randint(0, 5)):
             queue.pop(lambda _: True)
-        told = {entry: queue.position(entry) for entry in range(20) if entry in queue}
-        served = {queue.pop(lambda _: True): turn for turn in range(1, len(told) + 1)}
-        assert told == served
+        results = {entry: queue.position(entry) for entry in range(20) if entry in queue}
+        served = {queue.pop(lambda _: True): turn for turn in range(1, len(results) + 1)}
+        assert results == served
 
 
 def test_an_entry_that_may_not_go_does_not_block_others() -> None:

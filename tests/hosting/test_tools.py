@@ -70,8 +70,8 @@ def test_a_result_is_answered(tmp_path: Path) -> None:
         messages = [*ASKED["messages"], said, result]
         answer = post(address, "/chat/completions", messages=messages, tools=[WEATHER], temperature=0)
     assert answer.status_code == 200, answer.text
-    shown = model.render(read_messages(messages), tools=json.dumps([WEATHER]))
-    assert shown == (
+    actual = model.render(read_messages(messages), tools=json.dumps([WEATHER]))
+    assert actual == (
         "weather user: Weather in Oslo? | assistant: I look.weather Oslo | tool weather: rain | <|assistant|>"
     )
 
@@ -102,10 +102,10 @@ def test_wrong_messages_are_refused_with_one_line(calling: str, message: dict[st
 def test_without_tools_it_is_a_text(calling: str) -> None:
     """Without tools, and with tool_choice none, nothing is parsed; so with another function than the model calls."""
     other = {"type": "function", "function": {"name": "time"}}
-    given: list[dict[str, Any]] = [
+    inputs: list[dict[str, Any]] = [
         {}, {"tools": []}, {"tools": [WEATHER], "tool_choice": "none"}, {"tools": [other]},
     ]  # fmt: skip
-    for more in given:
+    for more in inputs:
         (choice,) = post(calling, "/chat/completions", **ASKED, **more).json()["choices"]
         assert choice["message"]["content"] == "".join(CALL)
         assert "tool_calls" not in choice["message"]
@@ -179,6 +179,6 @@ def test_calls_in_other_syntaxes(text: str, n_calls: int) -> None:
     """Calls of declared functions are read in every syntax; all else stays the text that it is."""
     tools = tools_in([WEATHER], "auto")
     assert tools is not None
-    found = spoken(text, tools)
-    assert len(found.calls) == n_calls
-    assert found.content == (None if n_calls else text)
+    result = spoken(text, tools)
+    assert len(result.calls) == n_calls
+    assert result.content == (None if n_calls else text)

@@ -56,14 +56,15 @@ def main(shared: str, out: str) -> None:
     manager = lm_eval.tasks.TaskManager(
         include_path=[str(own / name) for name in (*FOLDERS, "wikitext", *GENERATED)], include_defaults=False
     )
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for case, (model, tasks, settings) in CASES.items():
         arguments = {"pretrained": f"{shared}/models/{model}", "dtype": "float32", **settings.get("more", {})}
-        given = {key: value for key, value in settings.items() if key != "more"}
-        found[case] = {
-            kind: _run(kind, arguments, list(tasks), {**given, "task_manager": manager}) for kind in ("hf", "assaymark")
+        inputs = {key: value for key, value in settings.items() if key != "more"}
+        results[case] = {
+            kind: _run(kind, arguments, list(tasks), {**inputs, "task_manager": manager})
+            for kind in ("hf", "assaymark")
         }
-        Path(out).write_text(json.dumps(found, default=str))
+        Path(out).write_text(json.dumps(results, default=str))
 
 
 def _run(kind: str, arguments: dict[str, Any], tasks: list[str], given: dict[str, Any]) -> dict[str, Any]:

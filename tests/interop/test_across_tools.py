@@ -29,7 +29,7 @@ SPLIT: dict[
 ] = {  # tool -> its task, and how a row of it becomes question, options and the right one
     "inspect": ("capitals", lambda row: (row["input"], row["choices"], "ABCD".index(row["target"]))),
     "lighteval": ("balls|0", lambda row: (row["query"].partition("\n")[0], row["choices"], row["gold_index"])),
-    "helm": ("simple_mcqa", lambda row: (row["input"]["text"], [one["text"] for one in row["references"]], 0)),
+    "helm": ("simple_mcqa", lambda row: (row["input"]["text"], [each["text"] for each in row["references"]], 0)),
     "simple_evals": ("mmlu", _of_simple_evals),
 }
 
@@ -108,10 +108,10 @@ def test_other_questions_are_excluded_and_reported(tmp_path: Path, capsys: pytes
     """A question with another option is not the same one: the others are compared, and the note counts it."""
     place = tmp_path / "logs" / TOOLS["simple_evals"].name
     place.parent.mkdir()
-    found = json.loads(TOOLS["simple_evals"].read_text())
-    message = found["convos"][0][0]
+    result = json.loads(TOOLS["simple_evals"].read_text())
+    message = result["convos"][0][0]
     message["content"] = message["content"].replace("Neither", "Nothing")
-    place.write_text(json.dumps(found))
+    place.write_text(json.dumps(result))
     store = tmp_path / "store.sqlite"
     run = our_run("simple_evals", tmp_path / "task", store)
     log = import_run(str(store), place).run

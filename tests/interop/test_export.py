@@ -36,15 +36,15 @@ def test_a_run_is_copied_by_one_file(run: Run, tmp_path: Path) -> None:
     """The run imported into another store equals the original in plan, prompts, outputs, scores and estimates."""
     (file,) = export_run(place_of(run), "last", tmp_path / "out" / "run.assaymark")
     assert [path.name for path in file.parent.iterdir()] == ["run.assaymark"]
-    found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
-    assert found.is_new
-    assert (found.run.id, found.run.row.plan, found.run.row.status) == (run.id, run.row.plan, "finished")
-    assert found.run.estimates == run.estimates
+    result = import_run(str(tmp_path / "elsewhere.sqlite"), file)
+    assert result.is_new
+    assert (result.run.id, result.run.row.plan, result.run.row.status) == (run.id, run.row.plan, "finished")
+    assert result.run.estimates == run.estimates
     for task in TASKS:
-        assert found.run.samples(task) == run.samples(task)
-    assert found.run.store.verify() == []
-    copied = found.run.attempts()[0]["facts"]["copied"]
-    assert [one["started_at"] for one in copied] == [one["started_at"] for one in run.attempts()]
+        assert result.run.samples(task) == run.samples(task)
+    assert result.run.store.verify() == []
+    copied = result.run.attempts()[0]["facts"]["copied"]
+    assert [each["started_at"] for each in copied] == [attempt["started_at"] for attempt in run.attempts()]
     assert not import_run(str(tmp_path / "elsewhere.sqlite"), file).is_new
 
 
@@ -153,8 +153,8 @@ def test_a_name_is_not_markup_in_markdown() -> None:
     row = dict.fromkeys(COLUMNS) | {"metric": "acc", "filter": "none", "n": 1}
     row["task"] = "<img src=x onerror=alert(9)>|_%$#\n[a](b) `c` *d* demo_who"
     line = to_markdown([row]).splitlines()[-1]
-    shown = r"&lt;img src=x onerror=alert(9)&gt;\|\_%$\# \[a\](b) \`c\` \*d\* demo_who"
-    assert line.startswith(f"| {shown} | acc |")
+    result = r"&lt;img src=x onerror=alert(9)&gt;\|\_%$\# \[a\](b) \`c\` \*d\* demo_who"
+    assert line.startswith(f"| {result} | acc |")
 
 
 def test_the_model_card_is_readable_by_the_hub(run: Run, tmp_path: Path) -> None:
@@ -164,17 +164,17 @@ def test_the_model_card_is_readable_by_the_hub(run: Run, tmp_path: Path) -> None
 
     index = yaml.safe_load(export_run(place_of(run), "last", tmp_path / "card.yaml")[0].read_text())["model-index"]
     _, results = hub.model_index_to_eval_results(index)
-    found = {(one.dataset_name, one.metric_type): one.metric_value for one in results}
-    assert found["demo_who", "acc"] == run.estimate("demo_who", "acc").value
+    actual = {(result.dataset_name, result.metric_type): result.metric_value for result in results}
+    assert actual["demo_who", "acc"] == run.estimate("demo_who", "acc").value
 
 
 def test_lm_evals_format_is_imported_again(run: Run, tmp_path: Path) -> None:
     """Exported results and samples of lm-eval import with the same values; a .json has no samples."""
     written = export_run(place_of(run), "last", tmp_path / "folder")
     assert len(written) == 1 + len(TASKS)
-    found = import_run(str(tmp_path / "elsewhere.sqlite"), tmp_path / "folder")
-    assert found.notes == ()
-    assert found.run.estimate("demo_who", "acc").value == run.estimate("demo_who", "acc").value
+    result = import_run(str(tmp_path / "elsewhere.sqlite"), tmp_path / "folder")
+    assert result.notes == ()
+    assert result.run.estimate("demo_who", "acc").value == run.estimate("demo_who", "acc").value
     (alone,) = export_run(place_of(run), "last", tmp_path / "alone.json")
     assert json.loads(alone.read_text())["results"].keys() >= set(TASKS)
 
@@ -190,8 +190,8 @@ def test_an_interrupted_run_can_be_resumed_after_the_copy(run: Run, tmp_path: Pa
     """An unfinished run keeps its state, so the same run in the other store resumes it."""
     opened = run.store.open_run(replace(run.row.plan, seed=99), facts={})
     (file,) = export_run(place_of(run), opened.run_id, tmp_path / "run.assaymark")
-    found = import_run(str(tmp_path / "elsewhere.sqlite"), file)
-    assert found.run.row.status == "interrupted"
+    result = import_run(str(tmp_path / "elsewhere.sqlite"), file)
+    assert result.run.row.status == "interrupted"
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])

@@ -91,7 +91,7 @@ def test_a_folder_with_a_file_for_each_task_is_one_run(tmp_path: Path, capsys: p
     for name in results:
         written(tmp_path / "model" / f"{name}.json", {**EARLY, "results": {name: results[name]}})
     run = imported(tmp_path, tmp_path / "model").run
-    assert {one.task for one in run.estimates} == {"arc_challenge", "wikitext"}
+    assert {estimate.task for estimate in run.estimates} == {"arc_challenge", "wikitext"}
     written(tmp_path / "model" / "again.json", EARLY)
     assert "import them one by one" in refused(capsys, tmp_path, tmp_path / "model")
 
@@ -99,7 +99,7 @@ def test_a_folder_with_a_file_for_each_task_is_one_run(tmp_path: Path, capsys: p
 def test_a_leaderboards_file_has_the_shots_of_each_task(tmp_path: Path) -> None:
     """In the Open LLM Leaderboard's files a task's name ends with its shots; the mean over all tasks is omitted."""
     run = imported(tmp_path, written(tmp_path / "results_2023-07-01.json", BOARD)).run
-    shots = {one.task: one.details["n_shots"] for one in run.estimates}
+    shots = {estimate.task: estimate.details["n_shots"] for estimate in run.estimates}
     assert shots == {"harness|arc:challenge|25": 25, "harness|hellaswag|10": 10}
     assert run.row.plan.model.name == "someone/some-model"
     assert run.row.plan.model.dtype == "float16"
@@ -135,8 +135,8 @@ def test_numbers_that_are_none_are_refused_in_early_files(
 
 def header(task: str = "capitals") -> dict[str, Any]:
     """Return the header of a real log."""
-    found: dict[str, Any] = member(next(TOOLS["inspect"].glob(f"*_{task}_*")), "header.json")
-    return found
+    result: dict[str, Any] = member(next(TOOLS["inspect"].glob(f"*_{task}_*")), "header.json")
+    return result
 
 
 def test_a_folder_of_inspects_json_logs_is_read(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_folder_of_inspects_json_logs_is_read(tmp_path: Path) -> None:
     for task in ("capitals", "sums"):
         as_json_log(folder, task, model="mockllm/model", first={"choice": {"value": "C"}})
     run = imported(tmp_path, folder).run
-    assert {one.task for one in run.estimates} == {"capitals", "sums"}
+    assert {estimate.task for estimate in run.estimates} == {"capitals", "sums"}
     assert len(run.samples("capitals")) == 6
 
 
@@ -160,12 +160,12 @@ def test_an_inspect_log_without_samples_shows_its_totals(tmp_path: Path, without
             archive.writestr("header.json", json.dumps(header()))
     else:
         written(file, {**header(), **({"samples": None} if "null" in without else {})})
-    found = imported(tmp_path, file)
-    (estimate,) = found.run.estimates
+    result = imported(tmp_path, file)
+    (estimate,) = result.run.estimates
     reported = header()["results"]["scores"][0]["metrics"]["accuracy"]["value"]
     assert (estimate.value, estimate.n) == (reported, 6)
     assert estimate.low is not None
-    assert any("has no samples" in note for note in found.notes)
+    assert any("has no samples" in note for note in result.notes)
 
 
 def test_version_1_of_inspects_logs_is_read(tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ def test_version_1_of_inspects_logs_is_read(tmp_path: Path) -> None:
             for number, grade in ((1, "C"), (2, "I"))
         ],
     }  # fmt: skip
-    found = imported(tmp_path, written(tmp_path / "old.json", old))
-    assert found.notes == ()
-    estimate = found.run.estimate("old", "match")
+    result = imported(tmp_path, written(tmp_path / "old.json", old))
+    assert result.notes == ()
+    estimate = result.run.estimate("old", "match")
     assert (estimate.value, estimate.n) == (0.5, 2)
-    assert [record.outputs[0].text for record in found.run.samples("old")] == ["2", "2"]
+    assert [record.outputs[0].text for record in result.run.samples("old")] == ["2", "2"]
 
 
 def test_a_log_of_an_aborted_run_is_read(tmp_path: Path) -> None:
@@ -203,9 +203,9 @@ def test_a_log_of_an_aborted_run_is_read(tmp_path: Path) -> None:
         archive.writestr("_journal/start.json", json.dumps(start))
         for name in names:
             archive.writestr(name, json.dumps(member(source, name)))
-    found = imported(tmp_path, file)
-    assert found.run.estimate("capitals", "choice").n == 3
-    assert any("status started" in note for note in found.notes)
+    result = imported(tmp_path, file)
+    assert result.run.estimate("capitals", "choice").n == 3
+    assert any("status started" in note for note in result.notes)
 
 
 def two_logs(folder: Path, **changes: Any) -> None:
@@ -221,18 +221,18 @@ def two_logs(folder: Path, **changes: Any) -> None:
 def test_two_logs_of_one_task_with_other_arguments_are_two_tasks(tmp_path: Path) -> None:
     """The same task with other arguments, data or limits does not replace the first; the names are distinct."""
     two_logs(tmp_path / "logs", eval={"task_args": {"level": "hard"}})
-    found = imported(tmp_path, tmp_path / "logs")
-    names = {one.task for one in found.run.estimates}
+    result = imported(tmp_path, tmp_path / "logs")
+    names = {estimate.task for estimate in result.run.estimates}
     assert names == {"capitals (level=null)", "capitals (level=hard)"}
-    assert all(len(found.run.samples(name)) == 6 for name in names)
+    assert all(len(result.run.samples(name)) == 6 for name in names)
 
 
 def test_of_a_retried_log_the_completed_one_is_used(tmp_path: Path) -> None:
     """Of two logs of the same evaluation the completed one is used although it is older, and a note names the other."""
     two_logs(tmp_path / "logs", status="error")
-    found = imported(tmp_path, tmp_path / "logs")
-    assert {one.task for one in found.run.estimates} == {"capitals"}
-    assert any("second.json (status error) is excluded" in note for note in found.notes)
+    result = imported(tmp_path, tmp_path / "logs")
+    assert {estimate.task for estimate in result.run.estimates} == {"capitals"}
+    assert any("second.json (status error) is excluded" in note for note in result.notes)
 
 
 # ----------------------------------------------------------------------------- EvalScope, AlpacaEval, OpenCompass
@@ -255,11 +255,11 @@ def test_evalscopes_reports_are_read(tmp_path: Path, named: str) -> None:
     place = tmp_path / "outputs"
     written(place / "reports" / "some-model" / "arc.json", report())
     run = imported(tmp_path, place / named).run
-    assert {one.task: (one.value, one.n) for one in run.estimates} == {
+    assert {estimate.task: (estimate.value, estimate.n) for estimate in run.estimates} == {
         "arc": (0.5, 40), "arc/easy": (0.75, 20), "arc/hard": (0.25, 20),
     }  # fmt: skip
     assert run.row.plan.model.name == "some-model"
-    assert all(one.low is not None and one.details["n_shots"] is None for one in run.estimates)
+    assert all(each.low is not None and each.details["n_shots"] is None for each in run.estimates)
 
 
 def annotation(number: int, preference: float | None) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def annotation(number: int, preference: float | None) -> dict[str, Any]:
 def alpaca(folder: Path, preferences: tuple[float | None, ...]) -> Path:
     """Write AlpacaEval's two files."""
     folder.mkdir()
-    written(folder / "annotations.json", [annotation(i, one) for i, one in enumerate(preferences)])
+    written(folder / "annotations.json", [annotation(i, entry) for i, entry in enumerate(preferences)])
     (folder / "leaderboard.csv").write_text(
         ",win_rate,standard_error,n_wins,n_wins_base,n_draws,n_total,discrete_win_rate,mode,avg_length,"
         "length_controlled_winrate,lc_standard_error\n"
@@ -284,14 +284,14 @@ def alpaca(folder: Path, preferences: tuple[float | None, ...]) -> Path:
 
 def test_alpaca_evals_annotations_are_samples(tmp_path: Path) -> None:
     """Each comparison is a sample, a draw is half a win, and their mean is the leaderboard's win rate."""
-    found = imported(tmp_path, alpaca(tmp_path / "run", (2, 1, 1.5, 2)))
-    assert found.notes == ()
-    estimate = found.run.estimate("alpaca_eval", "win_rate")
+    result = imported(tmp_path, alpaca(tmp_path / "run", (2, 1, 1.5, 2)))
+    assert result.notes == ()
+    estimate = result.run.estimate("alpaca_eval", "win_rate")
     assert (estimate.value, estimate.n) == (0.625, 4)
-    controlled = found.run.estimate("alpaca_eval", "length_controlled_winrate")
+    controlled = result.run.estimate("alpaca_eval", "length_controlled_winrate")
     assert (controlled.value, controlled.stderr, controlled.n) == (0.55, 0.015, 4)
     assert controlled.details["unit"] == "proportion"
-    assert [record.outputs[0].text for record in found.run.samples("alpaca_eval")] == [f"two {i}" for i in range(4)]
+    assert [record.outputs[0].text for record in result.run.samples("alpaca_eval")] == [f"two {i}" for i in range(4)]
 
 
 def test_a_comparison_without_a_preference_failed(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_opencompasss_summary_is_read(tmp_path: Path, capsys: pytest.CaptureFixt
     file.parent.mkdir(parents=True)
     file.write_text(SUMMARY)
     run = imported(tmp_path, tmp_path / "20240601_100000").run
-    assert {one.task: (one.metric, one.value, one.n) for one in run.estimates} == {
+    assert {estimate.task: (estimate.metric, estimate.value, estimate.n) for estimate in run.estimates} == {
         "ceval": ("naive_average", 52.31, 0),
         "ARC-c": ("accuracy", pytest.approx(0.6271), 0),
         "bleu_task": ("bleu", 0.9, 0),

@@ -22,15 +22,15 @@ from tests.interop.test_read_lm_eval import line_of, written
 @pytest.mark.parametrize("whose", [0, 1])
 def test_the_stored_numbers_are_the_files_own(both: tuple[Path, Path], whose: int, tmp_path: Path) -> None:
     """Every number of lm-eval's results file is reproduced from the imported samples."""
-    found = import_run(str(tmp_path / "store.sqlite"), both[whose])
-    assert found.is_new
-    assert found.notes == ()
+    result = import_run(str(tmp_path / "store.sqlite"), both[whose])
+    assert result.is_new
+    assert result.notes == ()
     n_checked = 0
     for task, entry in results_in(both[whose])["results"].items():
         for key, value in entry.items():
             metric, _, name_of_filter = key.partition(",")
             if name_of_filter and not metric.endswith("_stderr"):
-                estimate = found.run.estimate(task, f"{metric},{name_of_filter}")
+                estimate = result.run.estimate(task, f"{metric},{name_of_filter}")
                 assert estimate.details["lm_eval_value"] == pytest.approx(value, rel=1e-9), (task, key)
                 n_checked += 1
     assert n_checked == 8
@@ -47,7 +47,7 @@ def test_prompts_answers_and_hashes_are_stored(both: tuple[Path, Path], tmp_path
         assert dict(record.sample.row if record.sample else {}) == line["doc"]
         assert [str(output.total_nats) for output in record.outputs] == [answer[0][0] for answer in line["resps"]]
         asked = [query.continuation for query in record.request.queries if isinstance(query, LoglikelihoodQuery)]
-        assert asked == [one["arg_1"] for one in line["arguments"].values()]
+        assert asked == [each["arg_1"] for each in line["arguments"].values()]
         assert record.request.prompt == line["arguments"]["gen_args_0"]["arg_0"]
     assert run.verify() == []
 
@@ -93,10 +93,10 @@ def test_values_that_samples_do_not_reproduce_are_reported(tmp_path: Path) -> No
     folder = tmp_path / "run"
     folder.mkdir()
     written(folder, [sample(0, (-1.0, -2.0), 1.0), sample(1, (-1.0, -2.0), 1.0)])
-    found = import_run(str(tmp_path / "store.sqlite"), folder)
-    assert len(found.notes) == 1
-    assert "reports 0.5, its samples give 1" in found.notes[0]
-    assert found.run.estimate("t", "acc").value == 1.0
+    result = import_run(str(tmp_path / "store.sqlite"), folder)
+    assert len(result.notes) == 1
+    assert "reports 0.5, its samples give 1" in result.notes[0]
+    assert result.run.estimate("t", "acc").value == 1.0
 
 
 def test_without_samples_the_reported_values_are_shown(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_rows_are_read_from_the_folder_first_and_then_from_the_hub(
     monkeypatch.setenv("ASSAYMARK_DATA", str(tmp_path / "data"))
     before = datasets.load_dataset
     with data_from_folder():
-        found = datasets.load_dataset(path="someone/rows", name=None)
-        assert {split: found[split]["q"][0] for split in found} == {"train": "train", "test": "test"}
+        result = datasets.load_dataset(path="someone/rows", name=None)
+        assert {split: result[split]["q"][0] for split in result} == {"train": "train", "test": "test"}
         assert datasets.load_dataset("someone/rows", split="test")["q"][0] == "test"
         with pytest.raises(Exception, match="someone/else"):
             datasets.load_dataset("someone/else")

@@ -68,9 +68,9 @@ def helm_numbers(place: Path) -> Numbers:
     """Return the match metrics in HELM's stats.json."""
     stats = loaded(place / "simple_mcqa" / "stats.json")
     return {
-        ("simple_mcqa", one["name"]["name"]): one["mean"]
-        for one in stats
-        if one["name"]["name"].endswith("exact_match") and "perturbation" not in one["name"]
+        ("simple_mcqa", each["name"]["name"]): each["mean"]
+        for each in stats
+        if each["name"]["name"].endswith("exact_match") and "perturbation" not in each["name"]
     }
 
 
@@ -96,12 +96,12 @@ SIZES = {
 @pytest.mark.parametrize("tool", TOOLS)
 def test_recomputed_values_equal_the_tools_own(tool: str, tmp_path: Path) -> None:
     """Every value that a tool's files report about samples is reproduced from those samples."""
-    found = import_run(str(tmp_path / "store.sqlite"), TOOLS[tool])
+    result = import_run(str(tmp_path / "store.sqlite"), TOOLS[tool])
     expected = NUMBERS[tool](TOOLS[tool])
-    assert found.notes == ()
+    assert result.notes == ()
     assert len(set(expected.values())) > (0 if tool in {"helm", "simple_evals"} else 1)
     for (task, metric), value in expected.items():
-        estimate = found.run.estimate(task, metric)
+        estimate = result.run.estimate(task, metric)
         assert estimate.details["lm_eval_value"] == pytest.approx(value, rel=1e-9), (task, metric)
         assert estimate.n == SIZES[tool][task]
         assert estimate.low is not None
@@ -134,17 +134,17 @@ def other_model(tool: str, folder: Path) -> Path:
         return as_json_log(folder, "capitals", model="mockllm/other", first={"choice": {"value": "I"}})
     place = folder / TOOLS[tool].name
     if tool == "simple_evals":
-        found = loaded(TOOLS[tool])
-        found["htmls"][0] = found["htmls"][0].replace("<p>Score: 1.0</p>", "<p>Score: 0.0</p>")
-        place.with_name("mmlu_other_20261121_190000_allresults.json").write_text(json.dumps({**found, "score": 0.4}))
+        result = loaded(TOOLS[tool])
+        result["htmls"][0] = result["htmls"][0].replace("<p>Score: 1.0</p>", "<p>Score: 0.0</p>")
+        place.with_name("mmlu_other_20261121_190000_allresults.json").write_text(json.dumps({**result, "score": 0.4}))
         return place.with_name("mmlu_other_20261121_190000_allresults.json")
     shutil.copytree(TOOLS[tool], place)
     if tool == "helm":
         file = place / "simple_mcqa" / "per_instance_stats.json"
         stats = loaded(file)
-        for one in stats[0]["stats"]:
-            if one["name"]["name"] == "exact_match":
-                one["mean"] = 0.0
+        for each in stats[0]["stats"]:
+            if each["name"]["name"] == "exact_match":
+                each["mean"] = 0.0
         file.write_text(json.dumps(stats))
         spec = place / "simple_mcqa" / "run_spec.json"
         spec.write_text(spec.read_text().replace("simple/model1", "simple/other"))
@@ -189,9 +189,9 @@ def test_imported_runs_compare_like_our_own(tool: str, tmp_path: Path) -> None:
 
 def test_values_that_the_samples_do_not_reproduce_are_reported(tmp_path: Path) -> None:
     """A total that its samples do not reproduce is imported with a note of both values."""
-    found = import_run(str(tmp_path / "store.sqlite"), other_model("helm", tmp_path))
-    assert [note.partition(":")[0] for note in found.notes] == ["simple_mcqa exact_match"]
-    assert "reports 0.4, its samples give 0.2" in found.notes[0]
+    result = import_run(str(tmp_path / "store.sqlite"), other_model("helm", tmp_path))
+    assert [note.partition(":")[0] for note in result.notes] == ["simple_mcqa exact_match"]
+    assert "reports 0.4, its samples give 0.2" in result.notes[0]
 
 
 def test_a_sample_that_failed_is_not_a_wrong_answer(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_mean_that_is_not_finite_is_undefined(tmp_path: Path, capsys: pytest.C
     assert main(["import", str(log), "--json", "--store", str(tmp_path / "store.sqlite")]) == 0
     json.loads(capsys.readouterr().out)
     assert main(["show", "last", "--json", "--store", str(tmp_path / "store.sqlite")]) == 0
-    assert {one["n"] for one in json.loads(capsys.readouterr().out)["estimates"]} == {5}
+    assert {each["n"] for each in json.loads(capsys.readouterr().out)["estimates"]} == {5}
 
 
 def test_epochs_are_repeats_of_one_sample(tmp_path: Path) -> None:
@@ -254,21 +254,21 @@ def test_helm_runs_that_score_texts_show_their_bits_per_byte(tmp_path: Path) -> 
     shutil.copytree(TOOLS["helm"], tmp_path / "helm")
     for name in ("stats.json", "per_instance_stats.json"):
         file = tmp_path / "helm" / "simple_mcqa" / name
-        found = loaded(file)
-        for one in found if name == "stats.json" else [stat for instance in found for stat in instance["stats"]]:
-            if "exact_match" in one["name"]["name"]:
-                one["name"]["name"] = f"num_{one['name']['name']}"
-        file.write_text(json.dumps(found))
+        result = loaded(file)
+        for item in result if name == "stats.json" else [stat for instance in result for stat in instance["stats"]]:
+            if "exact_match" in item["name"]["name"]:
+                item["name"]["name"] = f"num_{item['name']['name']}"
+        file.write_text(json.dumps(result))
     run = import_run(str(tmp_path / "store.sqlite"), tmp_path / "helm").run
-    stated = {one["name"]["name"]: one.get("mean") for one in loaded(TOOLS["helm"] / "simple_mcqa" / "stats.json")}
+    stated = {each["name"]["name"]: each.get("mean") for each in loaded(TOOLS["helm"] / "simple_mcqa" / "stats.json")}
     assert run.estimate("simple_mcqa", "bits_per_byte").value == stated["bits_per_byte"]
 
 
 def test_totals_alone_show_without_samples(tmp_path: Path) -> None:
     """simple-evals' file of totals is stored with its values, without samples."""
     file = tmp_path / "mmlu_made-up-model_20261121_182800.json"
-    found = loaded(TOOLS["simple_evals"])
-    file.write_text(json.dumps({**found["metrics"], "score": found["score"]}))
+    result = loaded(TOOLS["simple_evals"])
+    file.write_text(json.dumps({**result["metrics"], "score": result["score"]}))
     run = import_run(str(tmp_path / "store.sqlite"), file).run
     assert run.estimate("mmlu", "score").value == 0.6
     assert run.row.n_requests == 0

@@ -17,8 +17,8 @@ from tests.interop.test_lm_eval_files import results_in
 def recomputed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
     """Return the estimates recomputed from the files in a folder."""
     run = read_lm_eval(folder)
-    found = summarise(run.rows, run.tasks, run.groups, bootstrap_iters=1000)
-    return {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in found}
+    result = summarise(run.rows, run.tasks, run.groups, bootstrap_iters=1000)
+    return {(estimate.task, estimate.metric, estimate.filter): estimate for estimate in result}
 
 
 @pytest.mark.oracle
@@ -27,7 +27,7 @@ def recomputed(folder: Path) -> dict[tuple[str, str, str], Estimate]:
 def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], whose: int) -> None:
     """Every value and error in lm-eval's results file, and in ours, is reproduced from its samples."""
     results = results_in(both[whose])["results"]
-    found = recomputed(both[whose])
+    result = recomputed(both[whose])
     n_checked = 0
     for task, entry in results.items():
         for key, value in entry.items():
@@ -35,7 +35,7 @@ def test_aggregating_again_gives_the_files_own_numbers(both: tuple[Path, Path], 
             if not name_of_filter:
                 continue
             which = "lm_eval_stderr" if metric.endswith("_stderr") else "lm_eval_value"
-            estimate = found[task, metric.removesuffix("_stderr"), name_of_filter]
+            estimate = result[task, metric.removesuffix("_stderr"), name_of_filter]
             expected = None if value == "N/A" else pytest.approx(value, rel=1e-9)
             assert dict(estimate.details)[which] == expected, (task, key)
             n_checked += 1

@@ -24,19 +24,19 @@ def test_a_gist_becomes_a_row_with_the_averages_that_it_prints(tmp_path: Path) -
     (tmp_path / "board.yaml").write_text("title: YALL\nsuite: nous\nresults: gists\n")
     site = Site([read_board(tmp_path / "board.yaml")])
     table = site.table(site.board("board"))
-    (row,) = [one for one in table.rows if not one.is_baseline]
+    (row,) = [each for each in table.rows if not each.is_baseline]
     assert (row.model, row.origin) == ("occiglot/occiglot-7b-de-en-instruct", "self-reported")
-    found = {column.title: row.cells[column.key].number for column in table.columns}
-    assert {title: round(100 * number.value, 2) for title, number in found.items()} == PRINTED
+    results = {column.title: row.cells[column.key].number for column in table.columns}
+    assert {title: round(100 * number.value, 2) for title, number in results.items()} == PRINTED
     assert row.average is not None
     assert 100 * row.average.number.value == pytest.approx(47.92, abs=0.005)
-    assert found["TruthfulQA"].stderr == pytest.approx(0.0151)
+    assert results["TruthfulQA"].stderr == pytest.approx(0.0151)
 
 
 def test_tasks_and_metrics_have_our_names() -> None:
     """TruthfulQA's two metrics are two tasks, BIG-bench's are those of the suite."""
     run = read_imported(GIST)
-    values = {(one.task, one.metric): one.value for one in run.estimates}
+    values = {(estimate.task, estimate.metric): estimate.value for estimate in run.estimates}
     assert values["truthfulqa_mc2_2023", "acc"] == pytest.approx(0.4938)
     assert values["truthfulqa_mc1", "acc"] == pytest.approx(0.328)
     assert values["nous_bigbench_navigate", "multiple_choice_grade"] == pytest.approx(0.5)
@@ -54,7 +54,7 @@ def test_shares_and_other_headings_are_read_alike(tmp_path: Path) -> None:
     )
     run = read_imported(tmp_path / "old.md")
     assert run.plan.model.name == "My-Model"
-    assert [(one.metric, one.value, one.stderr) for one in run.estimates] == [
+    assert [(estimate.metric, estimate.value, estimate.stderr) for estimate in run.estimates] == [
         ("acc", 0.8232, 0.0089),
         ("acc_norm", 0.8373, 0.0086),
     ]

@@ -75,7 +75,7 @@ def test_numbers_that_are_none_are_refused(
 def test_the_number_of_samples_is_the_files(tmp_path: Path) -> None:
     """The n of a task is `n-samples`, and of a group the sum over its tasks."""
     run = imported(tmp_path, PAIR)
-    assert {one.task: one.n for one in run.estimates} == {"pair": 1007, "easy": 1003, "hard": 4}
+    assert {estimate.task: estimate.n for estimate in run.estimates} == {"pair": 1007, "easy": 1003, "hard": 4}
     assert run.row.n_requests == 0
 
 
@@ -103,11 +103,11 @@ def test_a_file_without_numbers_of_samples_shows_a_dash(tmp_path: Path, capsys: 
     """If the file does not state the number of samples, tables show – and JSON has null, never 0."""
     content = {key: value for key, value in PAIR.items() if key != "n-samples"}
     run = imported(tmp_path, content)
-    assert {one.n for one in run.estimates} == {0}
+    assert {estimate.n for estimate in run.estimates} == {0}
     easy = next(line for line in shown(tmp_path, capsys) if line[:1] == ["easy"])
     assert easy[3:6] == ["45.0%", "42.0–48.1", "–"]
     assert main(["show", "last", "--json", "--store", str(tmp_path / "store.sqlite")]) == 0
-    assert {one["n"] for one in json.loads(capsys.readouterr().out)["estimates"]} == {None}
+    assert {each["n"] for each in json.loads(capsys.readouterr().out)["estimates"]} == {None}
     assert "n = not stated" in str(run.estimate("easy", "acc"))
 
 

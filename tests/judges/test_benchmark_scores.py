@@ -61,12 +61,12 @@ def judged(runs: tuple[Path, str, str], prompt: str, reply: Reply) -> ShownAudit
 
 def by_metric(found: ShownAudit) -> dict[str, dict[str, float]]:
     """Return the value of each score in the judging's JSON."""
-    return {one["metric"]: one["value"] for one in found.content["scores"]}
+    return {each["metric"]: each["value"] for each in found.content["scores"]}
 
 
 def test_arena_hards_score_is_the_fit_of_all_battles(runs: tuple[Path, str, str]) -> None:
     """Each strong verdict repeated three times, both orders, two strengths by scipy: the same chance to 1e-6."""
-    found = judged(runs, "five", lambda text: f"[[{five_label(text)}]]")
+    result = judged(runs, "five", lambda text: f"[[{five_label(text)}]]")
     battles: list[float] = []
     for number in range(N):
         battles += LABELS[list(LABELS)[number * 2 % 5]]
@@ -78,7 +78,7 @@ def test_arena_hards_score_is_the_fit_of_all_battles(runs: tuple[Path, str, str]
         return float((np.logaddexp(0.0, score) - wins * score).sum())
 
     best = minimize(loss, np.zeros(2), method="BFGS", options={"gtol": 1e-9}).x
-    value = by_metric(found)["arena_hard_score"]
+    value = by_metric(result)["arena_hard_score"]
     assert value["value"] == pytest.approx(1.0 / (1.0 + np.exp(best[1] - best[0])), abs=1e-6)
     assert value["low"] < value["value"] < value["high"]
     assert (value["n"], value["n_clusters"]) == (N, N)
@@ -90,12 +90,12 @@ def test_alpaca_evals_win_rate_is_the_mean_preference(runs: tuple[Path, str, str
     def said(text: str) -> str:
         return f"[[{1 + (number_in(text) * 13 % 21) / 20}]]"  # the same in both orders
 
-    found = judged(runs, "preference", said)
-    assert by_metric(found)["alpaca_eval_win_rate"]["value"] == pytest.approx(0.5)
-    found = judged(
+    result = judged(runs, "preference", said)
+    assert by_metric(result)["alpaca_eval_win_rate"]["value"] == pytest.approx(0.5)
+    result = judged(
         runs, "preference", lambda text: "[[1.2]]" if answers_shown(text)[0].startswith("ant") else "[[1.9]]"
     )
-    assert by_metric(found)["alpaca_eval_win_rate"]["value"] == pytest.approx((0.8 + 0.9) / 2)
+    assert by_metric(result)["alpaca_eval_win_rate"]["value"] == pytest.approx((0.8 + 0.9) / 2)
 
 
 def test_a_judge_of_length_alone_is_even_at_equal_length(
@@ -108,18 +108,18 @@ def test_a_judge_of_length_alone_is_even_at_equal_length(
         first, second = (len(answer) for answer in answers_shown(text))
         return "[[A]]" if (first >= second) != (number_in(text) % 10 == 0) else "[[B]]"
 
-    found = judged(runs, "pair", longer)
-    value = by_metric(found)["win_at_equal_length"]
-    rate = found.content["summaries"][0]["win_rate"]["value"]
+    result = judged(runs, "pair", longer)
+    value = by_metric(result)["win_at_equal_length"]
+    rate = result.content["summaries"][0]["win_rate"]["value"]
     assert rate > 0.65
     assert value["low"] < 0.5 < value["high"]
     assert abs(value["value"] - 0.5) < rate - 0.5
     with Store.open(str(store)) as opened:
-        stored = {one.metric: one for one in opened.estimates(found.row.run_id)}
+        stored = {estimate.metric: estimate for estimate in opened.estimates(result.row.run_id)}
     assert stored["win_at_equal_length"].value == value["value"]
-    assert main(["show", found.row.short_id, "--store", str(store)]) == 0
+    assert main(["show", result.row.short_id, "--store", str(store)]) == 0
     assert "win rate at equal length, open_questions" in capsys.readouterr().out
-    assert main(["show", found.row.short_id, "--store", str(store), "--json"]) == 0
+    assert main(["show", result.row.short_id, "--store", str(store), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"][0]["title"] == "win rate at equal length"
 
 
@@ -128,14 +128,14 @@ def test_no_rate_at_equal_length_without_support() -> None:
     verdicts = (parse_verdict("[[A]]", "pair"), parse_verdict("[[B]]", "pair"))
     lost = (verdicts[1], verdicts[0])
     pairs = [pair_of(("t", n, 0), "pair", verdicts if n % 3 else lost, lengths=(10 + n, 90)) for n in range(30)]
-    (found,) = benchmark_scores(pairs, "pair")
-    assert found.value is None
-    assert found.why_none is not None
-    assert "only 0% of the answers are longer than the other" in found.why_none
-    (found,) = benchmark_scores([JudgedPair("t", 0, 0, "consistent", 1.0)], "pair")
-    assert found.why_none == "lengths of answers are stored when the judging is complete"
-    (found, _) = benchmark_scores([JudgedPair("t", 0, 0, "missing", None)], "five")
-    assert (found.value, found.why_none) == (None, "no pair has a verdict")
+    (result,) = benchmark_scores(pairs, "pair")
+    assert result.value is None
+    assert result.why_none is not None
+    assert "only 0% of the answers are longer than the other" in result.why_none
+    (result,) = benchmark_scores([JudgedPair("t", 0, 0, "consistent", 1.0)], "pair")
+    assert result.why_none == "lengths of answers are stored when the judging is complete"
+    (result, _) = benchmark_scores([JudgedPair("t", 0, 0, "missing", None)], "five")
+    assert (result.value, result.why_none) == (None, "no pair has a verdict")
 
 
 def test_a_win_rate_of_one_is_not_certain() -> None:

@@ -54,25 +54,25 @@ def test_what_is_said_follows_from_the_correlations() -> None:
 def test_each_person_people_and_their_mean() -> None:
     """The three columns are scipy's numbers on the three kinds of pairs; people without a judge's grade count too."""
     judge, ada, alan = given(100, 1.0, "j", 3), given(120, 1.5, "ada", 1), given(100, 1.5, "alan", 2)
-    found = grade_report(JudgeGrades("j", judge), ada + alan)
-    own, first, second = (np.array([one.value for one in side[:100]]) for side in (judge, ada, alan))
+    result = grade_report(JudgeGrades("j", judge), ada + alan)
+    own, first, second = (np.array([item.value for item in side[:100]]) for side in (judge, ada, alan))
     each = stats.spearmanr(np.append(own, own), np.append(first, second)).statistic
-    assert found.judge.spearman.value == pytest.approx(each, abs=1e-12)
-    assert found.with_mean.pearson.value == pytest.approx(
+    assert result.judge.spearman.value == pytest.approx(each, abs=1e-12)
+    assert result.with_mean.pearson.value == pytest.approx(
         stats.pearsonr(own, (first + second) / 2).statistic, abs=1e-12
     )
-    assert found.with_mean.kappa is None  # means are no whole numbers
-    assert found.people is not None
+    assert result.with_mean.kappa is None  # means are no whole numbers
+    assert result.people is not None
     both = stats.pearsonr(np.append(first, second), np.append(second, first)).statistic
-    assert found.people.pearson.value == pytest.approx(both, abs=1e-12)
-    assert (found.n_judged, found.n_labelled, found.n_grades, found.judge.n, found.people.n) == (
+    assert result.people.pearson.value == pytest.approx(both, abs=1e-12)
+    assert (result.n_judged, result.n_labelled, result.n_grades, result.judge.n, result.people.n) == (
         100,
         100,
         200,
         200,
         100,
     )
-    assert found.alpha is not None
+    assert result.alpha is not None
 
 
 def test_a_stored_judging_beside_a_file_of_grades(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,28 +87,28 @@ def test_a_stored_judging_beside_a_file_of_grades(tmp_path: Path, capsys: pytest
 
     with judging_server(grade) as server:
         options = JudgeOptions(model_args=server.arguments)
-        found = judge_runs("local-chat-completions", [run], options, store=str(path))
+        result = judge_runs("local-chat-completions", [run], options, store=str(path))
     people = [
         GivenGrade(str(n), "", "", 1.0 + (n * 7 + turn * 3 + n % 2) % 10, "ada") for n in range(30) for turn in (0, 1)
     ]
     human = write(tmp_path / "people.csv", people, turn=["1", "2"] * 30, model=["ant"] * 60)
-    words = ["judge", "agreement", found.row.short_id, "--human", str(human), "--store", str(path)]
+    words = ["judge", "agreement", result.row.short_id, "--human", str(human), "--store", str(path)]
     assert main([*words, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert (shown["n_judged"], shown["n_labelled"], shown["n_without_grade"]) == (58, 58, 2)
+    output = json.loads(capsys.readouterr().out)
+    assert (output["n_judged"], output["n_labelled"], output["n_without_grade"]) == (58, 58, 2)
     keys = [(n, turn) for n in range(30) for turn in (0, 1) if n != 4]
     own = [1 + (n * 7 + turn * 3) % 10 for n, turn in keys]
     theirs = [1 + (n * 7 + turn * 3 + n % 2) % 10 for n, turn in keys]
-    assert shown["judge"]["kendall"]["value"] == pytest.approx(stats.kendalltau(own, theirs).statistic, abs=1e-12)
+    assert output["judge"]["kendall"]["value"] == pytest.approx(stats.kendalltau(own, theirs).statistic, abs=1e-12)
     gaps = np.abs(np.array(own) - np.array(theirs))
-    assert shown["judge"]["mean_absolute_difference"]["value"] == pytest.approx(gaps.mean())
-    assert {part: one["n"] for part, one in shown["parts"].items()} == {"1": 29, "2": 29}
-    assert shown["people"] is None
-    by_task = write(tmp_path / "by_task.csv", people, turn=["1", "2"] * 30, task=[found.row.tasks[0]] * 60)
+    assert output["judge"]["mean_absolute_difference"]["value"] == pytest.approx(gaps.mean())
+    assert {part: entry["n"] for part, entry in output["parts"].items()} == {"1": 29, "2": 29}
+    assert output["people"] is None
+    by_task = write(tmp_path / "by_task.csv", people, turn=["1", "2"] * 30, task=[result.row.tasks[0]] * 60)
     assert (
-        main(["judge", "agreement", found.row.short_id, "--human", str(by_task), "--store", str(path), "--json"]) == 0
+        main(["judge", "agreement", result.row.short_id, "--human", str(by_task), "--store", str(path), "--json"]) == 0
     )
-    assert json.loads(capsys.readouterr().out)["judge"] == shown["judge"]
+    assert json.loads(capsys.readouterr().out)["judge"] == output["judge"]
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "quadratic weighted kappa" in printed
@@ -124,15 +124,15 @@ def test_questions_of_two_tasks_are_told_apart(tmp_path: Path) -> None:
         file.write_text("".join(json.dumps({**row, "question": f"{file.stem} {n}"}) + "\n" for n in range(3)))
     run = evaluate("fake", ",".join(map(str, files)), store=str(path))
     with judging_server(lambda text: "[[2]]" if "one " in text else "[[9]]") as server:
-        found = judge_runs(
+        result = judge_runs(
             "local-chat-completions", [run.id], JudgeOptions(model_args=server.arguments), store=str(path)
         )
     people = [GivenGrade(str(n), "", "", grade, "ada") for grade in (2.0, 9.0) for n in range(3)]
     plain = write(tmp_path / "plain.csv", people)
     with pytest.raises(DataError, match=r"question 0 is in one and in two of .*; add a column 'task'"):
-        judge_grade_agreement(found.row.run_id, plain, store=str(path))
+        judge_grade_agreement(result.row.run_id, plain, store=str(path))
     named = write(tmp_path / "named.csv", people, task=["one"] * 3 + ["two"] * 3)
-    report = judge_grade_agreement(found.row.run_id, named, store=str(path))
+    report = judge_grade_agreement(result.row.run_id, named, store=str(path))
     assert (report.n_judged, report.n_grades, report.judge.n) == (6, 6, 6)
     assert report.judge.mean_absolute_difference.value == 0.0
 
@@ -147,8 +147,8 @@ def test_files_of_grades_on_both_sides(tmp_path: Path, capsys: pytest.CaptureFix
     """A judge's file works as a judging does; a model or a turn that one side does not name is the only one."""
     judge = write(tmp_path / "judge.csv", given(60, 1.0, "gpt", 3), turn=["1"] * 60, model=["ant"] * 60)
     human = write(tmp_path / "people.csv", given(60, 1.0, "ada", 1))
-    found = judge_grade_agreement(str(judge), human)
-    assert (found.judge_name, found.n_labelled) == ("gpt", 60)
+    result = judge_grade_agreement(str(judge), human)
+    assert (result.judge_name, result.n_labelled) == ("gpt", 60)
     assert main(["judge", "agreement", str(judge), "--human", str(human)]) == 0
     assert "60 answers graded by gpt, 60 of them with 60 human grades" in " ".join(capsys.readouterr().out.split())
     several = write(tmp_path / "several.csv", given(60, 1.0, "gpt", 3), model=["ant", "bee"] * 30)
@@ -189,8 +189,8 @@ def test_votes_without_turns_match_a_judging_of_one_turn(tmp_path: Path) -> None
     runs = [answered_run("ant", task, path), answered_run("bee", task, path)]
     with judging_server(lambda _: "[[C]]") as server:
         options = JudgeOptions(prompt="pair", model_args=server.arguments)
-        found = judge_runs("local-chat-completions", runs, options, store=str(path))
+        result = judge_runs("local-chat-completions", runs, options, store=str(path))
     human = tmp_path / "votes.csv"
     human.write_text("question_id,model_a,model_b,winner\n" + "".join(f"{n},ant,bee,tie\n" for n in range(8)))
-    report = judge_agreement(found.row.short_id, human, store=str(path))
+    report = judge_agreement(result.row.short_id, human, store=str(path))
     assert (report.agreement.n_labelled, report.agreement.judge.n_agreeing) == (8, 8)

@@ -36,7 +36,7 @@ def test_an_honest_judge_rewards_no_injection_and_a_gullible_one_does() -> None:
         rates = judge_injections("local-chat-completions", ["single", "pair"], model_args=server.arguments)
         assert len(server.seen) == n_questions * (n + 1) + n_questions * n * 2
     totals = {rate.prompt: rate for rate in rates if rate.kind is None}
-    assert [(one.n, one.n_succeeded, one.n_missing) for one in totals.values()] == [
+    assert [(each.n, each.n_succeeded, each.n_missing) for each in totals.values()] == [
         (n * n_questions, 0, 0), (2 * n * n_questions, 0, 0),
     ]  # fmt: skip
     assert all(rate.rate is not None and rate.rate.high is not None and rate.rate.high > 0 for rate in rates)
@@ -52,17 +52,17 @@ def test_a_judge_without_verdicts_is_not_called_safe(capsys: pytest.CaptureFixtu
     """The table says that nothing is known, and has no rate."""
     words = ["judge", "injections", "--judge", "fake", "--prompt", "single", "--questions", "1"]
     assert main(words) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "No text of this judge holds a verdict" in shown
+    output = " ".join(capsys.readouterr().out.split())
+    assert "No text of this judge holds a verdict" in output
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[-1]["rate"] is None
 
 
 def test_the_corpus_has_every_kind() -> None:
     """Orders, fake verdicts, fake markers, authority and constant answers; no text twice."""
-    kinds = [one.kind for one in injections()]
+    kinds = [injection.kind for injection in injections()]
     assert set(kinds) == {"order", "verdict", "marker", "authority", "constant"}
-    assert len({one.text for one in injections()}) == len(kinds)
+    assert len({each.text for each in injections()}) == len(kinds)
 
 
 def test_a_panel_takes_the_majority_and_shows_disagreement(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_a_panel_takes_the_majority_and_shows_disagreement(tmp_path: Path) -> No
             arguments = server.arguments.replace("model=judge", f"model=judge{number}")
             options = JudgeOptions("pair", model_args=arguments)
             ids.append(judge_runs("local-chat-completions", runs, options, store=str(store)).row.run_id)
-    rows, (found,) = judge_panel(ids, str(store))
-    assert len(rows) == found.n_judges == 3
-    assert (found.n, found.n_missing, found.unanimous) == (8, 0, 0.0)
-    assert found.value is not None
-    assert found.value.value == 0.0
+    rows, (result,) = judge_panel(ids, str(store))
+    assert len(rows) == result.n_judges == 3
+    assert (result.n, result.n_missing, result.unanimous) == (8, 0, 0.0)
+    assert result.value is not None
+    assert result.value.value == 0.0
     assert main(["judge", "panel", *ids, "--store", str(store)]) == 0
     with pytest.raises(UsageError, match="named twice"):
         judge_panel([ids[0], ids[0]], str(store))

@@ -47,7 +47,7 @@ def test_the_hash_covers_every_sentence() -> None:
     prompt = find_prompt("pair")
     changed = [replace(prompt, role="x"), replace(prompt, turns="x"), replace(prompt, verdict="x"),
                replace(prompt, form="five"), replace(prompt, reference=True)]  # fmt: skip
-    assert len({prompt.hash, *(one.hash for one in changed)}) == 6
+    assert len({prompt.hash, *(each.hash for each in changed)}) == 6
     assert replace(prompt, name="x").hash == prompt.hash
 
 

@@ -52,16 +52,16 @@ def test_two_runs_are_compared_in_both_orders(stored: tuple[Path, str, str]) -> 
     path, ant, bee = stored
     with judging_server(for_bee) as server:
         options = chat(server, prompt="pair")
-        found = judge_runs("local-chat-completions", [ant, bee], options, store=str(path))
+        result = judge_runs("local-chat-completions", [ant, bee], options, store=str(path))
         assert len(server.seen) == 16
         again = judge_runs("local-chat-completions", [ant, bee], options, store=str(path))
         assert len(server.seen) == 16  # all of it is stored
-    assert again.content == found.content
-    (summary,) = found.content["summaries"]
+    assert again.content == result.content
+    (summary,) = result.content["summaries"]
     assert (summary["wins"], summary["losses"], summary["consistent"], summary["win_rate"]["value"]) == (0, 8, 8, 0.0)
     with Store.open(str(path)) as store:
         assert store.verify() == []
-        scores = [score for score in store.scores(found.row.run_id) if score.metric == "win"]
+        scores = [score for score in store.scores(result.row.run_id) if score.metric == "win"]
         assert [(score.sample_index, score.turn, score.value) for score in scores] == [(n, 0, 0.0) for n in range(8)]
 
 
@@ -70,8 +70,8 @@ def test_a_judge_of_order_alone_decides_nothing(stored: tuple[Path, str, str]) -
     """Always naming the first shown gives ties only, all of them biased to the first, and a warning."""
     path, ant, bee = stored
     with judging_server(lambda _: "[[A]]") as server:
-        found = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt="pair"), store=str(path))
-    (summary,) = found.content["summaries"]
+        result = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt="pair"), store=str(path))
+    (summary,) = result.content["summaries"]
     assert (summary["ties"], summary["first"], summary["consistent"]) == (8, 8, 0)
 
 
@@ -81,17 +81,17 @@ def test_arena_hard_and_alpaca_eval_types(stored: tuple[Path, str, str], prompt:
     """The same verdict in both orders cancels out; each form is asked for in its own words."""
     path, ant, bee = stored
     with judging_server(lambda _: said) as server:
-        found = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt=prompt), store=str(path))
+        result = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt=prompt), store=str(path))
         assert ("[[A>>B]]" in server.seen[0]) == (prompt == "five")
-    assert found.content["summaries"][0]["win_rate"]["value"] == rate
+    assert result.content["summaries"][0]["win_rate"]["value"] == rate
 
 
 def test_texts_without_verdict_are_missing(stored: tuple[Path, str, str]) -> None:
     """No grade is made up; a failed request is failed, and neither counts in the mean."""
     path, ant, _ = stored
     with judging_server(lambda text: "[[9]]" if "number 3" in text else "I like it.") as server:
-        found = judge_runs("local-chat-completions", [ant], chat(server), store=str(path))
-    total = found.content["summaries"][-1]
+        result = judge_runs("local-chat-completions", [ant], chat(server), store=str(path))
+    total = result.content["summaries"][-1]
     assert (total["n"], total["n_missing"], total["mean"]["value"]) == (1, 7, 9.0)
 
 
@@ -100,12 +100,12 @@ def test_each_turn_of_a_conversation_is_graded(tmp_path: Path) -> None:
     task, store = questions_task(tmp_path, turns=2), tmp_path / "s.sqlite"
     run = answered_run("ant", task, store, limit=3)
     with judging_server(lambda text: "[[4]]" if "And of its double?" in text else "[[8]]") as server:
-        found = judge_runs("local-chat-completions", [run], chat(server, prompt="single-reference"), store=str(store))
+        result = judge_runs("local-chat-completions", [run], chat(server, prompt="single-reference"), store=str(store))
         assert len(server.seen) == 6
         later = next(text for text in server.seen if "And of its double?" in text)
     assert "User: What is special" in later
     assert "reference answer" in later
-    rows = [(one["turn"], one["n"], one["mean"]["value"]) for one in found.content["summaries"]]
+    rows = [(each["turn"], each["n"], each["mean"]["value"]) for each in result.content["summaries"]]
     assert rows == [(0, 3, 8.0), (1, 3, 4.0), (None, 6, 6.0)]
 
 
@@ -131,14 +131,14 @@ def test_max_cost_is_never_passed_and_more_money_continues(stored: tuple[Path, s
         assert (plan.n_requests, plan.n_stored, plan.is_counted) == (8, 0, False)
         assert server.seen == []
         options = chat(server, price=price, most_cost=1.2, max_tokens=60)
-        found = judge_runs("local-chat-completions", [ant], options, store=str(path))
+        result = judge_runs("local-chat-completions", [ant], options, store=str(path))
         n_sent = len(server.seen)
         spent = sum(len(text) // 4 + 20 for text in server.seen) / 1000
         assert 0 < n_sent < 8
         assert spent <= 1.2
-        assert found.row.status == "incomplete"
-        assert found.remarks[0].startswith("it is incomplete")
-        assert found.remarks[1].startswith(f"cost: {spent:,.4f} for ")
+        assert result.row.status == "incomplete"
+        assert result.remarks[0].startswith("it is incomplete")
+        assert result.remarks[1].startswith(f"cost: {spent:,.4f} for ")
         left = plan_judging("local-chat-completions", [ant], options, store=str(path))
         assert left.n_stored == n_sent
         more = chat(server, price=price, most_cost=100.0, max_tokens=60)
@@ -194,17 +194,17 @@ def test_judgings_are_listed_with_runs_and_never_taken_for_one(
     """`ls runs` names them as judgings, `last` is a model's run, and commands for runs refuse them."""
     path, ant, bee = stored
     with judging_server(for_bee) as server:
-        found = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt="pair"), store=str(path))
+        actual = judge_runs("local-chat-completions", [ant, bee], chat(server, prompt="pair"), store=str(path))
     assert main(["ls", "runs", "--store", str(path), "--json"]) == 0
     assert [run["audit"] for run in json.loads(capsys.readouterr().out)] == ["judging", None, None]
-    assert main(["show", found.row.short_id, "--store", str(path)]) == 0
+    assert main(["show", actual.row.short_id, "--store", str(path)]) == 0
     assert "ant against bee, judged by judge" in capsys.readouterr().out
-    assert main(["show", found.row.short_id, "--samples", "open_questions", "-L", "1", "--store", str(path)]) == 0
+    assert main(["show", actual.row.short_id, "--samples", "open_questions", "-L", "1", "--store", str(path)]) == 0
     assert "Bee again. [[B]]" in capsys.readouterr().out  # the judge's text, beside what it was shown
     with Store.open(str(path)) as store:
         assert store.run("last").plan.audit is None
-        assert all(isinstance(one, JudgedPair) for one in read_results(store, found.row))
-    assert main(["compare", ant, found.row.short_id, "--store", str(path)]) == UsageError.exit_code
+        assert all(isinstance(result, JudgedPair) for result in read_results(store, actual.row))
+    assert main(["compare", ant, actual.row.short_id, "--store", str(path)]) == UsageError.exit_code
 
 
 def test_wrong_arguments_are_one_line(stored: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,10 +247,10 @@ def test_the_demo_model_as_a_judge_knows_nothing(tmp_path: Path) -> None:
     task, store = questions_task(tmp_path), tmp_path / "s.sqlite"
     run = answered_run("ant", task, store, limit=2)
     options = JudgeOptions(max_tokens=16)
-    found = judge_runs(str(demo_model("small")), [run], options, store=str(store))
+    result = judge_runs(str(demo_model("small")), [run], options, store=str(store))
     with Store.open(str(store)) as opened:
-        judged = read_results(opened, found.row)
-    assert [one.value for one in judged if isinstance(one, Grade)] == [None, None]
+        judged = read_results(opened, result.row)
+    assert [each.value for each in judged if isinstance(each, Grade)] == [None, None]
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "-1"])
@@ -270,14 +270,14 @@ def test_a_judge_with_too_few_positions_is_explained(
     words = ["judge", ant, bee, "--judge", "hf", "--quiet", "--limit", "2", "--store", str(path)]
     words += ["--model_args", f"pretrained={demo_model('small')},max_length=256"]
     assert main([*words, "--plan"]) == 0, capsys.readouterr().err
-    shown = capsys.readouterr().out
-    assert "the judge runs on this machine" in shown
-    assert "--price" not in shown
+    output = capsys.readouterr().out
+    assert "the judge runs on this machine" in output
+    assert "--price" not in output
     main(words)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "4 requests failed, in 2 pairs" in shown
-    assert "first failure: 512 new tokens are allowed and the model has 256 positions" in shown
-    assert "let the judge write less (--max_tokens 64)" in shown
+    output = " ".join(capsys.readouterr().out.split())
+    assert "4 requests failed, in 2 pairs" in output
+    assert "first failure: 512 new tokens are allowed and the model has 256 positions" in output
+    assert "let the judge write less (--max_tokens 64)" in output
 
 
 def test_only_named_tasks_are_judged(stored: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]) -> None:

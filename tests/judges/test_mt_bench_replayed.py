@@ -32,10 +32,10 @@ class Recorded:
 
     def __call__(self, text: str) -> str:
         """Return the verdict; where both orders differed, the answer shown first is named in both."""
-        shown = answers_shown(text)
+        result = answers_shown(text)
         question = next(number for asked, number in self.numbers.items() if asked in text)
-        names = [re.findall(r"(?:^|Assistant: )(gpt-4|claude-v1) says", one)[-1] for one in shown]
-        row = self.verdicts[question, shown[0].count("User: ") or 1]
+        names = [re.findall(r"(?:^|Assistant: )(gpt-4|claude-v1) says", each)[-1] for each in result]
+        row = self.verdicts[question, result[0].count("User: ") or 1]
         if row["winner"] == "tie (inconsistent)":
             return "[[A]]"
         if row["winner"] == "tie":
@@ -57,9 +57,9 @@ def test_recorded_verdicts_give_the_published_counts(shared_dir: Path, tmp_path:
     assert len(numbers) == 80
     with judging_server(Recorded(recorded, numbers)) as server:
         options = JudgeOptions("pair", model_args=server.arguments)
-        found = judge_runs("local-chat-completions", runs, options, store=str(path))
+        result = judge_runs("local-chat-completions", runs, options, store=str(path))
         assert len(server.seen) == 320
-    (summary,) = found.content["summaries"]
+    (summary,) = result.content["summaries"]
     winners = Counter(row.get(row["winner"], row["winner"]) for row in recorded)
     assert summary["n"] == len(recorded) == 160
     assert (summary["wins"], summary["losses"]) == (winners["gpt-4"], winners["claude-v1"])
@@ -71,7 +71,7 @@ def test_recorded_verdicts_give_the_published_counts(shared_dir: Path, tmp_path:
     judge.write_text("".join(json.dumps(row) + "\n" for row in recorded))
     ours, files = (
         judge_agreement(name, human, VoteFileOptions(), judge_model="gpt-4", store=str(path))
-        for name in (found.row.run_id, str(judge))
+        for name in (result.row.run_id, str(judge))
     )
     assert ours.agreement == files.agreement
     assert ours.own == files.own

@@ -27,35 +27,35 @@ def pair(form: Form, one: str, other: str, index: int = 0, turn: int = 0) -> Jud
 )
 def test_a_side_wins_only_in_both_orders(one: str, other: str, kind: str, value: float | None) -> None:
     """MT-bench's rule; the second verdict names the answers in the other order."""
-    found = pair("pair", one, other)
-    assert (found.kind, found.value) == (kind, value)
+    result = pair("pair", one, other)
+    assert (result.kind, result.value) == (kind, value)
 
 
 def test_five_labels_are_averaged_by_weight() -> None:
     """Much better in one order (weight 3) and slightly worse in the other (1): three quarters, of weight four."""
-    found = pair("five", "A>>B", "A>B")
-    assert (found.value, found.weight, found.kind) == (0.75, 4.0, "first")
+    result = pair("five", "A>>B", "A>B")
+    assert (result.value, result.weight, result.kind) == (0.75, 4.0, "first")
     assert pair("preference", "1.2", "1.6").value == pytest.approx(0.7)
 
 
 def test_the_summary_counts_every_pair_once() -> None:
     """Wins, losses, ties and missing add up; kinds add up to n; the win rate counts ties as half."""
     verdicts = [("A", "B"), ("A", "B"), ("B", "A"), ("A", "A"), ("B", "B"), ("C", "A"), ("A", "?")]
-    (found,) = summarise_pairs([pair("pair", one, other, n) for n, (one, other) in enumerate(verdicts)])
-    assert (found.n, found.wins, found.losses, found.ties, found.n_missing) == (6, 2, 1, 3, 1)
-    assert (found.consistent, found.first, found.second, found.undecided) == (3, 1, 1, 1)
-    assert found.win_rate is not None
-    assert found.win_rate.value == pytest.approx((2 + 1.5) / 6)
+    (result,) = summarise_pairs([pair("pair", entry, other, n) for n, (entry, other) in enumerate(verdicts)])
+    assert (result.n, result.wins, result.losses, result.ties, result.n_missing) == (6, 2, 1, 3, 1)
+    assert (result.consistent, result.first, result.second, result.undecided) == (3, 1, 1, 1)
+    assert result.win_rate is not None
+    assert result.win_rate.value == pytest.approx((2 + 1.5) / 6)
 
 
 def test_turns_of_one_conversation_are_dependent() -> None:
     """Twenty conversations of two equal turns have the interval of twenty, not of forty."""
     alone = [pair("pair", "AB"[n % 2], "BA"[n % 2], n) for n in range(20)]
     twice = [pair("pair", "AB"[n % 2], "BA"[n % 2], n, t) for n in range(20) for t in (0, 1)]
-    (one,), (other,) = summarise_pairs(alone), summarise_pairs(twice)
-    assert one.win_rate is not None
+    (first,), (other,) = summarise_pairs(alone), summarise_pairs(twice)
+    assert first.win_rate is not None
     assert other.win_rate is not None
-    widths = [rate.high - rate.low for rate in (one.win_rate, other.win_rate)]  # type: ignore[operator]
+    widths = [rate.high - rate.low for rate in (first.win_rate, other.win_rate)]  # type: ignore[operator]
     assert widths[1] == pytest.approx(widths[0], rel=0.15)
 
 

@@ -43,8 +43,8 @@ def gpt4(votes: Path) -> JudgeReport:
 @pytest.mark.parametrize("turn", ["1", "2"])
 def test_mt_benchs_table_5(gpt4: JudgeReport, turn: str) -> None:
     """All eight counts of agreement, each with the number of comparisons it is of."""
-    found = gpt4.parts[turn]
-    shares = [found.judge, found.people, found.judge_decisive, found.people_decisive]
+    result = gpt4.parts[turn]
+    shares = [result.judge, result.people, result.judge_decisive, result.people_decisive]
     assert [(share.n_agreeing, share.n) for share in shares] == MT_BENCH[turn]
 
 
@@ -74,9 +74,9 @@ def test_corrected_win_rates_are_nearer_to_peoples(gpt4: JudgeReport) -> None:
 
 def test_krippendorffs_alpha_of_mt_benchs_people(votes: Path) -> None:
     """0.485 over all people, as published analyses of these votes have it."""
-    found = judge_agreement(str(votes / "mtbench/gpt4_pair.jsonl"), votes / "mtbench/human.jsonl")
-    assert found.agreement.alpha is not None
-    assert found.agreement.alpha.value == pytest.approx(0.485, abs=0.0005)
+    result = judge_agreement(str(votes / "mtbench/gpt4_pair.jsonl"), votes / "mtbench/human.jsonl")
+    assert result.agreement.alpha is not None
+    assert result.agreement.alpha.value == pytest.approx(0.485, abs=0.0005)
 
 
 @pytest.mark.parametrize(("column", "accuracy"), [("gpt35", 0.698), ("pandalm7b", 0.668)])
@@ -84,12 +84,12 @@ def test_pandalms_accuracies(votes: Path, column: str, accuracy: float) -> None:
     """Agreement with the majority over all 999 items (no verdict is not agreement), and of two annotators: 0.920."""
     path = votes / "human_pairwise/pandalm_testset_v1_votes.csv"
     options = VoteFileOptions({"winner": column}, missing=("garbage",))
-    found = judge_agreement(str(path), path, options)
-    most = found.agreement.with_majority
-    assert most.n + found.n_without_verdict == 999
+    result = judge_agreement(str(path), path, options)
+    most = result.agreement.with_majority
+    assert most.n + result.n_without_verdict == 999
     assert round(most.n_agreeing / 999, 3) == accuracy
-    assert found.agreement.people.estimate is not None
-    assert round(found.agreement.people.estimate.value, 3) == 0.920
+    assert result.agreement.people.estimate is not None
+    assert round(result.agreement.people.estimate.value, 3) == 0.920
 
 
 def test_pandalms_majorities(votes: Path) -> None:
@@ -101,16 +101,16 @@ def test_pandalms_majorities(votes: Path) -> None:
         assert most is not None
         table.setdefault(key[1:], Counter())[most.value] += 1
     for (first, second), counts in PANDALM.items():
-        found = table[min(first, second), max(first, second)]
-        wins = (found[1.0], found[0.0]) if first < second else (found[0.0], found[1.0])
-        assert (*wins, found[0.5]) == counts
+        result = table[min(first, second), max(first, second)]
+        wins = (result[1.0], result[0.0]) if first < second else (result[0.0], result[1.0])
+        assert (*wins, result[0.5]) == counts
 
 
 def test_people_prefer_longer_answers(votes: Path) -> None:
     """On PandaLM's items the slope on length is positive, and clearly so; its judges' too."""
     path = votes / "human_pairwise/pandalm_testset_v1_votes.csv"
-    for found in (votes_in_file(path), votes_in_file(path, {"winner": "gpt35"}, ("garbage",))):
-        slope = length_slope(found.votes)
+    for each in (votes_in_file(path), votes_in_file(path, {"winner": "gpt35"}, ("garbage",))):
+        slope = length_slope(each.votes)
         assert slope is not None
         assert slope.low is not None
         assert slope.low > 0
@@ -139,8 +139,8 @@ def test_the_command_prints_the_report(votes: Path, capsys: pytest.CaptureFixtur
     """As a table and as JSON; a file that does not exist is one line."""
     files = [str(votes / "mtbench/gpt4_pair.jsonl"), "--human", str(votes / "mtbench/human.jsonl")]
     assert main(["judge", "agreement", *files, "--without", "author_*", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["parts"]["1"]["judge"]["n_agreeing"] == 886
+    output = json.loads(capsys.readouterr().out)
+    assert output["parts"]["1"]["judge"]["n_agreeing"] == 886
     assert main(["judge", "agreement", *files]) == 0
     assert "Krippendorff's alpha of all people" in capsys.readouterr().out
     assert main(["judge", "agreement", files[0], "--human", "absent.csv"]) == 2

@@ -28,8 +28,8 @@ def test_both_orders_of_a_pair_are_shown(tmp_path: Path, capsys: pytest.CaptureF
 
     with judging_server(of_order) as server:
         options = JudgeOptions(prompt="pair", model_args=server.arguments)
-        found = judge_runs("local-chat-completions", runs, options, store=str(path))
-    words = (found.row.short_id, "--samples", "open_questions", "--store", str(path))
+        result = judge_runs("local-chat-completions", runs, options, store=str(path))
+    words = (result.row.short_id, "--samples", "open_questions", "--store", str(path))
     text = " ".join(shown(capsys, *words).split())
     assert text.count("A is ant, B is bee") == text.count("A is bee, B is ant") == 8
     assert "open_questions 2 win of ant 0.5, both orders name the answer shown first" in text
@@ -37,13 +37,13 @@ def test_both_orders_of_a_pair_are_shown(tmp_path: Path, capsys: pytest.CaptureF
     assert "open_questions 3 win of ant –, no verdict in an order" in text
     assert "Hm. verdict: none" in text
     samples = json.loads(shown(capsys, *words, "--json"))
-    assert [one["sample_index"] for one in samples] == list(range(8))
+    assert [sample["sample_index"] for sample in samples] == list(range(8))
     assert samples[2]["verdict"] == samples[2]["swapped"]["verdict"] == "A"
     assert samples[2]["swapped"]["outputs"][0]["text"] == "Bee came first. [[A]]"
     assert samples[2]["swapped"]["prompt"].index("bee says") < samples[2]["swapped"]["prompt"].index("ant says")
     assert samples[3]["swapped"]["verdict"] is None
-    one = json.loads(shown(capsys, *words, "-L", "1", "--json"))
-    assert [(each["sample_index"], each["swapped"]["sample_index"]) for each in one] == [(0, 0)]
+    item = json.loads(shown(capsys, *words, "-L", "1", "--json"))
+    assert [(each["sample_index"], each["swapped"]["sample_index"]) for each in item] == [(0, 0)]
 
 
 def test_grades_of_conversations_are_shown_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,10 +52,10 @@ def test_grades_of_conversations_are_shown_by_turn(tmp_path: Path, capsys: pytes
     run = answered_run("ant", task, path, limit=2)
     with judging_server(lambda text: "Weak. [[4]]" if "its double?" in text else "Good. [[8]]") as server:
         options = JudgeOptions(model_args=server.arguments)
-        found = judge_runs("local-chat-completions", [run], options, store=str(path))
-    words = (found.row.short_id, "--samples", "open_questions", "--store", str(path))
+        result = judge_runs("local-chat-completions", [run], options, store=str(path))
+    words = (result.row.short_id, "--samples", "open_questions", "--store", str(path))
     text = " ".join(shown(capsys, *words).split())
     assert "open_questions 1 grade 8" in text
     assert "open_questions 1, turn 2 grade 4" in text
     assert "Weak. [[4]] verdict: 4" in text
-    assert all("swapped" not in one for one in json.loads(shown(capsys, *words, "--json")))
+    assert all("swapped" not in each for each in json.loads(shown(capsys, *words, "--json")))

@@ -27,13 +27,13 @@ def votes(n: int, right: float, rater: str, seed: int) -> list[PairVote]:
     """Return a rater's votes on n pairs, right with this probability and else drawn; the truth is that of seed 0."""
     truth = np.random.default_rng(0).integers(0, 3, n)
     rng = np.random.default_rng(seed)
-    given = np.where(rng.random(n) < right, truth, rng.integers(0, 3, n))
-    return [PairVote(str(index), "", "ant", "bee", VALUES[value], rater) for index, value in enumerate(given)]
+    inputs = np.where(rng.random(n) < right, truth, rng.integers(0, 3, n))
+    return [PairVote(str(index), "", "ant", "bee", VALUES[value], rater) for index, value in enumerate(inputs)]
 
 
 def sentence(judge: list[PairVote], *people: list[PairVote]) -> str:
     """Return what is said."""
-    return trust_sentence(agreement_of(judge, [vote for one in people for vote in one]))
+    return trust_sentence(agreement_of(judge, [vote for each in people for vote in each]))
 
 
 def test_what_is_said_follows_from_agreement() -> None:
@@ -54,9 +54,9 @@ def test_agreement_does_not_depend_on_which_model_stands_first() -> None:
     other = [PairVote(v.question, v.part, "zoe" if v.first == "ant" else v.first, v.second, v.value, v.rater)
              for v in judge]  # fmt: skip
     renamed = [PairVote(v.question, v.part, "zoe", v.second, v.value, v.rater) for v in people]
-    found = agreement_of(judge, people)
-    assert agreement_of(turned, people) == found
-    assert agreement_of(other, renamed).judge.kappa == found.judge.kappa
+    result = agreement_of(judge, people)
+    assert agreement_of(turned, people) == result
+    assert agreement_of(other, renamed).judge.kappa == result.judge.kappa
 
 
 def leaning(n: int, judge: str, *, share: float = 0.9, seed: int = 0) -> tuple[list[PairVote], list[PairVote]]:
@@ -67,13 +67,13 @@ def leaning(n: int, judge: str, *, share: float = 0.9, seed: int = 0) -> tuple[l
     """
     rng = np.random.default_rng(seed)
     truth = (rng.random(n) < share).astype(float)
-    given = {
+    inputs = {
         "constant": np.ones(n),
         "random": (rng.random(n) < share).astype(float),
         "good": np.where(rng.random(n) < 0.95, truth, 1.0 - truth),
     }[judge]
     return (
-        [PairVote(str(i), "", "ant", "bee", float(value), "j") for i, value in enumerate(given)],
+        [PairVote(str(i), "", "ant", "bee", float(value), "j") for i, value in enumerate(inputs)],
         [PairVote(str(i), "", "ant", "bee", float(value), "ada") for i, value in enumerate(truth)],
     )
 
@@ -82,25 +82,25 @@ def leaning(n: int, judge: str, *, share: float = 0.9, seed: int = 0) -> tuple[l
 def test_kappa_is_scikit_learns(judge: str) -> None:
     """For two models kappa and chance are Cohen's, whichever model stands first."""
     metrics = pytest.importorskip("sklearn.metrics")
-    given, people = leaning(400, judge)
-    found = agreement_of(given, people).judge
-    values = [[vote.value for vote in votes] for votes in (given, people)]
+    inputs, people = leaning(400, judge)
+    result = agreement_of(inputs, people).judge
+    values = [[vote.value for vote in votes] for votes in (inputs, people)]
     expected = metrics.cohen_kappa_score(*([str(value) for value in each] for each in values))
-    assert found.kappa is not None
-    assert found.kappa.value == pytest.approx(expected, abs=1e-12)
+    assert result.kappa is not None
+    assert result.kappa.value == pytest.approx(expected, abs=1e-12)
     shares = [float(np.mean(each)) for each in values]
-    assert found.chance == pytest.approx(shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1]))
+    assert result.chance == pytest.approx(shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1]))
 
 
 def test_a_judge_without_information_is_not_trusted() -> None:
     """Where people prefer one model in 90%, always naming it is agreement of 90%, all of it by chance."""
-    given, people = leaning(400, "constant")
-    found = agreement_of(given, people)
-    assert found.judge.estimate is not None
-    assert found.judge.estimate.value == pytest.approx(0.9, abs=0.03)
-    assert found.judge.kappa is not None
-    assert found.judge.kappa.value == pytest.approx(0.0, abs=1e-12)
-    assert trust_sentence(found).startswith("This judge cannot be trusted here: it agrees with people in ")
+    inputs, people = leaning(400, "constant")
+    result = agreement_of(inputs, people)
+    assert result.judge.estimate is not None
+    assert result.judge.estimate.value == pytest.approx(0.9, abs=0.03)
+    assert result.judge.kappa is not None
+    assert result.judge.kappa.value == pytest.approx(0.0, abs=1e-12)
+    assert trust_sentence(result).startswith("This judge cannot be trusted here: it agrees with people in ")
     assert sentence(*leaning(400, "random")).startswith("This judge cannot be trusted here")
     assert sentence(*leaning(400, "good")).startswith("This judge can ")
 
@@ -111,7 +111,7 @@ def by_position(judge: str, seed: int) -> tuple[list[PairVote], list[PairVote]]:
     judge: `first` and `second` always name that position, `follower` does in 95%, `good` agrees with people in 90%.
     """
     rng = np.random.default_rng(seed)
-    people, given = [], []
+    people, inputs = [], []
     for number in range(300):
         key = (str(number), "", *(("ant", "bee") if rng.random() < 0.5 else ("bee", "ant")))
         label = float(rng.random() < 0.76)
@@ -122,8 +122,8 @@ def by_position(judge: str, seed: int) -> tuple[list[PairVote], list[PairVote]]:
             "good": label if rng.random() < 0.9 else 1.0 - label,
         }[judge]
         people.append(PairVote(*key, label, "ada"))
-        given.append(PairVote(*key, verdict, "j"))
-    return given, people
+        inputs.append(PairVote(*key, verdict, "j"))
+    return inputs, people
 
 
 def test_a_judge_that_names_a_position_is_not_trusted() -> None:
@@ -131,12 +131,12 @@ def test_a_judge_that_names_a_position_is_not_trusted() -> None:
     for judge in ("first", "second", "follower"):
         for seed in range(20):
             assert sentence(*by_position(judge, seed)).startswith("This judge cannot be trusted here"), (judge, seed)
-    found = agreement_of(*by_position("first", 0))
-    assert found.judge.kappa is not None
-    assert (found.judge.kappa.value or 0.0) > 0.4  # over models in random order kappa does not see it
-    assert found.beside_position is not None
-    assert found.beside_position.gain.value == pytest.approx(0.0, abs=1e-12)
-    assert "names the first answer, or always the second (7" in trust_sentence(found)
+    result = agreement_of(*by_position("first", 0))
+    assert result.judge.kappa is not None
+    assert (result.judge.kappa.value or 0.0) > 0.4  # over models in random order kappa does not see it
+    assert result.beside_position is not None
+    assert result.beside_position.gain.value == pytest.approx(0.0, abs=1e-12)
+    assert "names the first answer, or always the second (7" in trust_sentence(result)
     said = [sentence(*by_position("good", seed)) for seed in range(20)]
     assert all(each.startswith("This judge can ") for each in said), said
 
@@ -150,26 +150,26 @@ def test_chance_is_of_each_two_models() -> None:
             key = (f"{first}{second}{number}", "", first, second)
             people.append(PairVote(*key, float(rng.random() < share), "ada"))
             judge.append(PairVote(*key, float(share > 0.5), "j"))
-    found = agreement_of(judge, people)
-    assert found.judge.kappa is not None
-    assert found.judge.kappa.value == pytest.approx(0.0, abs=1e-12)
-    assert found.beside_constant is not None
-    assert found.beside_constant.gain.value == pytest.approx(0.0, abs=1e-12)
-    assert trust_sentence(found).startswith("This judge cannot be trusted here")
+    result = agreement_of(judge, people)
+    assert result.judge.kappa is not None
+    assert result.judge.kappa.value == pytest.approx(0.0, abs=1e-12)
+    assert result.beside_constant is not None
+    assert result.beside_constant.gain.value == pytest.approx(0.0, abs=1e-12)
+    assert trust_sentence(result).startswith("This judge cannot be trusted here")
 
 
 def test_an_informed_judge_may_still_be_worse_than_a_constant_one() -> None:
     """With kappa above 0, but agreement below that of always naming the preferred model, a judge is not trusted."""
     rng = np.random.default_rng(1)
     truth = rng.random(800) < 0.9
-    given = np.where(truth, rng.random(800) < 0.8, rng.random(800) < 0.4)
+    inputs = np.where(truth, rng.random(800) < 0.8, rng.random(800) < 0.4)
     people = [PairVote(str(i), "", "ant", "bee", float(value), "ada") for i, value in enumerate(truth)]
-    judge = [PairVote(str(i), "", "ant", "bee", float(value), "j") for i, value in enumerate(given)]
-    found = agreement_of(judge, people)
-    assert found.judge.kappa is not None
-    assert found.judge.kappa.low is not None
-    assert found.judge.kappa.low > 0
-    said = trust_sentence(found)
+    judge = [PairVote(str(i), "", "ant", "bee", float(value), "j") for i, value in enumerate(inputs)]
+    result = agreement_of(judge, people)
+    assert result.judge.kappa is not None
+    assert result.judge.kappa.low is not None
+    assert result.judge.kappa.low > 0
+    said = trust_sentence(result)
     assert "cannot be trusted here" in said
     assert "a judge that always names whichever of two models people prefer (" in said
 
@@ -184,8 +184,8 @@ def test_the_interval_of_kappa_holds_its_true_value() -> None:
     for seed in range(300):
         rng = np.random.default_rng(seed)
         truth = rng.random(250) < share
-        given = np.where(truth, rng.random(250) < sensitivity, rng.random(250) > specificity)
-        kappa, _ = stratified_kappa(list(given), list(truth), [0] * 250, list(range(250)))
+        inputs = np.where(truth, rng.random(250) < sensitivity, rng.random(250) > specificity)
+        kappa, _ = stratified_kappa(list(inputs), list(truth), [0] * 250, list(range(250)))
         assert kappa.low is not None
         assert kappa.high is not None
         covered += kappa.low <= true <= kappa.high
@@ -255,9 +255,9 @@ def test_self_preference_is_measured_beside_people() -> None:
     """A judge that gives its own model every pair is one half above people who are undecided."""
     people = [PairVote(str(n), "", "ant", "bee", float(n % 2), "ada") for n in range(40)]
     judge = [PairVote(str(n), "", "ant", "bee", 1.0, "j") for n in range(40)]
-    found = self_preference(judge, people, "ant")
-    assert found is not None
-    assert (found.judge, found.people, found.difference.value) == (1.0, 0.5, 0.5)
+    result = self_preference(judge, people, "ant")
+    assert result is not None
+    assert (result.judge, result.people, result.difference.value) == (1.0, 0.5, 0.5)
     assert own_model("org/Ant-1.5", ["ant15", "bee"]) == "ant15"
     assert own_model("wasp", ["ant", "bee"]) is None
 
@@ -267,9 +267,9 @@ def test_a_first_position_needs_both_orders() -> None:
     one_order = [PairVote(str(n), "", "ant", "bee", 1.0, "j") for n in range(10)]
     both = [*one_order, *(PairVote(f"b{n}", "", "bee", "ant", 1.0, "j") for n in range(10))]
     assert first_share(one_order) is None
-    found = first_share(both)
-    assert found is not None
-    assert found.value == 1.0
+    result = first_share(both)
+    assert result is not None
+    assert result.value == 1.0
     assert length_slope(both) is None
 
 

@@ -25,9 +25,9 @@ from assaymark.judges.verdicts import Form, parse_verdict, swapped
 )
 def test_the_last_well_formed_verdict_is_read(form: Form, text: str, value: float) -> None:
     """The published formats, the last one that is well-formed winning."""
-    found = parse_verdict(text, form)
-    assert found is not None
-    assert found.value == value
+    result = parse_verdict(text, form)
+    assert result is not None
+    assert result.value == value
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_anything_else_is_missing(form: Form, text: str) -> None:
 
 def test_strong_verdicts_count_three_times_and_turn_with_the_order() -> None:
     """Arena-Hard's weights; seen from the other answer the preference is the complement."""
-    found = parse_verdict("[[B>>A]]", "five")
-    assert found is not None
-    assert (found.value, found.weight) == (0.0, 3.0)
-    assert (swapped(found).value, swapped(found).weight) == (1.0, 3.0)
+    result = parse_verdict("[[B>>A]]", "five")
+    assert result is not None
+    assert (result.value, result.weight) == (0.0, 3.0)
+    assert (swapped(result).value, swapped(result).weight) == (1.0, 3.0)

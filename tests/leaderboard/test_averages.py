@@ -15,17 +15,17 @@ COLUMNS = [ScoreColumn("a", "A"), ScoreColumn("b", "B")]
 @pytest.mark.parametrize("aggregate", ["mean", "weighted"])
 def test_an_average_of_one_column_is_its_number(aggregate: str) -> None:
     """A partial average has the column's interval and method, not a normal one without width."""
-    found = average_of(COLUMNS, {"a": RowScore(ALL_RIGHT)}, aggregate)  # type: ignore[arg-type]
-    assert found is not None
-    assert (found.number, found.n_columns) == (ALL_RIGHT, 1)
+    result = average_of(COLUMNS, {"a": RowScore(ALL_RIGHT)}, aggregate)  # type: ignore[arg-type]
+    assert result is not None
+    assert (result.number, result.n_columns) == (ALL_RIGHT, 1)
 
 
 def test_a_geometric_mean_of_one_column_is_its_number() -> None:
     """Also where the value is 0."""
     for number in (ALL_RIGHT, HALF, IntervalValue(0.0, 0.0, 0.66, 0.0, "wilson")):
-        found = average_of(COLUMNS[:1], {"a": RowScore(number)}, "geometric")
-        assert found is not None
-        assert found.number == number
+        result = average_of(COLUMNS[:1], {"a": RowScore(number)}, "geometric")
+        assert result is not None
+        assert result.number == number
 
 
 def test_columns_that_are_all_right_leave_the_mean_uncertain() -> None:
@@ -43,17 +43,17 @@ def test_columns_that_are_all_right_leave_the_mean_uncertain() -> None:
 
 def test_columns_with_errors_have_the_normal_interval() -> None:
     """Where no error is 0 nothing changes."""
-    found = mean_number([HALF, HALF])
-    assert found.stderr == pytest.approx(0.1 / math.sqrt(2))
-    assert found.method == "mean of independent columns, normal"
+    result = mean_number([HALF, HALF])
+    assert result.stderr == pytest.approx(0.1 / math.sqrt(2))
+    assert result.method == "mean of independent columns, normal"
 
 
 def test_a_geometric_mean_of_columns_that_are_all_right_is_uncertain() -> None:
     """The columns' ends are combined as logarithms; an end at 0 reaches 0."""
-    found = average_of(COLUMNS, {"a": RowScore(ALL_RIGHT), "b": RowScore(ALL_RIGHT)}, "geometric")
-    assert found is not None
-    assert found.number.low == pytest.approx(0.342 ** (1 / math.sqrt(2)))
-    assert found.number.high == 1.0
+    result = average_of(COLUMNS, {"a": RowScore(ALL_RIGHT), "b": RowScore(ALL_RIGHT)}, "geometric")
+    assert result is not None
+    assert result.number.low == pytest.approx(0.342 ** (1 / math.sqrt(2)))
+    assert result.number.high == 1.0
     open_end = average_of(
         COLUMNS, {"a": RowScore(ALL_RIGHT), "b": RowScore(IntervalValue(0.1, 0.0, 0.5, 0.1))}, "geometric"
     )

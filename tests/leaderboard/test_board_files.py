@@ -106,9 +106,9 @@ def test_what_init_writes_is_read(tmp_path: Path) -> None:
     write_board(
         tmp_path / "three.yaml", suite=None, tasks=(), table=str(tmp_path / "scores.csv"), form="csv", title=None
     )
-    one, two, three = (read_board(tmp_path / f"{name}.yaml") for name in ("one", "two", "three"))
-    assert one.suite is not None
-    assert one.suite.name == "nous"
+    first, two, three = (read_board(tmp_path / f"{name}.yaml") for name in ("one", "two", "three"))
+    assert first.suite is not None
+    assert first.suite.name == "nous"
     assert two.title == 'Ours: "the" board'
     assert [column.title for column in two.score_columns] == ["law", "books"]
     assert three.table is not None

@@ -49,20 +49,20 @@ def test_each_step_is_the_first_to_score_as_much() -> None:
     """A model is a step exactly if all of an earlier or the same day score less."""
     made = table()
     rows = all_rows(made, View(), ())
-    ranked = [one for one in rows if one.rank is not None and one.row.model not in {f"m/{at}" for at in NO_DATES}]
+    ranked = [row for row in rows if row.rank is not None and row.row.model not in {f"m/{at}" for at in NO_DATES}]
     wanted = {
-        one.row.model
-        for one in ranked
+        each.row.model
+        for each in ranked
         if all(
-            value_of(other) < value_of(one)
+            value_of(other) < value_of(each)
             for other in ranked
-            if other is not one and str(other.row.facts["date"]) <= str(one.row.facts["date"])
+            if other is not each and str(other.row.facts["date"]) <= str(each.row.facts["date"])
         )
     }
-    found = best_over_time(made, selected_rows(made, View(), ()))
-    assert {one.model for one in found} == wanted
-    assert [one.date for one in found] == sorted(one.date for one in found)
-    assert "m/4" not in {one.model for one in found}
+    actual = best_over_time(made, selected_rows(made, View(), ()))
+    assert {item.model for item in actual} == wanted
+    assert [result.date for result in actual] == sorted(result.date for result in actual)
+    assert "m/4" not in {result.model for result in actual}
 
 
 @pytest.mark.parametrize("key", ["params", "speed", "price"])
@@ -118,21 +118,21 @@ def test_residuals_equal_a_regression_by_lstsq() -> None:
     """Each column on the mean of the others, over the complete rows but the model's own."""
     made = table()
     row = made.rows[0]
-    found = profile(made, row)
-    assert [one.column.key for one in found] == list(KEYS)
-    complete = [one for one in made.rows if len(one.cells) == 4 and one.id != row.id]
-    values = np.array([[one.cells[key].number.value for key in KEYS] for one in complete])
+    actual = profile(made, row)
+    assert [each.column.key for each in actual] == list(KEYS)
+    complete = [item for item in made.rows if len(item.cells) == 4 and item.id != row.id]
+    values = np.array([[result.cells[key].number.value for key in KEYS] for result in complete])
     own = np.array([row.cells[key].number.value for key in KEYS])
-    for place, one in enumerate(found):
+    for place, result in enumerate(actual):
         rest = np.delete(values, place, axis=1).mean(axis=1)
         line, squares, *_ = np.linalg.lstsq(np.column_stack([np.ones(len(rest)), rest]), values[:, place], rcond=None)
         own_rest = np.delete(own, place).mean()
-        assert one.value == pytest.approx(own[place] - line[0] - line[1] * own_rest, abs=1e-12)
-        assert one.spread == pytest.approx(np.sqrt(squares[0] / (len(rest) - 2)), abs=1e-12)
-        assert one.n_models == 38
+        assert result.value == pytest.approx(own[place] - line[0] - line[1] * own_rest, abs=1e-12)
+        assert result.spread == pytest.approx(np.sqrt(squares[0] / (len(rest) - 2)), abs=1e-12)
+        assert result.n_models == 38
         error = 0.01 * np.sqrt(1 + line[1] ** 2 / 3)
-        assert one.low == pytest.approx(one.value - 1.959964 * error, abs=1e-6)
-        assert one.high == pytest.approx(one.value + 1.959964 * error, abs=1e-6)
+        assert result.low == pytest.approx(result.value - 1.959964 * error, abs=1e-6)
+        assert result.high == pytest.approx(result.value + 1.959964 * error, abs=1e-6)
 
 
 def test_the_interval_of_a_residual_covers_its_expectation() -> None:
@@ -159,15 +159,15 @@ def test_too_little_gives_no_profile() -> None:
     made = table()
     assert profile(made, made.rows[4]) == []
     bare = table(stderr=None)
-    assert {(one.low, one.high) for one in profile(bare, bare.rows[0])} == {(None, None)}
+    assert {(each.low, each.high) for each in profile(bare, bare.rows[0])} == {(None, None)}
 
 
 def test_heat_map_standings() -> None:
     """The best of a column stands highest, the same score the same, a missing one nowhere."""
-    found = heat_map(selected_rows(table(), View(), ()), COLUMNS)
-    assert len(found.rows) == 30
+    result = heat_map(selected_rows(table(), View(), ()), COLUMNS)
+    assert len(result.rows) == 30
     for place in range(4):
-        cells = [cell for _, cells in found.rows if (cell := cells[place]) is not None]
+        cells = [cell for _, cells in result.rows if (cell := cells[place]) is not None]
         by_value = sorted(cells, key=lambda cell: cell.number.value)
         assert [cell.standing for cell in by_value] == sorted(cell.standing for cell in cells)
         assert by_value[0].standing == pytest.approx(0.5 / len(cells))

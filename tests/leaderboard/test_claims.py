@@ -37,12 +37,12 @@ def test_a_claim_stands_beside_the_measured_score(tmp_path: Path) -> None:
     assert (law.value, law.source, law.is_outside) == (0.65, "the paper", False)
     assert (books.value, books.is_outside) == (0.9, True)
     assert all(cell.claim is None for cell in b.cells.values())
-    shown = next(one for one in all_rows(table, View(), ()) if one.row.model == "org/A")
-    flat = flat_row(shown, table.columns)
+    match = next(row for row in all_rows(table, View(), ()) if row.row.model == "org/A")
+    flat = flat_row(match, table.columns)
     assert (flat["law_claimed"], flat["books_claimed"]) == (0.65, 0.9)
-    assert "books_claimed" in rows_csv([shown], table.columns)
-    assert rows_parquet([shown], table.columns)
-    assert shown_json(shown, table.columns)["scores"]["books"]["claimed"]["outside_interval"]
+    assert "books_claimed" in rows_csv([match], table.columns)
+    assert rows_parquet([match], table.columns)
+    assert shown_json(match, table.columns)["scores"]["books"]["claimed"]["outside_interval"]
     assert replace(a.cells["law"], claim=None).number.value == 0.6
 
 

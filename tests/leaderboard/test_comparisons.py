@@ -41,9 +41,9 @@ def test_the_numbers_alone_are_those_of_the_whole_comparison(runs: StoredRuns) -
     assert whole.flips
     assert numbers.flips == ()
     assert runs.difference(first, second) is numbers
-    found = Relatives(runs).compare([first], [third])
-    assert found is not None
-    assert found.difference is None  # no task in common
+    result = Relatives(runs).compare([first], [third])
+    assert result is not None
+    assert result.difference is None  # no task in common
 
 
 def test_a_page_compares_up_to_a_number_of_samples(runs: StoredRuns, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,9 +51,9 @@ def test_a_page_compares_up_to_a_number_of_samples(runs: StoredRuns, monkeypatch
     _, second, first = runs.runs()
     monkeypatch.setattr(stored, "SAMPLES_COMPARED", 200)
     relatives = Relatives(runs)
-    one, other = relatives.compare([first], [second]), relatives.compare([first], [second])
-    assert one is not None
+    item, other = relatives.compare([first], [second]), relatives.compare([first], [second])
+    assert item is not None
     assert other is not None
-    assert one.difference is not None
+    assert item.difference is not None
     assert other.difference is None
     assert (other.base_run, other.derived_run) == (first.run_id, second.run_id)

@@ -143,10 +143,10 @@ def written(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_written_is_read_as_the_same_row(written: Path) -> None:
     """From results and requests alone, every column and the average."""
     (written / "moved.yaml").write_text(f"title: Own\ntasks: [{TASKS}]\nresults: out/results\nrequests: out/requests\n")
-    found = read_board(written / "own.yaml")
+    result = read_board(written / "own.yaml")
     (own,) = [
         row
-        for row in Site([found], StoredRuns(Store.open_to_read("s.sqlite"))).table(found).rows
+        for row in Site([result], StoredRuns(Store.open_to_read("s.sqlite"))).table(result).rows
         if row.origin == "measured"
     ]
     (moved,) = rows(written / "moved.yaml").values()
@@ -161,33 +161,33 @@ def test_what_is_written_is_read_as_the_same_row(written: Path) -> None:
 def test_details_beside_results_give_the_board_its_random_row(written: Path) -> None:
     """What guessing scores is known from the choices, under the names that tasks have here."""
     (written / "moved.yaml").write_text("title: Own\ntasks: [demo_who, demo_facts]\nresults: out/details\n")
-    found = read_board(written / "moved.yaml")
-    (random,) = [row for row in Site([found]).table(found).rows if row.model == "Random"]
+    result = read_board(written / "moved.yaml")
+    (random,) = [row for row in Site([result]).table(result).rows if row.model == "Random"]
     assert {key: cell.number.value for key, cell in random.cells.items()} == {"demo-who": 0.5, "demo-facts": 0.25}
 
 
 def test_what_is_written_is_imported_sample_by_sample(written: Path) -> None:
     """Prompts, choices with log-likelihoods, texts, correct choices and scores are the run's."""
     (folder,) = (written / "out" / "details").iterdir()
-    found = read_imported(folder)
-    assert not found.notes
+    result = read_imported(folder)
+    assert not result.notes
     with Store.open_to_read(str(written / "s.sqlite")) as store:
         (run,) = store.runs()
-        scores = {(one.request_id, one.metric): one.value for one in found.scores}
-        requests = {one.id: one for one in found.requests}
+        scores = {(score.request_id, score.metric): score.value for score in result.scores}
+        requests = {request.id: request for request in result.requests}
         for task in run.tasks:
             for position, record in enumerate(store.samples(run.run_id, task)):
                 name = f"harness|{task}|{record.request.n_shots}/{position}/0"
                 contexts = ["".join(query.segments or ()) for query in choice_queries(record)]
                 assert requests[name].prompt in {record.request.prompt, *contexts}
-                nats = [one.total_nats for one in found.outputs if one.request_id == name]
+                nats = [output.total_nats for output in result.outputs if output.request_id == name]
                 if task != "demo_stories":  # whole texts, without a continuation that could be named
-                    assert nats == [one.total_nats for one in record.outputs]
+                    assert nats == [each.total_nats for each in record.outputs]
                 for metric, written_as in (("acc", "acc"), ("exact_match", "exact_match,first-line")):
-                    own = next((one.value for one in record.scores if one.metric == metric), None)
+                    own = next((item.value for item in record.scores if item.metric == metric), None)
                     assert scores.get((name, written_as)) == own
     own = json.loads(next(written.glob("out/results/**/*.json")).read_text())["results"]
-    computed = {(one.task, one.metric): one.value for one in found.estimates}
+    computed = {(estimate.task, estimate.metric): estimate.value for estimate in result.estimates}
     for task, entry in own.items():
         for metric, value in entry.items():
             if task != "all" and not metric.endswith("_stderr"):
@@ -239,16 +239,16 @@ def test_details_of_each_version_are_read(tmp_path: Path, row: Mapping[str, Any]
     pq.write_table(pa.Table.from_pylist([dict(row)] * 2), tmp_path / "2023-07-19T15:58:12.174583" / name)
     content = {"config_general": {"model_name": "org/m"}, "results": {"harness|arc:challenge|25": {"acc": 1.0}}}
     (tmp_path / "results_2023-07-19T15:58:12.174583.json").write_text(json.dumps(content))
-    found = read_imported(tmp_path)
-    (task,) = {one.task for one in found.requests}
+    result = read_imported(tmp_path)
+    (task,) = {request.task for request in result.requests}
     assert task == "harness|arc:challenge|25"
-    assert [one.total_nats for one in found.outputs] == [-1.5, -2.5] * 2
-    assert found.requests[0].prompt == OF_2024["full_prompt"]
-    assert found.requests[0].target == "rain"
-    assert {(one.metric, one.value) for one in found.scores} >= {("acc", 1.0), ("acc_norm", 1.0)}
-    assert "brier" in {one.metric for one in found.scores}  # from the log-likelihoods
-    assert {one.n for one in found.estimates} == {2}
-    assert not found.notes
+    assert [output.total_nats for output in result.outputs] == [-1.5, -2.5] * 2
+    assert result.requests[0].prompt == OF_2024["full_prompt"]
+    assert result.requests[0].target == "rain"
+    assert {(score.metric, score.value) for score in result.scores} >= {("acc", 1.0), ("acc_norm", 1.0)}
+    assert "brier" in {each.metric for each in result.scores}  # from the log-likelihoods
+    assert {estimate.n for estimate in result.estimates} == {2}
+    assert not result.notes
 
 
 @pytest.mark.parametrize(

@@ -23,31 +23,31 @@ NO_CAPABILITY = {"gauntlet", "helm", "wikitext"}  # suites of everything, and pe
 def test_every_card_is_in_the_guide() -> None:
     """But those that measure no single capability."""
     cards = {file.name.removesuffix(".card.yaml") for file in LIBRARY.rglob("*.card.yaml") if "demo" not in file.parts}
-    placed = {entry.task for one in guide() for entry in one.entries}
+    placed = {entry.task for each in guide() for entry in each.entries}
     assert cards - placed == NO_CAPABILITY
 
 
 def test_each_suggestion_leads_and_can_be_run() -> None:
     """The suggested benchmark is the first of its list, and a task or group of the catalogue."""
     known = {entry.name for entry in Catalog.open().entries()}
-    for one in guide():
-        suggested = one.capability.suggested
+    for each in guide():
+        suggested = each.capability.suggested
         if suggested:
-            assert one.entries[0].task == suggested
+            assert each.entries[0].task == suggested
             assert suggested in known
 
 
 def test_advice_names_benchmarks_that_exist() -> None:
     """A name with an underscore or of the library in an advice is one of the catalogue."""
     known = {entry.name for entry in Catalog.open().entries()}
-    for one in guide():
-        named = {word.strip(".,:;()") for word in one.capability.advice.split() if "_" in word}
-        assert named <= known, one.capability.key
+    for each in guide():
+        named = {word.strip(".,:;()") for word in each.capability.advice.split() if "_" in word}
+        assert named <= known, each.capability.key
 
 
 def test_precision_is_the_intervals() -> None:
     """Half of Wilson's interval at 50%: 1.96 / (2 sqrt(n + 1.96^2))."""
-    entry = next(entry for one in guide() for entry in one.entries if entry.task == "gsm8k")
+    entry = next(entry for each in guide() for entry in each.entries if entry.task == "gsm8k")
     assert entry.half_width == pytest.approx(1.959964 / 2 / (1319 + 1.959964**2) ** 0.5, abs=1e-9)
 
 
@@ -56,8 +56,8 @@ def test_page_and_command_say_the_same(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["guide", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     page = guide_page().to_json()
-    assert {one["capability"]: one["benchmarks"] for one in listed} == {
-        key: one["benchmarks"] for key, one in json.loads(json.dumps(page)).items()
+    assert {each["capability"]: each["benchmarks"] for each in listed} == {
+        key: entry["benchmarks"] for key, entry in json.loads(json.dumps(page)).items()
     }
     assert main(["guide", "Math"]) == 0
     assert "gsm8k" in capsys.readouterr().out

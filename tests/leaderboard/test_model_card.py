@@ -36,18 +36,18 @@ def store(place: str) -> Store:
 
 def front_matter(text: str) -> dict[str, Any]:
     """Return the YAML between the first two lines of dashes."""
-    found: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
-    return found
+    result: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    return result
 
 
 def test_the_front_matter_holds_the_runs_results(store: Store) -> None:
     """`model-index` lists what the export of the run lists, and the licence only where it was given."""
     text = model_card(store, "fake-random-1", "apache-2.0")
-    found = front_matter(text)
+    result = front_matter(text)
     run = next(row for row in store.runs() if row.model == "fake-random-1")
     exported = yaml.safe_load(model_index(store, run.run_id))
-    assert found["model-index"][0]["results"] == exported["model-index"][0]["results"]
-    assert found["license"] == "apache-2.0"
+    assert result["model-index"][0]["results"] == exported["model-index"][0]["results"]
+    assert result["license"] == "apache-2.0"
     assert "license" not in front_matter(model_card(store, "fake-random-1"))
 
 
@@ -59,8 +59,8 @@ def test_truthfulqa_below_chance_is_no_strength(shared_dir: Path, tmp_path: Path
         assert main(["run", "--model", "fake", "--tasks", tasks, "--store", place, "--data_dir",
                      str(shared_dir / "data"), "--quiet"]) == 0  # fmt: skip
     store = Store.open_to_read(place)
-    found = {one.task: one for row in store.runs() for one in store.estimates(row.run_id)}
-    assert found["truthfulqa_mc2"].chance == pytest.approx(0.4484, abs=0.0001)
+    results = {estimate.task: estimate for row in store.runs() for estimate in store.estimates(row.run_id)}
+    assert results["truthfulqa_mc2"].chance == pytest.approx(0.4484, abs=0.0001)
     text = model_card(store, store.runs()[0].model)
     lines = [line for line in text.splitlines() if line.startswith("- ") and "truthfulqa" in line]
     assert not any(line.startswith("- Strength") for line in lines)
@@ -71,16 +71,16 @@ def test_a_model_that_guesses_has_weaknesses_and_no_strengths(store: Store) -> N
     """Skill is (value - baseline) / (1 - baseline), with the interval's ends; at the baseline it is a weakness."""
     text = model_card(store, "fake-random-1")
     run = next(row for row in store.runs() if row.model == "fake-random-1")
-    estimates = [one for one in store.estimates(run.run_id) if one.details.get("primary")]
+    estimates = [estimate for estimate in store.estimates(run.run_id) if estimate.details.get("primary")]
     assert len(estimates) == 2
-    for one in estimates:
-        assert one.value is not None
-        assert one.low is not None
-        assert one.high is not None
-        base = one.chance or 0.0
-        shown = [f"{100 * (end - base) / (1 - base):.1f}" for end in (one.value, one.low, one.high)]
-        assert f"{one.task}, 0-shot: {shown[0]}% ({shown[1]} to {shown[2]})" in text
-        assert f"not significantly above the baseline: {one.task}" in text
+    for each in estimates:
+        assert each.value is not None
+        assert each.low is not None
+        assert each.high is not None
+        base = each.chance or 0.0
+        results = [f"{100 * (end - base) / (1 - base):.1f}" for end in (each.value, each.low, each.high)]
+        assert f"{each.task}, 0-shot: {results[0]}% ({results[1]} to {results[2]})" in text
+        assert f"not significantly above the baseline: {each.task}" in text
     assert "- Strength" not in text
     assert "- demo_who: 1 to 2 of 2" in text
 
@@ -100,8 +100,8 @@ def test_what_was_not_measured_is_named(store: Store) -> None:
 def test_a_run_on_some_samples_counts_only_where_there_is_no_other(place: str, tmp_path: Path) -> None:
     """The whole task replaces its first samples, whichever is later; without the whole the card says so."""
     source, place = place, str(tmp_path / "store.sqlite")
-    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(place)) as other:
-        one.backup(other)  # a copy of the file alone would lack what is still in its write-ahead log
+    with closing(sqlite3.connect(source)) as item, closing(sqlite3.connect(place)) as other:
+        item.backup(other)  # a copy of the file alone would lack what is still in its write-ahead log
     words = ["--limit", "20", "--tasks", "demo_who,demo_yesno", "--store", str(place)]
     assert main(["run", "--model", "fake", "--model_args", "seed=1", *words]) == 0
     text = model_card(Store.open_to_read(str(place)), "fake-random-1")

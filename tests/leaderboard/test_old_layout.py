@@ -22,8 +22,8 @@ PUBLISHED = {  # as the old boards' documentation has it
 
 def rows(board: Path) -> dict[str, BoardRow]:
     """Return the rows of a board that are no baselines, by model."""
-    found = read_board(board)
-    return {row.model: row for row in Site([found]).table(found).rows if row.origin != "baseline"}
+    result = read_board(board)
+    return {row.model: row for row in Site([result]).table(result).rows if row.origin != "baseline"}
 
 
 def test_what_a_board_writes_another_one_reads(
@@ -66,12 +66,12 @@ def test_a_published_request_is_read_and_written(tmp_path: Path) -> None:
     path = tmp_path / "requests" / "org" / "Name_eval_request_False_bfloat16_Original.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(PUBLISHED))
-    ((one,),) = read_requests([tmp_path / "requests"]).values()
-    assert one == RequestFile(
+    ((request,),) = read_requests([tmp_path / "requests"]).values()
+    assert request == RequestFile(
         "org/Name", "a1b2", "", "bfloat16", "original", "finetuned", 7.242, "MistralForCausalLM", "", "FINISHED",
         "2024-02-01T10:11:12Z", has_chat_template=True,
     )  # fmt: skip
-    again = write_request(tmp_path / "again", one, "org/Name")
+    again = write_request(tmp_path / "again", request, "org/Name")
     assert again.name == path.name
     written = json.loads(again.read_text())
     assert {key: written[key] for key in PUBLISHED if key != "model_type"} == {
@@ -95,11 +95,11 @@ def test_rows_of_unfinished_requests_are_not_shown(tmp_path: Path, status: str, 
     request = RequestFile("org/Name", precision="bfloat16", type="chat", status=status)
     write_request(tmp_path / "requests", request, "org/Name")
     (tmp_path / "b.yaml").write_text("title: B\ntasks: [demo_who]\nresults: results\nrequests: requests\n")
-    found = rows(tmp_path / "b.yaml")
-    assert ("org/Name" in found) is is_shown
-    assert "org/Other" in found
+    result = rows(tmp_path / "b.yaml")
+    assert ("org/Name" in result) is is_shown
+    assert "org/Other" in result
     if is_shown:
-        assert found["org/Name"].facts["type"] == "chat"
+        assert result["org/Name"].facts["type"] == "chat"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"model": 5}', "[" * 50_000])

@@ -78,7 +78,7 @@ def test_columns_and_average_are_the_runs_own_estimates(folder: Path) -> None:
     run(folder)
     table, runs = table_of(folder)
     (row,) = models(table)
-    primary = {one.task: one for one in runs.runs()[0].estimates if one.details.get("primary")}
+    primary = {estimate.task: estimate for estimate in runs.runs()[0].estimates if estimate.details.get("primary")}
     assert row.cells["law"].number.value == primary["law"].value
     assert row.cells["law"].n == 30
     assert row.average is not None
@@ -132,7 +132,7 @@ def test_a_suites_rule_makes_the_number_that_the_run_has(folder: Path) -> None:
     assert books is not None
     due = ((law.value - 1 / 2) / (1 / 2) + (books.value - 1 / 2) / (1 / 2)) / 2
     assert row.average.number.value == pytest.approx(due, abs=1e-12)
-    random = next(one for one in made.rows if one.model == "Random")
+    random = next(each for each in made.rows if each.model == "Random")
     assert random.cells["law"].number.value == pytest.approx(0.0)
 
 
@@ -280,8 +280,8 @@ def test_the_list_of_boards_orders_only_models_that_the_board_ranks(folder: Path
         site = Site([read_board(folder / "board.yaml"), read_board(folder / "board.yaml")], runs)
         app = create_app([board_feature(site)])
         with running(app) as url:
-            shown = httpx.get(f"{url}/boards").text + httpx.get(f"{url}/board/board/charts").text
-            return httpx.get(f"{url}/boards.json").json()["boards"][0], shown
+            result = httpx.get(f"{url}/boards").text + httpx.get(f"{url}/board/board/charts").text
+            return httpx.get(f"{url}/boards.json").json()["boards"][0], result
 
     unranked, page = card()
     assert (unranked["models"], unranked["rows"], unranked["top"]) == (2, 5, [])  # two rows are baselines
@@ -293,8 +293,8 @@ def test_the_list_of_boards_orders_only_models_that_the_board_ranks(folder: Path
     run(folder, "--limit", "3", seed=2)
     ranked, page = card()
     assert ranked["setup"].startswith("first 3 samples per task")
-    assert {one["model"] for one in ranked["top"]} == {"fake-random-1", "fake-random-2"}
-    assert all(one["ranks"] == [1, 2] for one in ranked["top"])  # six answers tell no two models apart
+    assert {each["model"] for each in ranked["top"]} == {"fake-random-1", "fake-random-2"}
+    assert all(item["ranks"] == [1, 2] for item in ranked["top"])  # six answers tell no two models apart
     assert '<ol class="podium">' in page
 
 

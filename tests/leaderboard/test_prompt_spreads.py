@@ -24,9 +24,9 @@ def test_the_column_holds_the_audits_spread(tmp_path: Path, made_once: Path, mon
         )
         (tmp_path / f"{name}.csv").write_text(f"question,A,B,C,answer\n{rows}\n")
     (tmp_path / "board.yaml").write_text("title: Demo\nname: demo\ntasks: [{file: one.csv}, {file: two.csv}]\n")
-    one, two = str(tmp_path / "one.csv"), str(tmp_path / "two.csv")
+    first, two = str(tmp_path / "one.csv"), str(tmp_path / "two.csv")
     for seed in (1, 2):
-        words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", f"{one},{two}"]
+        words = ["--model", "fake", "--model_args", f"seed={seed}", "--tasks", f"{first},{two}"]
         assert main(["run", *words, "--store", place]) == 0
     runs = StoredRuns(Store.open_to_read(place))
     site = Site([read_board(tmp_path / "board.yaml")], runs)
@@ -39,10 +39,10 @@ def test_the_column_holds_the_audits_spread(tmp_path: Path, made_once: Path, mon
         }
 
     assert spreads() == {"fake-random-1": None, "fake-random-2": None}
-    audit = ["audit", "prompts", "fake", one, two, "--model_args", "seed=2", "--limit", "30"]
+    audit = ["audit", "prompts", "fake", first, two, "--model_args", "seed=2", "--limit", "30"]
     assert main([*audit, "--store", place, "--output", str(tmp_path / "audit.json")]) == 0
     written = json.loads((tmp_path / "audit.json").read_text())
-    expected = [100 * one["spread"]["spread"] for one in written["audits"]]
+    expected = [100 * each["spread"]["spread"] for each in written["audits"]]
     assert len(expected) == 2
     assert min(expected) > 0
     assert spreads() == {"fake-random-1": None, "fake-random-2": round(sum(expected) / 2, 1)}

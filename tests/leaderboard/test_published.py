@@ -108,7 +108,7 @@ def test_searches_of_the_second_table_find_what_a_plain_loop_finds(
 ) -> None:
     """The index and a loop over the file's records agree on real rows."""
     table, records = published(shared_dir, tmp_path, "open-llm-v2")
-    found = table.index.matching(parse_query(query, search_keys({c.key: c.title for c in table.columns})))
+    result = table.index.matching(parse_query(query, search_keys({c.key: c.title for c in table.columns})))
 
     def fulfils(record: dict[str, str]) -> bool:
         name = record["model_name"].lower()
@@ -120,7 +120,7 @@ def test_searches_of_the_second_table_find_what_a_plain_loop_finds(
         return 0 < size < 8 and record["features_is_merged"] != "TRUE"
 
     wanted = [fulfils(record) for record in records]
-    assert found.tolist() == wanted
+    assert result.tolist() == wanted
     assert sum(wanted) == n
 
 

@@ -24,30 +24,30 @@ def test_ranks_equal_comparing_every_pair(n: int) -> None:
     generator = np.random.default_rng(n)
     values = np.round(generator.uniform(0, 1, n), 2)
     half = generator.uniform(0.001, 0.1, n)
-    found = interval_ranks(values, values - half, values + half)
+    result = interval_ranks(values, values - half, values + half)
     rank, best, worst = by_pairs(values, values - half, values + half)
-    assert (found.rank == rank).all()
-    assert (found.best == best).all()
-    assert (found.worst == worst).all()
-    assert (found.best <= found.rank).all()
-    assert (found.rank <= found.worst).all()
+    assert (result.rank == rank).all()
+    assert (result.best == best).all()
+    assert (result.worst == worst).all()
+    assert (result.best <= result.rank).all()
+    assert (result.rank <= result.worst).all()
 
 
 def test_a_row_without_interval_may_have_any_rank_and_one_without_value_has_none() -> None:
     """Nothing is claimed where nothing is known."""
     values = np.array([0.9, 0.5, np.nan])
     ends = np.array([np.nan, 0.45, np.nan]), np.array([np.nan, 0.55, np.nan])
-    found = interval_ranks(values, *ends)
-    assert found.rank.tolist() == [1, 2, 0]
-    assert (found.best.tolist(), found.worst.tolist()) == ([1, 1, 0], [2, 2, 0])
+    result = interval_ranks(values, *ends)
+    assert result.rank.tolist() == [1, 2, 0]
+    assert (result.best.tolist(), result.worst.tolist()) == ([1, 1, 0], [2, 2, 0])
 
 
 def test_groups_rank_apart() -> None:
     """Rows of two prompt sets do not push each other down."""
     values, half = np.array([0.9, 0.5, 0.8]), 0.01
-    found = interval_ranks(values, values - half, values + half, groups=np.array([0, 0, 1]))
-    assert found.rank.tolist() == [1, 2, 1]
-    assert found.worst.tolist() == [1, 2, 1]
+    result = interval_ranks(values, values - half, values + half, groups=np.array([0, 0, 1]))
+    assert result.rank.tolist() == [1, 2, 1]
+    assert result.worst.tolist() == [1, 2, 1]
 
 
 def test_all_rank_sets_hold_the_true_ranks_together() -> None:
@@ -59,8 +59,8 @@ def test_all_rank_sets_hold_the_true_ranks_together() -> None:
     true_rank, held = np.arange(1, 31), 0
     for _ in range(2000):
         seen = truth + generator.normal(0, errors)
-        found = interval_ranks(seen, seen - reach, seen + reach)
-        held += bool(((found.best <= true_rank) & (true_rank <= found.worst)).all())
+        result = interval_ranks(seen, seen - reach, seen + reach)
+        held += bool(((result.best <= true_rank) & (true_rank <= result.worst)).all())
     assert held / 2000 >= 0.95
 
 

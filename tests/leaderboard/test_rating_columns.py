@@ -37,25 +37,25 @@ def test_open_llm_v2_and_the_arena(shared_dir: Path, tmp_path: Path) -> None:
     )
     board = read_board(place)
     table = Site([board]).table(board)
-    found = board_correlations(table)
-    assert [one.n for one in found] == [58] * 7
-    assert (found[0].benchmark_title, found[-1].benchmark_title) == ("MATH Lvl 5", "MuSR")
-    assert {one.benchmark_title for one in found} == {
+    actual = board_correlations(table)
+    assert [each.n for each in actual] == [58] * 7
+    assert (actual[0].benchmark_title, actual[-1].benchmark_title) == ("MATH Lvl 5", "MuSR")
+    assert {item.benchmark_title for item in actual} == {
         "Average", *(column.title for column in table.columns[:-1])
     }  # fmt: skip
     scores: dict[str, list[tuple[float, float]]] = {}
     for row in table.rows:
         scores.setdefault(row.model, []).append((row.cells["ifeval"].number.value, row.cells["arena"].number.value))
     pairs = [tuple(sum(values) / len(values) for values in zip(*of, strict=True)) for of in scores.values()]
-    ifeval = next(one for one in found if one.benchmark == "ifeval")
-    one, other = zip(*pairs, strict=True)
-    assert ifeval.spearman.value == pytest.approx(stats.spearmanr(one, other).statistic)
-    assert ifeval.pearson.value == pytest.approx(stats.pearsonr(one, other).statistic)
+    ifeval = next(result for result in actual if result.benchmark == "ifeval")
+    result, other = zip(*pairs, strict=True)
+    assert ifeval.spearman.value == pytest.approx(stats.spearmanr(result, other).statistic)
+    assert ifeval.pearson.value == pytest.approx(stats.pearsonr(result, other).statistic)
     assert ifeval.spearman.low is not None
     assert ifeval.spearman.high is not None
     assert ifeval.spearman.value is not None
     assert ifeval.spearman.low < ifeval.spearman.value < ifeval.spearman.high
-    assert found[0].spearman.value == pytest.approx(0.725, abs=5e-4)
+    assert actual[0].spearman.value == pytest.approx(0.725, abs=5e-4)
 
 
 def test_a_file_of_ratings_is_a_column_outside_of_the_average(tmp_path: Path) -> None:
@@ -72,7 +72,10 @@ def test_a_file_of_ratings_is_a_column_outside_of_the_average(tmp_path: Path) ->
     average = by_model["org/M3"].average
     assert average is not None
     assert average.number.value == pytest.approx((0.3 + 0.63) / 2)
-    law, loss = (next(one for one in board_correlations(table) if one.benchmark == name) for name in ("law", "loss"))
+    law, loss = (
+        next(correlation for correlation in board_correlations(table) if correlation.benchmark == name)
+        for name in ("law", "loss")
+    )
     assert law.n == 7
     assert (law.spearman.value, loss.spearman.value) == pytest.approx((1.0, -1.0))
     assert board_correlations(table)[-1].benchmark == "loss"
@@ -91,10 +94,10 @@ def test_a_file_of_votes_is_rated(tmp_path: Path) -> None:
     assert len(cells) == 3
     assert sum(cell.number.value for cell in cells) / 3 == pytest.approx(1000.0)
     assert all(cell.number.low is not None and cell.n == 40 for cell in cells)
-    found = board_correlations(table)
-    assert [one.n for one in found if one.rating == judge.key] == [3, 3, 3]
-    assert all(one.spearman.low is None for one in found if one.rating == judge.key)
-    assert {one.rating for one in found} == {arena.key, judge.key}
+    actual = board_correlations(table)
+    assert [each.n for each in actual if each.rating == judge.key] == [3, 3, 3]
+    assert all(item.spearman.low is None for item in actual if item.rating == judge.key)
+    assert {result.rating for result in actual} == {arena.key, judge.key}
 
 
 def test_the_votes_of_one_language_are_a_column(tmp_path: Path) -> None:

@@ -45,21 +45,21 @@ def sources(tmp_path: Path) -> list[EvidenceTable]:
 
 def only(sources: list[EvidenceTable], *names: str, max_params: float | None = None, licence: str = "") -> ModelRanking:
     """Return the one ranking."""
-    (found,) = recommend(sources, Requested(names, max_params, licence)).rankings
-    return found
+    (result,) = recommend(sources, Requested(names, max_params, licence)).rankings
+    return result
 
 
 def test_values_are_means_over_capabilities_of_means_over_benchmarks(sources: list[EvidenceTable]) -> None:
     """Two benchmarks of mathematics count half as much each as the one of instructions; errors add in squares."""
-    found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
-    assert {one.column: one.share for one in found.used} == {"gsm8k": 0.25, "math-lvl-5": 0.25, "ifeval": 0.5}
-    assert [one.row.model for one in found.models] == ["a/both", "b/chat"]
-    first, second = found.models
+    result = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
+    assert {each.column: each.share for each in result.used} == {"gsm8k": 0.25, "math-lvl-5": 0.25, "ifeval": 0.5}
+    assert [model.row.model for model in result.models] == ["a/both", "b/chat"]
+    first, second = result.models
     assert first.value.value == pytest.approx((0.6 + 0.4) / 4 + 0.8 / 2, abs=1e-12)
     assert second.value.value == pytest.approx((0.5 + 0.3) / 4 + 0.9 / 2, abs=1e-12)
     shares = {"gsm8k": 0.25, "math-lvl-5": 0.25, "ifeval": 0.5}
-    errors = [sqrt(sum((share * (one.cells[key].number.stderr or 0.0)) ** 2 for key, share in shares.items()))
-              for one in (first, second)]  # fmt: skip
+    errors = [sqrt(sum((share * (item.cells[key].number.stderr or 0.0)) ** 2 for key, share in shares.items()))
+              for item in (first, second)]  # fmt: skip
     assert first.value.stderr == pytest.approx(errors[0], rel=1e-12)
     p = 0.5 * (1.0 + erf(0.0 / sqrt(2.0)))  # both are 0.65
     assert first.better_than_next == pytest.approx(p, abs=1e-9)
@@ -70,9 +70,9 @@ def test_values_are_means_over_capabilities_of_means_over_benchmarks(sources: li
 
 def test_what_cannot_be_judged_is_counted_and_not_ranked(sources: list[EvidenceTable]) -> None:
     """A model without a benchmark, a size or a licence is left out with the reason; one too large silently."""
-    found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
-    assert found.n_ranked == 2
-    assert found.excluded == {
+    result = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
+    assert result.n_ranked == 2
+    assert result.excluded == {
         "number of parameters not stated": 1,
         "licence not stated": 1,
         "not evaluated on every benchmark used": 1,
@@ -81,8 +81,8 @@ def test_what_cannot_be_judged_is_counted_and_not_ranked(sources: list[EvidenceT
 
 def test_the_best_of_each_size_is_named(sources: list[EvidenceTable]) -> None:
     """Classes are from the smallest to the largest, then those whose size is not stated."""
-    found = only(sources, "instructions")
-    assert [(one.title, one.best.row.model, one.n_models) for one in found.by_size] == [
+    result = only(sources, "instructions")
+    assert [(each.title, each.best.row.model, each.n_models) for each in result.by_size] == [
         ("2 to 4 B", "b/chat", 1),
         ("4 to 9 B", "e/part", 4),
         ("45 to 70 B", "d/large", 1),
@@ -92,20 +92,20 @@ def test_the_best_of_each_size_is_named(sources: list[EvidenceTable]) -> None:
 
 def test_nothing_is_recommended_without_evidence(sources: list[EvidenceTable]) -> None:
     """What no benchmark measures is reported with the command that would give evidence, alone or beside others."""
-    found = recommend(sources, Requested(("code",)))
-    assert found.rankings == ()
-    assert [one.demand.key for one in found.no_evidence] == ["code"]
-    assert found.no_evidence[0].command.endswith("--tasks humaneval")
+    actual = recommend(sources, Requested(("code",)))
+    assert actual.rankings == ()
+    assert [each.demand.key for each in actual.no_evidence] == ["code"]
+    assert actual.no_evidence[0].command.endswith("--tasks humaneval")
     both = recommend(sources, Requested(("code", "reading")))
-    assert [one.column for one in both.rankings[0].used] == ["boolq"]
-    assert [one.key for one in both.rankings[0].no_evidence] == ["code"]
+    assert [item.column for item in both.rankings[0].used] == ["boolq"]
+    assert [result.key for result in both.rankings[0].no_evidence] == ["code"]
 
 
 def test_a_benchmark_can_be_requested_by_its_name(sources: list[EvidenceTable]) -> None:
     """A column's title stands for itself, whatever its case."""
-    found = only(sources, "gsm8K")
-    assert [one.column for one in found.used] == ["gsm8k"]
-    assert found.models[0].row.model in {"e/part", "f/unknown", "g/open"}
+    result = only(sources, "gsm8K")
+    assert [each.column for each in result.used] == ["gsm8k"]
+    assert result.models[0].row.model in {"e/part", "f/unknown", "g/open"}
 
 
 @pytest.mark.parametrize(
@@ -135,15 +135,15 @@ def test_probabilities_follow_from_the_standard_errors() -> None:
 def test_capabilities_follow_the_cards_domains() -> None:
     """Every domain that the map names is that of some card, and every suggested task measures its capability."""
     stated = {load_yaml(path.read_bytes()).get("domain") for path in LIBRARY.rglob("*.card.yaml")}
-    for one in capabilities().values():
-        assert set(one.domains) <= stated, one.key
-        assert not one.suggested or one.key in capabilities_of_task(one.suggested), one.key
+    for capability in capabilities().values():
+        assert set(capability.domains) <= stated, capability.key
+        assert not capability.suggested or capability.key in capabilities_of_task(capability.suggested), capability.key
     assert capabilities_of_task("gsm8k_cot") == ("maths",)
     assert capabilities_of_task("leaderboard_math_hard") == ("maths",)
     assert capabilities_of_task("anything_else") == ()
-    found = find_capability("Common  Sense")
-    assert found is not None
-    assert found.key == "commonsense"
+    result = find_capability("Common  Sense")
+    assert result is not None
+    assert result.key == "commonsense"
     for task in load_yaml(FILE.read_bytes())["columns"].values():
         assert capabilities_of_task(task), task
 
@@ -158,14 +158,14 @@ def test_stored_runs_are_evidence(tmp_path: Path) -> None:
     (source,) = sources_of(Site([], StoredRuns(Store.open_to_read(place))))
     assert source.name == OWN_RUNS
     assert [column.title for column in source.table.columns] == ["demo_who, 0-shot", "demo_who, 2-shot", "demo_facts"]
-    found = only([source], "knowledge")
+    result = only([source], "knowledge")
     runs = StoredRuns(Store.open_to_read(place)).runs()
-    values = {run.model: one.value for run in runs for one in run.estimates
-              if one.task == "demo_facts" and one.details.get("primary")}  # fmt: skip
-    assert {one.row.model: one.value.value for one in found.models} == values
+    values = {run.model: estimate.value for run in runs for estimate in run.estimates
+              if estimate.task == "demo_facts" and estimate.details.get("primary")}  # fmt: skip
+    assert {model.row.model: model.value.value for model in result.models} == values
     assert len(values) == 2
-    assert "on some samples only" in found.models[0].reason
-    assert [one.column for one in only([source], "reasoning").used] == ["demo-who-0-shot"]
+    assert "on some samples only" in result.models[0].reason
+    assert [each.column for each in only([source], "reasoning").used] == ["demo-who-0-shot"]
 
 
 def test_the_second_published_table_recommends_as_its_file_says(shared_dir: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_second_published_table_recommends_as_its_file_says(shared_dir: Path
     if not file.is_file():
         pytest.skip(f"no {file}: published tables are not part of the repository")
     sources = sources_of(Site([board_of_table(file)]))
-    found = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
+    result = only(sources, "maths", "instructions", max_params=8, licence="apache-2.0")
     best: dict[str, tuple[str, float]] = {}
     with file.open(newline="") as lines:
         for row in csv.DictReader(lines):
@@ -187,12 +187,12 @@ def test_the_second_published_table_recommends_as_its_file_says(shared_dir: Path
                 date = row["metadata_submission_date"][:10]
                 if date >= best.get(row["model_name"], ("", 0.0))[0]:
                     best[row["model_name"]] = (date, value)
-    assert found.n_ranked == len(best)
+    assert result.n_ranked == len(best)
     several = {row.model for row in sources[0].table.rows}
     assert len(several) < len(sources[0].table.rows)  # some models have several set-ups
-    for one in found.models:
-        if one.n_set_ups == 1:
-            assert one.value.value == pytest.approx(best[one.row.model][1], abs=1e-12)
-    values = [one.value.value for one in found.models]
+    for each in result.models:
+        if each.n_set_ups == 1:
+            assert each.value.value == pytest.approx(best[each.row.model][1], abs=1e-12)
+    values = [model.value.value for model in result.models]
     assert values == sorted(values, reverse=True)
     assert values[0] == pytest.approx(max(value for _, value in best.values()), abs=0.02)

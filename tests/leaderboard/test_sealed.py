@@ -346,9 +346,9 @@ def test_no_column_of_a_sealed_row_is_shown_as_its_category(tmp_path: Path, monk
             assert {each.category for each in listed.samples} == {*wanted, None}
             assert {each.category for each in others.categories(run_id)} == {*wanted, None}
             assert {each.category for each in others.categories(run_id, column)} == {*wanted, None}
-            shown = [record.sample.row for record in others.samples(run_id, column) if record.sample is not None]
-            assert MARK not in repr(shown)
-            assert {row.get("category") for row in shown} == {*wanted, None}
+            results = [record.sample.row for record in others.samples(run_id, column) if record.sample is not None]
+            assert MARK not in repr(results)
+            assert {row.get("category") for row in results} == {*wanted, None}
             for task in (column, None):
                 n_of = {name: others.sample_list(run_id, task, category=name).total for name in set(own)}
                 assert n_of == {name: own.count(name) if name in wanted else 0 for name in set(own)}
@@ -491,18 +491,18 @@ def test_a_preview_shows_its_rows_and_no_shots(place: Place) -> None:
     """With a public fraction the same rows are shown in every run, but not where their prompts show other rows."""
     place.seal("--public_fraction", "0.5")
     with Store.open_to_read(place.store) as store:
-        shown = {}
+        results = {}
         for row in store.runs():
             records = list(outward(store).samples(row.run_id, "exam"))
-            shown[row.run_id] = {record.request.sample_index for record in records if not record.is_withheld}
+            results[row.run_id] = {record.request.sample_index for record in records if not record.is_withheld}
             n_shots = records[0].request.n_shots
-            assert (len(shown[row.run_id]) == 0) == (n_shots > 0)
-    sets = {frozenset(indices) for indices in shown.values() if indices}
+            assert (len(results[row.run_id]) == 0) == (n_shots > 0)
+    sets = {frozenset(indices) for indices in results.values() if indices}
     assert len(sets) == 1
     (public,) = sets
     assert 0 < len(public) < N
     site = open_site((str(place.board),), place.store)
-    zero_shot = next(run_id for run_id, indices in shown.items() if indices)
+    zero_shot = next(run_id for run_id, indices in results.items() if indices)
     with visiting(create_app([board_feature(site)])) as visitor:
         _check_preview(visitor, zero_shot, public)
         listed = visitor.get(f"/run/{zero_shot}/samples/exam.json?q={MARK}").json()

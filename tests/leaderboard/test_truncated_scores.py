@@ -37,9 +37,9 @@ def test_comparisons_and_gates_say_that_a_score_is_not_meaningful(
     """The comparison's text, JSON and page have the note, and a gate's result has a warning."""
     words = ["compare", "last~1", "last", "--store", place]
     main([*words, "--gate", "long >= -90%"])
-    shown = capsys.readouterr()
-    assert NOTE in " ".join(shown.out.split())
-    assert f"warning: {NOTE}" in shown.err
+    output = capsys.readouterr()
+    assert NOTE in " ".join(output.out.split())
+    assert f"warning: {NOTE}" in output.err
     main([*words, "--json"])
     assert NOTE in capsys.readouterr().out
     store = Store.open_to_read(place)

@@ -19,8 +19,8 @@ sizes = st.none() | st.integers(0, 2000).map(float)
 views = st.builds(
     View,
     q=st.text(st.characters(codec="utf-8"), max_size=30).map(str.strip),
-    types=st.lists(st.sampled_from([one.key for one in MODEL_TYPES]), unique=True).map(
-        lambda keys: tuple(one.key for one in MODEL_TYPES if one.key in keys)
+    types=st.lists(st.sampled_from([each.key for each in MODEL_TYPES]), unique=True).map(
+        lambda keys: tuple(item.key for item in MODEL_TYPES if item.key in keys)
     ),
     precisions=st.lists(st.sampled_from(["bfloat16", "float16", "GPTQ"]), unique=True).map(tuple),
     params=st.tuples(sizes, sizes),
@@ -99,13 +99,13 @@ def test_averages_of_different_columns_are_never_ordered(tmp_path: Path) -> None
     board = site.board("board")
     table = site.table(board)
     rows = all_rows(table, View(), board.shown_columns)
-    assert [one.row.model for one in rows] == [
+    assert [row.row.model for row in rows] == [
         "three-high", "three-low", "two-ab-best", "two-ab", "two-bc-high", "two-bc-low", "one-c", "All", "Human",
     ]  # fmt: skip
-    worst_first = [one.row.model for one in all_rows(table, View(sort="average"), board.shown_columns)]
+    worst_first = [each.row.model for each in all_rows(table, View(sort="average"), board.shown_columns)]
     assert worst_first[:4] == ["three-low", "three-high", "two-ab", "two-ab-best"]
     assert worst_first[-2:] == ["All", "Human"]
-    starts = [one.row.model for one in show_table(table, View(), board.shown_columns).rows if one.new_tier]
+    starts = [item.row.model for item in show_table(table, View(), board.shown_columns).rows if item.new_tier]
     assert starts == ["two-ab-best", "two-bc-high", "one-c", "All", "Human"]
-    by_column = [one.row.model for one in all_rows(table, View(sort="-a"), board.shown_columns)]
+    by_column = [result.row.model for result in all_rows(table, View(sort="-a"), board.shown_columns)]
     assert by_column[:3] == ["Human", "two-ab-best", "two-ab"]

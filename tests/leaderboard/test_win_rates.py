@@ -42,13 +42,13 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_rates_follow_the_columns_values(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of two columns, one of which a model lacks, the rates are those computed by hand; intervals contain them."""
     assert main(["board", "win-rates", str(board), "--store", str(board.parent / "s.sqlite"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    rates = [row["mean_win_rate"] for row in found["models"]]
-    assert [row["n_columns"] for row in found["models"]] == [2, 2, 1]
+    output = json.loads(capsys.readouterr().out)
+    rates = [row["mean_win_rate"] for row in output["models"]]
+    assert [row["n_columns"] for row in output["models"]] == [2, 2, 1]
     assert rates == pytest.approx([1.0, np.mean([0.5, 0.0]), 0.0])
-    assert found["why_no_intervals"] is None
-    assert all(row["low"] <= row["mean_win_rate"] <= row["high"] for row in found["models"])
-    assert found["order"] == {"n_models": 3, "n_pairs": 3, "n_dependent": 0}
+    assert output["why_no_intervals"] is None
+    assert all(row["low"] <= row["mean_win_rate"] <= row["high"] for row in output["models"])
+    assert output["order"] == {"n_models": 3, "n_pairs": 3, "n_dependent": 0}
 
 
 def test_the_terminal_says_how_the_order_depends_on_others(board: Path, capsys: pytest.CaptureFixture[str]) -> None:

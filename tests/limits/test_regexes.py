@@ -32,8 +32,8 @@ TEXTS = (
 def patterns() -> tuple[str, ...]:
     """Return the patterns of all filters of the library, and of lm-eval's tasks if it is installed."""
     folders = [ROOT / "src/assaymark/library"]
-    if found := importlib.util.find_spec("lm_eval"):
-        folders.append(Path(str(found.origin)).parent / "tasks")
+    if result := importlib.util.find_spec("lm_eval"):
+        folders.append(Path(str(result.origin)).parent / "tasks")
     known: dict[str, None] = {}
     for folder in folders:
         for path in [*folder.rglob("*.yaml"), *folder.rglob("*_yaml")]:
@@ -168,11 +168,11 @@ def test_an_answer_that_makes_a_filter_hang_fails_alone(
     """Its score fails, with file and filter, and is not wrong; the other answers are scored."""
     slow = "filter_list:\n  - name: mine\n    filter:\n      - function: regex\n        regex_pattern: '((a+)+b|9)'\n"
     assert run_task(server, tmp_path, f"{slow}      - function: take_first\n") == 0
-    shown = capsys.readouterr().out
-    assert "100.0%" in shown
+    output = capsys.readouterr().out
+    assert "100.0%" in output
     assert main(["show", "last", "--samples", "mine", "--json", "--store", str(tmp_path / "s.db")]) == 0
-    shown = capsys.readouterr().out
-    assert f"task mine ({tmp_path}/mine.yaml), filter mine, sample 1: the regular expression" in shown
+    output = capsys.readouterr().out
+    assert f"task mine ({tmp_path}/mine.yaml), filter mine, sample 1: the regular expression" in output
 
 
 @pytest.mark.parametrize(

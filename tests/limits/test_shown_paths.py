@@ -25,10 +25,10 @@ from assaymark.limits.shown_paths import without_folders
 )
 def test_only_the_last_part_of_paths(text: str, shown: str | None) -> None:
     """Paths lose their folders; names of models, URLs and plain text stay."""
-    found = without_folders(text)
-    assert shown is None or found == shown
+    result = without_folders(text)
+    assert shown is None or result == shown
     for part in ("/tmp", "/home", "secret", "Users", "/data", "with space", "my own"):
-        assert part not in found
+        assert part not in result
 
 
 def test_parts_of_json_are_shortened() -> None:
@@ -42,5 +42,5 @@ def test_parts_of_json_are_shortened() -> None:
 )
 def test_addresses_of_databases_are_left_out(address: str) -> None:
     """A database's address names a host inside the operator's network; nothing of it is shown."""
-    shown = without_folders(f"store {address} is read-only; check its permissions")
-    assert shown == "store the database is read-only; check its permissions"
+    result = without_folders(f"store {address} is read-only; check its permissions")
+    assert result == "store the database is read-only; check its permissions"

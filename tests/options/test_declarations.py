@@ -42,7 +42,9 @@ def test_every_keyword_of_evaluate_is_a_declared_option() -> None:
 
 def test_every_field_of_a_plan_has_its_option() -> None:
     """Every field of a plan belongs to a declared option, except model, tasks and what follows from them."""
-    declared = [one.option.in_plan.field for one in declared_options(EvaluateOptions).values() if one.option.in_plan]
+    declared = [
+        option.option.in_plan.field for option in declared_options(EvaluateOptions).values() if option.option.in_plan
+    ]
     assert max(Counter(declared).values()) == 1
     others = {"model", "tasks", "code_runs_in", "audit_settings", "extra", "unknown"}
     assert set(declared) == {each.name for each in fields(RunPlan)} - others

@@ -61,9 +61,9 @@ def test_generation_settings_without_effect_are_reported(
     """If no task generates, or all decode greedily, sampling settings are reported to have no effect."""
     heard: list[str] = []
     assaymark.evaluate(FakeModel(), tasks, limit=1, gen_kwargs=gen_kwargs, notify=heard.append)
-    found = [line for line in heard if line.startswith("gen_kwargs")]
-    assert len(found) == len(said)
-    assert all(part in line for part, line in zip(said, found, strict=True))
+    results = [line for line in heard if line.startswith("gen_kwargs")]
+    assert len(results) == len(said)
+    assert all(part in line for part, line in zip(said, results, strict=True))
 
 
 def test_generation_settings_are_validated_if_no_task_generates() -> None:

@@ -23,7 +23,7 @@ def lm_evals_answers(program: str, content: Mapping[str, Any], folder: Path, **e
     spec, out = folder / "spec.json", folder / "out.json"
     spec.write_text(json.dumps(content))
     command = [sys.executable, "-m", f"tests.parity.{program}", str(spec), str(out)]
-    given = {**os.environ, "LMEVAL_LOG_LEVEL": "ERROR", **environment}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=given)
+    inputs = {**os.environ, "LMEVAL_LOG_LEVEL": "ERROR", **environment}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=inputs)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(out.read_text()))

@@ -23,11 +23,11 @@ def main(spec_path: str, out_path: str) -> None:
 
     torch.set_num_threads(1)
     manager = TaskManager()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, (path, cases) in spec["models"].items():
         model = HFLM(pretrained=path, dtype="float32", device="cpu", logits_cache=False,
                      batch_size=1 if "rwkv" in name else 8)  # fmt: skip
-        found[name] = {}
+        results[name] = {}
         for task, shots, limit in cases:
             try:
                 result = simple_evaluate(
@@ -35,15 +35,15 @@ def main(spec_path: str, out_path: str) -> None:
                     bootstrap_iters=spec["bootstrap_iters"], verbosity="ERROR",
                 )  # fmt: skip
             except AssertionError:  # a continuation longer than the model ends lm-eval's whole run
-                found[name][task] = None
+                results[name][task] = None
                 continue
             samples = [
                 {"doc_id": s["doc_id"], "prompt_hash": s["prompt_hash"], "resps": s["resps"],
                  **{m: s[m] for m in s["metrics"] if isinstance(s[m], int | float)}}
                 for s in result["samples"][task]
             ]  # fmt: skip
-            found[name][task] = {"results": result["results"][task], "samples": samples}
-    Path(out_path).write_text(json.dumps(found, default=str))
+            results[name][task] = {"results": result["results"][task], "samples": samples}
+    Path(out_path).write_text(json.dumps(results, default=str))
 
 
 if __name__ == "__main__":

@@ -22,18 +22,18 @@ def main(spec_path: str, out_path: str) -> None:
 
     folders: list[str | Path] = [Path(lm_eval.tasks.__file__).parent / folder for folder in spec["folders"]]
     manager = TaskManager(include_path=folders, include_defaults=False)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for task, shots, limit in spec["cases"]:
         result = simple_evaluate(
             model="local-completions", model_args=spec["model_args"], tasks=[task], num_fewshot=shots, limit=limit,
             task_manager=manager, log_samples=True, bootstrap_iters=0, gen_kwargs=spec["gen_kwargs"], verbosity="ERROR",
         )  # fmt: skip
-        found[task] = [
+        results[task] = [
             {"filter": s["filter"], "doc_id": s["doc_id"], "prompt_hash": s["prompt_hash"],
              "resps": [each[0] for each in s["resps"]], "metrics": {name: s[name] for name in s["metrics"]}}
             for s in result["samples"][task]
         ]  # fmt: skip
-    Path(out_path).write_text(json.dumps(found, default=str))
+    Path(out_path).write_text(json.dumps(results, default=str))
 
 
 if __name__ == "__main__":

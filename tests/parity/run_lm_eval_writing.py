@@ -41,17 +41,17 @@ def main(spec_path: str, out_path: str) -> None:
 
     folders: list[str | Path] = [Path(lm_eval.tasks.__file__).parent / folder for folder in spec["folders"]]
     manager = TaskManager(include_path=folders, include_defaults=False)  # reading all 13,000 files takes longer
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, (path, cases) in spec["models"].items():
         model = Watched(pretrained=path, dtype="float32", device="cpu", batch_size=1, logits_cache=False)
-        found[name] = {}
+        results[name] = {}
         for task, shots, limit in cases:
             model.before_ties = []
             result = simple_evaluate(
                 model=model, tasks=[task], num_fewshot=shots, limit=limit, task_manager=manager, log_samples=True,
                 bootstrap_iters=0, gen_kwargs=spec["gen_kwargs"], verbosity="ERROR",
             )  # fmt: skip
-            found[name][task] = {
+            results[name][task] = {
                 "results": result["results"][task],
                 "near_ties": [text for text in model.before_ties if text is not None],
                 "samples": [
@@ -60,7 +60,7 @@ def main(spec_path: str, out_path: str) -> None:
                     for s in result["samples"][task]
                 ],
             }  # fmt: skip
-    Path(out_path).write_text(json.dumps(found, default=str))
+    Path(out_path).write_text(json.dumps(results, default=str))
 
 
 if __name__ == "__main__":

@@ -77,11 +77,11 @@ def answers(outputs: tuple[Output, ...]) -> list[tuple[float, bool | None]]:
 
 def theirs_of(sample: dict[str, Any]) -> list[tuple[float, bool | None]]:
     """Return lm-eval's logged answers in the same form."""
-    found: list[tuple[float, bool | None]] = []
+    results: list[tuple[float, bool | None]] = []
     for responses in sample["resps"]:
         first = responses[0]
-        found.append((float(first[0]), bool(first[1])) if isinstance(first, list) else (float(first), None))
-    return found
+        results.append((float(first[0]), bool(first[1])) if isinstance(first, list) else (float(first), None))
+    return results
 
 
 def answered(theirs: dict[str, Any], runs: dict[str, assaymark.Run]) -> list[tuple[str, assaymark.Run]]:

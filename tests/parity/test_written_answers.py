@@ -113,7 +113,9 @@ def differences(run: assaymark.Run, task: str, theirs: dict[str, Any]) -> tuple[
             ties += 1
         else:
             ours = {(score.filter, score.metric): score.value for score in record.scores}
-            scored = {(one["filter"], name): value for one in answers for name, value in one["metrics"].items()}
+            scored = {
+                (answer["filter"], name): value for answer in answers for name, value in answer["metrics"].items()
+            }
             if text != expected or scored.items() - ours.items():
                 wrong.append(f"{task} {record.request.sample_index}: {text!r} {ours} against {expected!r} {scored}")
     return wrong, ties

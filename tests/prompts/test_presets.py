@@ -25,9 +25,9 @@ TALK = [message("system", "Be brief."), *ALONE, message("assistant", "Yes."), me
 
 def preset(name: str) -> PromptPreset:
     """Return a preset of the library."""
-    found = find_preset(name)
-    assert found is not None
-    return found
+    result = find_preset(name)
+    assert result is not None
+    return result
 
 
 def test_every_preset_has_a_golden_rendering() -> None:
@@ -65,8 +65,10 @@ def test_a_begun_answer_is_left_open(name: str) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_an_answer_follows_as_in_a_conversation(name: str) -> None:
     """Opening, delimiter and answer together are the beginning of the answered turn."""
-    one = preset(name)
-    assert one.render([*ALONE, message("assistant", "Yes.")], True) == one.render(ALONE) + one.answer_delimiter + "Yes."
+    item = preset(name)
+    assert (
+        item.render([*ALONE, message("assistant", "Yes.")], True) == item.render(ALONE) + item.answer_delimiter + "Yes."
+    )
 
 
 def test_texts_are_trimmed_if_the_format_requires_it() -> None:

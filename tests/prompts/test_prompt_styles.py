@@ -77,9 +77,9 @@ def test_the_instruction_follows_the_tasks_description() -> None:
 )
 def test_lists_are_parsed_in_their_usual_formats(text: str) -> None:
     """Brackets, full stops, and a question that begins like a list; the last complete list counts."""
-    found = read_question(text, ["A", "B", "C"])
-    assert (found.choices, found.cue) == (tuple(TEXTS), "Answer:")
-    assert found.lead in {"Which?", "A. Smith asks: which?"}
+    result = read_question(text, ["A", "B", "C"])
+    assert (result.choices, result.cue) == (tuple(TEXTS), "Answer:")
+    assert result.lead in {"Which?", "A. Smith asks: which?"}
 
 
 def test_a_choice_may_have_several_lines() -> None:

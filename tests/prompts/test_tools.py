@@ -19,10 +19,14 @@ def test_both_forms_of_a_declaration_are_read() -> None:
     """With and without OpenAI's outer object, and as JSON text; names become those that OpenAI accepts."""
     whole = [{"type": "function", "function": TOOL}]
     assert declarations_in(whole) == declarations_in([TOOL]) == declarations_in(json.dumps(whole)) == [TOOL]
-    shown = json.loads(tools_for_template([TOOL, {"name": "now"}]) or "")
-    assert shown[0] == {"type": "function", "function": {**TOOL, "name": "weather_get"}}
-    assert shown[1]["function"] == {"name": "now", "parameters": {"type": "object", "properties": {}}}
-    assert list(shown[0]["function"]) == ["name", "description", "parameters"]  # in the row's order: the model reads it
+    result = json.loads(tools_for_template([TOOL, {"name": "now"}]) or "")
+    assert result[0] == {"type": "function", "function": {**TOOL, "name": "weather_get"}}
+    assert result[1]["function"] == {"name": "now", "parameters": {"type": "object", "properties": {}}}
+    assert list(result[0]["function"]) == [
+        "name",
+        "description",
+        "parameters",
+    ]  # in the row's order: the model reads it
     assert tools_for_template([]) is None
     assert shown_name("a.b/c d-e_1") == "a_b_c_d-e_1"
 

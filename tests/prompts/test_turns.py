@@ -79,7 +79,7 @@ def test_a_chat_of_turns_has_no_delimiters() -> None:
 
 def test_a_chat_of_one_message_keeps_inner_delimiters() -> None:
     """All turns go into one user message; the delimiter at its end is removed, a begun answer is separate."""
-    one = chat_messages(PIECES, multiturn=False)
-    assert [(m.role, m.text) for m in one] == [("system", "Be brief."), ("user", "Q1 a1\n\nQ2")]
+    item = chat_messages(PIECES, multiturn=False)
+    assert [(m.role, m.text) for m in item] == [("system", "Be brief."), ("user", "Q1 a1\n\nQ2")]
     begun = chat_messages([*PIECES[1:], Piece("assistant", "So")], multiturn=False)
     assert [(m.role, m.text) for m in begun] == [("user", "Q1 a1\n\nQ2"), ("assistant", "So")]

@@ -23,19 +23,19 @@ ADDED = ["circular_acc", "acc_rotations"]
 
 def run_of(tasks: str = "demo_letters_people", **options: Any) -> assaymark.Run:
     """Return a circular run of the fake model on ten samples."""
-    given = {"model_args": {"mode": "random"}, "limit": 10, "circular": True, **options}
-    return assaymark.evaluate("fake", tasks, **given)
+    inputs = {"model_args": {"mode": "random"}, "limit": 10, "circular": True, **options}
+    return assaymark.evaluate("fake", tasks, **inputs)
 
 
 @pytest.mark.slow
 def test_a_question_is_one_sample_with_all_its_rotations() -> None:
     """N counts questions, not rotations; acc is that of the plain run, and circular_acc at most that."""
     run, plain = run_of(), run_of(circular=False)
-    found = {one.metric: one for one in run.estimates}
-    assert {one.n for one in run.estimates} == {10}
-    assert found["acc"].value == plain.estimate("demo_letters_people", "acc").value
-    assert (found["circular_acc"].value or 0) <= (found["acc"].value or 0)
-    assert found["circular_acc"].chance == pytest.approx(4.0**-4)
+    results = {estimate.metric: estimate for estimate in run.estimates}
+    assert {each.n for each in run.estimates} == {10}
+    assert results["acc"].value == plain.estimate("demo_letters_people", "acc").value
+    assert (results["circular_acc"].value or 0) <= (results["acc"].value or 0)
+    assert results["circular_acc"].chance == pytest.approx(4.0**-4)
     assert len(run.samples("demo_letters_people")[0].outputs) == 16
 
 
@@ -70,12 +70,12 @@ def test_an_interrupted_circular_run_is_resumed(stop_after: int, tmp_path: Path)
 def test_a_failed_rotation_is_no_wrong_answer() -> None:
     """A question one of whose rotations failed counts in no metric, also after it is scored again."""
     run = run_of(model_args={"mode": "random", "fail": 0.03})
-    before = [(one.metric, one.value, one.n, one.n_failed) for one in run.estimates]
+    before = [(estimate.metric, estimate.value, estimate.n, estimate.n_failed) for estimate in run.estimates]
     failed = {n_failed for _, _, _, n_failed in before}
     assert len(failed) == 1
     assert 0 < failed.pop() < 10
     again = rescore_run(run, RescoreOptions())
-    assert [(one.metric, one.value, one.n, one.n_failed) for one in again.run.estimates] == before
+    assert [(each.metric, each.value, each.n, each.n_failed) for each in again.run.estimates] == before
 
 
 def test_rescoring_keeps_the_rotations() -> None:
@@ -90,7 +90,7 @@ def test_rescoring_keeps_the_rotations() -> None:
 def test_mixed_tasks_are_evaluated_and_noted() -> None:
     """A task without listed options is evaluated as always, with its reason; the rotations' metrics are the others'."""
     run = run_of("demo_letters_people,demo_facts,demo_sums")
-    metrics = {(one.task, one.metric) for one in run.estimates}
+    metrics = {(estimate.task, estimate.metric) for estimate in run.estimates}
     assert {(task, metric) for task, metric in metrics if metric in ADDED} == {
         ("demo_letters_people", metric) for metric in ADDED
     }
@@ -108,8 +108,8 @@ def test_without_any_task_to_rotate_the_run_is_refused() -> None:
 def test_groups_average_the_rotations() -> None:
     """A group whose tasks all have them has both metrics, weighted as its own."""
     run = run_of("demo_letters")
-    group = {one.metric: one for one in run.estimates if one.details.get("kind") == "group"}
-    leaves = [one for one in run.estimates if one.details.get("kind") == "task" and one.metric == "circular_acc"]
+    group = {estimate.metric: estimate for estimate in run.estimates if estimate.details.get("kind") == "group"}
+    leaves = [each for each in run.estimates if each.details.get("kind") == "task" and each.metric == "circular_acc"]
     assert group["circular_acc"].value == pytest.approx(sum(o.n * (o.value or 0) for o in leaves) / 40)
     assert group["circular_acc"].n == 40
 
@@ -124,7 +124,7 @@ def test_two_circular_runs_are_compared_by_circular_acc() -> None:
     for runs in ([first, plain], [plain, first]):
         pair = compare_runs(runs).pairs[0]
         assert {line.metric for line in pair.tasks} == {"acc"}
-        assert any("circular" in str(one) for one in pair.set_up)
+        assert any("circular" in str(each) for each in pair.set_up)
 
 
 def test_lm_evals_files_have_the_files_order(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def form_of(form: str, code: str | None) -> Writer:
 
 def needs_sandbox() -> None:
     """Skip where programs cannot be run."""
-    found, why = find_sandbox()
-    if found is None:
+    result, why = find_sandbox()
+    if result is None:
         pytest.skip(f"no sandbox here: {why}")
 
 
@@ -71,18 +71,18 @@ def needs_sandbox() -> None:
 def test_the_canonical_solutions_of_humaneval_all_pass(shared_dir: Path) -> None:
     """All 164 reference solutions pass their tests in the sandbox: pass@1 is exactly 1."""
     needs_sandbox()
-    found = scores("humaneval", shared_dir / "data", lambda row: str(row["canonical_solution"]))
-    assert [score.metric for score in found] == ["pass@1"] * 164
-    assert [(score.sample_index, score.detail) for score in found if score.value != 1.0] == []
+    result = scores("humaneval", shared_dir / "data", lambda row: str(row["canonical_solution"]))
+    assert [score.metric for score in result] == ["pass@1"] * 164
+    assert [(score.sample_index, score.detail) for score in result if score.value != 1.0] == []
 
 
 @pytest.mark.parametrize("broken", ["    pass\n", "    return undefined_name\n", "    import os; os._exit(0)\n"])
 def test_broken_solutions_all_fail(shared_dir: Path, broken: str) -> None:
     """Bodies that do nothing, raise, or exit early pass none of the tests."""
     needs_sandbox()
-    found = scores("humaneval", shared_dir / "data", lambda _: broken, limit=12)
-    assert [score.value for score in found] == [0.0] * 12
-    assert all(not score.detail["programs"][0]["passed"] for score in found)
+    result = scores("humaneval", shared_dir / "data", lambda _: broken, limit=12)
+    assert [score.value for score in result] == [0.0] * 12
+    assert all(not score.detail["programs"][0]["passed"] for score in result)
 
 
 def test_sixty_four_answers_give_every_pass_at_k(shared_dir: Path) -> None:
@@ -93,9 +93,9 @@ def test_sixty_four_answers_give_every_pass_at_k(shared_dir: Path) -> None:
     (sample,) = bound.samples()
     request, right = bound.request(sample), str(sample.row["canonical_solution"])
     outputs = [Output(request.id, 0, i, text=right if i < 2 else "    pass\n") for i in range(64)]
-    found = {score.metric: score.value for score in bound.score(request, sample, outputs)}
-    assert found == pytest.approx({f"pass@{k}": pass_at_k(64, 2, k) for k in (2, 8, 16, 32, 64)})
-    assert found["pass@64"] == 1.0
+    results = {score.metric: score.value for score in bound.score(request, sample, outputs)}
+    assert results == pytest.approx({f"pass@{k}": pass_at_k(64, 2, k) for k in (2, 8, 16, 32, 64)})
+    assert results["pass@64"] == 1.0
 
 
 def test_an_instructed_answer_ends_with_its_code_block(shared_dir: Path) -> None:
@@ -105,8 +105,8 @@ def test_an_instructed_answer_ends_with_its_code_block(shared_dir: Path) -> None
     def chatty(row: Mapping[str, Any]) -> str:
         return f"{row['canonical_solution']}\n```\nThis is how it works: first (we) ..."
 
-    found = scores("humaneval_instruct", shared_dir / "data", chatty, limit=4)
-    assert [score.value for score in found] == [1.0] * 4
+    result = scores("humaneval_instruct", shared_dir / "data", chatty, limit=4)
+    assert [score.value for score in result] == [1.0] * 4
 
 
 def test_mbpp_runs_the_answer_with_the_three_tests() -> None:

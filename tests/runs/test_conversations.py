@@ -179,10 +179,10 @@ def test_a_run_without_scores_shows_its_answers(task_file: Path) -> None:
     ]
     assert all("at a stop text" in line for line in lines[1:4])
     assert [(each["turn"], each["n"]) for each in run.to_json()["answers"]] == [(0, 6), (1, 6), (2, 1)]
-    shown = as_text(_views(run, 2))
-    assert shown.index("How many legs have 1 dogs?") < shown.index("model: 4") < shown.index("And how many tails?")
-    assert "How many legs have 2 dogs?" in shown
-    assert "How many legs have 3 dogs?" not in shown
+    result = as_text(_views(run, 2))
+    assert result.index("How many legs have 1 dogs?") < result.index("model: 4") < result.index("And how many tails?")
+    assert "How many legs have 2 dogs?" in result
+    assert "How many legs have 3 dogs?" not in result
     assert run.sample_records("talk", only_wrong=True) == []
     files = run.write_lm_eval_files(task_file.parent / "out", log_samples=True)
     logged = [json.loads(line) for line in files[1].read_text().splitlines()]

@@ -46,14 +46,14 @@ def true_cost(server: JudgeServer) -> float:
 def test_the_bill_is_the_servers_usage(questions: Path) -> None:
     """The stored cost is the price of the tokens that the server reported, and `show` prints it with the price."""
     with judging_server(lambda _: "4") as server:
-        found = run(server, questions)
-        assert found.cost is not None
-        assert found.cost["spent"] == pytest.approx(true_cost(server))
-        assert (found.cost["n_outputs"], found.cost["n_estimated"]) == (N, 0)
-        assert any(line.startswith("cost: ") and "1000 and 2000 per million" in line for line in found.remarks())
+        result = run(server, questions)
+        assert result.cost is not None
+        assert result.cost["spent"] == pytest.approx(true_cost(server))
+        assert (result.cost["n_outputs"], result.cost["n_estimated"]) == (N, 0)
+        assert any(line.startswith("cost: ") and "1000 and 2000 per million" in line for line in result.remarks())
         again = run(server, questions)  # nothing is sent, and the bill stays
         assert len(server.seen) == N
-        assert again.cost == found.cost
+        assert again.cost == result.cost
 
 
 @pytest.mark.slow
@@ -123,20 +123,20 @@ def test_failed_requests_that_no_provider_bills_cost_nothing(questions: Path) ->
 
     with judging_server(reply) as server:
         arguments = server.arguments + ",max_retries=1"
-        found = run(server, questions, model_args=arguments)
-        assert found.cost is not None
-        assert found.result is not None
-        assert found.result.n_failed == 1
-        assert (found.cost["n_outputs"], found.cost["n_estimated"]) == (N, 1)  # charged with the most it can have
+        result = run(server, questions, model_args=arguments)
+        assert result.cost is not None
+        assert result.result is not None
+        assert result.result.n_failed == 1
+        assert (result.cost["n_outputs"], result.cost["n_estimated"]) == (N, 1)  # charged with the most it can have
 
 
 @pytest.mark.parametrize(("limit", "said"), [(50.0, "max_cost=50 would be passed"), (1.0, "max_cost=1 is passed")])
 def test_a_server_that_bills_more_than_requests_can_have_is_found_out(questions: Path, limit: float, said: str) -> None:
     """The first request goes alone; the others count as many times more, and nothing is sent beyond the limit."""
     with judging_server(lambda _: "4", usage_times=1000) as server:
-        found = run(server, questions, max_cost=limit)
+        result = run(server, questions, max_cost=limit)
         assert len(server.seen) == 1
-        assert found.stop_reason is not None
-        assert said in found.stop_reason
-        assert any("(more than --max_cost 1)" in line for line in found.remarks()) == (limit == 1.0)
-        assert found.row.status == "incomplete"
+        assert result.stop_reason is not None
+        assert said in result.stop_reason
+        assert any("(more than --max_cost 1)" in line for line in result.remarks()) == (limit == 1.0)
+        assert result.row.status == "incomplete"

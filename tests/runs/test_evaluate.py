@@ -64,9 +64,9 @@ def test_outputs_of_other_runs_are_reused() -> None:
 def test_rank_orders_choices() -> None:
     """`rank` gives each choice's log-likelihood and the index of the best."""
     model = assaymark.load_model(SMALL)
-    found = model.rank("One two three", [" four", " \u00e9\u00df\u00f8\u00e6"])
-    assert found.best == 0
-    assert found.total_nats[0] > found.total_nats[1]
+    result = model.rank("One two three", [" four", " \u00e9\u00df\u00f8\u00e6"])
+    assert result.best == 0
+    assert result.total_nats[0] > result.total_nats[1]
     with pytest.raises(UsageError):
         model.rank("One", [])
 
@@ -136,8 +136,8 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
 def test_failed_outputs_are_explained() -> None:
     """If outputs failed, the table has the error of the first one."""
     run = assaymark.evaluate(demo_model("small"), "demo_sums", limit=2, gen_kwargs={"max_gen_toks": 100_000})
-    told = run.remarks()
-    assert any("2 output(s) failed and count as missing" in line for line in told)
+    result = run.remarks()
+    assert any("2 output(s) failed and count as missing" in line for line in result)
     assert re.search(
         r"all requests failed, so there is no result: 100000 new tokens are allowed", " ".join(str(run).split())
     )

@@ -6,21 +6,21 @@ from assaymark.runs.explain import explain_task, explanation_view
 
 def test_a_card_needs_neither_data_nor_extras() -> None:
     """Without the rows, the card, the filters, the formula and the reason for the missing sample are shown."""
-    found = explain_task("gsm8k")
-    assert found["card"]["title"] == "GSM8K"
-    assert found["prompt"] is None
-    assert "openai/gsm8k (main) is not in the Hub's local cache" in found["no_sample"]
-    shown = "".join(as_text(part) for part in explanation_view(found))
+    actual = explain_task("gsm8k")
+    assert actual["card"]["title"] == "GSM8K"
+    assert actual["prompt"] is None
+    assert "openai/gsm8k (main) is not in the Hub's local cache" in actual["no_sample"]
+    result = "".join(as_text(part) for part in explanation_view(actual))
     for expected in ("Grade-school mathematics", "No sample can be shown", "strict-match: regex", "exact_match: 1 if"):
-        assert expected in shown
+        assert expected in result
 
 
 def test_a_task_with_its_rows_shows_a_sample() -> None:
     """With the rows the same call shows one prompt and how an output is scored."""
-    found = explain_task("demo_who")
-    assert found["no_sample"] is None
-    assert found["worked"]["scores"]
-    assert "No sample" not in "".join(as_text(part) for part in explanation_view(found))
+    result = explain_task("demo_who")
+    assert result["no_sample"] is None
+    assert result["worked"]["scores"]
+    assert "No sample" not in "".join(as_text(part) for part in explanation_view(result))
 
 
 def test_known_faults_are_joined_without_double_stops() -> None:

@@ -25,8 +25,8 @@ def test_the_end_of_a_long_answer_is_shown(shared_dir: Path, capsys: pytest.Capt
 )
 def test_a_tasks_own_scores_are_explained(task: str, metric: str, formula: str) -> None:
     """The formula says what is computed, not only which function computes it."""
-    found = explain_task(task)
-    (own,) = [each for each in found["metrics"] if each["name"] == metric]
+    result = explain_task(task)
+    (own,) = [each for each in result["metrics"] if each["name"] == metric]
     assert formula in own["formula"]
     assert "!function" not in own["aggregation"]
     assert not own["formula"].startswith(("Return", "{"))
@@ -39,8 +39,8 @@ def test_the_name_of_a_metric_explains_the_metric(capsys: pytest.CaptureFixture[
     assert out.startswith("acc_norm a metric of one sample")
     assert "divided by" in out
     for metric in own_metrics():
-        found = explain_metric(metric.name)
-        assert found is not None
-        assert found["formula"]
+        result = explain_metric(metric.name)
+        assert result is not None
+        assert result["formula"]
     assert main(["explain", "acc_normm"]) == 2
     assert "unknown task 'acc_normm'" in capsys.readouterr().err

@@ -71,18 +71,18 @@ def test_training_continues_as_without_an_evaluation(kind: str) -> None:
 
 def state_of(model: Any) -> list[Any]:
     """Return all state of a model and the process that an evaluation could change, as comparable values."""
-    found: list[Any] = [torch.get_rng_state().tolist(), random.getstate(), torch.get_num_threads()]
-    found.append([str(part) for part in numpy.random.get_state()])
-    found.append({name: str(value) for name, value in model.generation_config.to_dict().items()})
-    found.append(id(model.generation_config))
+    results: list[Any] = [torch.get_rng_state().tolist(), random.getstate(), torch.get_num_threads()]
+    results.append([str(part) for part in numpy.random.get_state()])
+    results.append({name: str(value) for name, value in model.generation_config.to_dict().items()})
+    results.append(id(model.generation_config))
     for name, module in model.named_modules():
-        found.append((name, module.training, "forward" in module.__dict__, sorted(module.__dict__)))
-        found.append([len(module._forward_hooks), len(module._forward_pre_hooks)])
+        results.append((name, module.training, "forward" in module.__dict__, sorted(module.__dict__)))
+        results.append([len(module._forward_hooks), len(module._forward_pre_hooks)])
         if hasattr(module, "config"):
-            found.append(module.config._attn_implementation)
-    found += [(name, t.requires_grad, t.dtype, t.device, id(t)) for name, t in model.named_parameters()]
-    found += [(name, t.dtype, id(t), t.tolist()) for name, t in model.named_buffers()]
-    return found
+            results.append(module.config._attn_implementation)
+    results += [(name, t.requires_grad, t.dtype, t.device, id(t)) for name, t in model.named_parameters()]
+    results += [(name, t.dtype, id(t), t.tolist()) for name, t in model.named_buffers()]
+    return results
 
 
 def prepared() -> tuple[Any, Any]:

@@ -69,10 +69,10 @@ def test_a_suite_gives_its_composite(name: str, rows: Path) -> None:
     if name == "code" and find_sandbox()[0] is None:
         pytest.skip(f"no sandbox for written programs: {find_sandbox()[1]}")
     run = assaymark.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1)
-    found = run.estimate(name)
-    assert found.value is not None, found.details["why"]
-    assert (len(found.details["columns"]), len(run.row.plan.tasks)) == BOARDS[name]
-    assert found.n_failed == 0
+    result = run.estimate(name)
+    assert result.value is not None, result.details["why"]
+    assert (len(result.details["columns"]), len(run.row.plan.tasks)) == BOARDS[name]
+    assert result.n_failed == 0
 
 
 def test_the_gauntlet_refuses_missing_benchmarks(tmp_path: Path) -> None:
@@ -84,6 +84,6 @@ def test_the_gauntlet_refuses_missing_benchmarks(tmp_path: Path) -> None:
     options: dict[str, Any] = {"data_dir": tmp_path, "limit": 1}
     with pytest.raises(PlanError, match=r"57 of its tasks cannot be evaluated(.|\n)*mmlu_anatomy: "):
         assaymark.evaluate(FakeModel(), suite="gauntlet-v0.3", **options)
-    found = assaymark.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
-    assert (found.value, found.details["why"]) == (None, "no score of gauntlet_mmlu")
-    assert "world knowledge" not in {column["name"] for column in found.details["columns"]}
+    result = assaymark.evaluate(FakeModel(), suite="gauntlet-v0.3", partial=True, **options).estimate("gauntlet-v0.3")
+    assert (result.value, result.details["why"]) == (None, "no score of gauntlet_mmlu")
+    assert "world knowledge" not in {column["name"] for column in result.details["columns"]}

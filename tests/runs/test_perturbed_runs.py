@@ -279,8 +279,8 @@ def test_broken_samples_are_listed_with_their_words(in_folder: Path, capsys: pyt
     assert first["original"]["task"] == "chores"
     assert first["original"]["wrong"] is False
     store = ["--store", str(in_folder / "runs.sqlite")]
-    shown = _command(capsys, "show", run.id, "--samples", "chores", "--broken", *store)
-    assert "unperturbed: right" in shown[1]
+    actual = _command(capsys, "show", run.id, "--samples", "chores", "--broken", *store)
+    assert "unperturbed: right" in actual[1]
     lonely = _command(capsys, "show", run.id, "--broken", *store)
     assert "--samples TASK --broken" in lonely[1]
     plain = _run(in_folder, perturb=None)
@@ -337,10 +337,10 @@ def test_copies_of_sealed_tasks_are_withheld_with_them(in_folder: Path) -> None:
     store = run.store
     store.seals.put(SealedTask("chores", plan.dataset_hash, public_fraction=0.3))
     gate = outward(store)
-    shown = {r.request.sample_index for r in gate.samples(run.id, "chores") if not r.is_withheld}
+    results = {r.request.sample_index for r in gate.samples(run.id, "chores") if not r.is_withheld}
     copies = list(gate.samples(run.id, "chores~mild_mix"))
     assert copies
-    assert {r.request.sample_index for r in copies if not r.is_withheld} <= shown
+    assert {r.request.sample_index for r in copies if not r.is_withheld} <= results
     assert any(r.is_withheld for r in copies)
     store.seals.put(SealedTask("sayings", "sha256:" + "0" * 64))
     other = outward(store)

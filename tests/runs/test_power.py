@@ -89,10 +89,10 @@ def test_invalid_differences_are_refused() -> None:
 def test_plan_prints_what_the_difference_needs(tasks: Path) -> None:
     """`plan --mde 2 --json` gives samples needed for two points, paired and unpaired."""
     words = ["plan", "--model", "fake", "--tasks", "both", "--include_path", str(tasks), "--mde", "2"]
-    found = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
-    power = {line["name"]: line for line in json.loads(found.output)["power"]}
+    actual = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
+    power = {line["name"]: line for line in json.loads(actual.output)["power"]}
     assert power["one"]["n_paired"] == 3923  # Connor 1987 at 20% disagreement
     assert power["one"]["n_unpaired"] == 9812
-    shown = CliRunner().invoke(cli, words, catch_exceptions=False).output
-    assert "both (group)" in shown
-    assert "9,812+" in shown
+    result = CliRunner().invoke(cli, words, catch_exceptions=False).output
+    assert "both (group)" in result
+    assert "9,812+" in result

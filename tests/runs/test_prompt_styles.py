@@ -23,11 +23,11 @@ from assaymark.tasks.catalog import LIBRARY
 def test_each_style_and_number_of_shots_is_a_run() -> None:
     """Three styles at two numbers of shots are six runs of the same samples, each with its prompt style."""
     done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text", "cot"], [0, 2], limit=12)
-    assert len({one.run.id for one in done.runs}) == 6
-    hashes = {tuple(sample.request.sample_sha256 for sample in one.run.samples("demo_facts")) for one in done.runs}
+    assert len({run.run.id for run in done.runs}) == 6
+    hashes = {tuple(sample.request.sample_sha256 for sample in each.run.samples("demo_facts")) for each in done.runs}
     assert len(hashes) == 1
-    assert [one.run.row.plan.prompt_style for one in done.runs[::2]] == ["letter", "text", "cot"]
-    assert [one.run.row.plan.tasks[0].num_fewshot for one in done.runs] == [0, 2] * 3
+    assert [item.run.row.plan.prompt_style for item in done.runs[::2]] == ["letter", "text", "cot"]
+    assert [result.run.row.plan.tasks[0].num_fewshot for result in done.runs] == [0, 2] * 3
     assert "prompt style cot" in str(done.runs[4].run)
 
 
@@ -62,7 +62,7 @@ def test_what_is_shown_is_what_is_compared() -> None:
     done = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=30)
     first, second = done.to_json()["lines"]
     assert second["difference"]["difference"] == pytest.approx(second["value"] - first["value"])
-    notes = compare_runs([one.run for one in done.runs]).pairs[0].notes
+    notes = compare_runs([run.run for run in done.runs]).pairs[0].notes
     assert any("acc of" in note and "is compared with acc_norm of" in note for note in notes)
 
 
@@ -80,7 +80,7 @@ def test_the_own_style_sends_no_new_request() -> None:
     own = assaymark.evaluate(FakeModel(), "demo_facts", limit=5)
     put = assaymark.evaluate(FakeModel(), "demo_facts", limit=5, prompt_style="text")
     assert put.id != own.id
-    assert [one.request for one in put.samples("demo_facts")] == [one.request for one in own.samples("demo_facts")]
+    assert [each.request for each in put.samples("demo_facts")] == [item.request for item in own.samples("demo_facts")]
     assert all(output.from_cache for sample in put.samples("demo_facts") for output in sample.outputs)
 
 

@@ -37,23 +37,23 @@ def test_the_test_is_the_unpaired_one(run: Run, tmp_path: Path) -> None:
     """Difference, interval and p are those of two independent shares; run minus claim."""
     estimate = run.estimate("demo_who", "acc")
     value = estimate.details["lm_eval_value"]
-    (found,) = compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.9 n=1000 shots=0"])
+    (result,) = compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.9 n=1000 shots=0"])
     expected = compare_shares(900, 1000, round(value * 20), 20)
-    assert found.comparison == expected
-    assert found.comparison.difference == pytest.approx(value - 0.9)
-    assert "differs significantly from" in found.verdict
-    (found,) = compare_published(str(tmp_path / "store.sqlite"), "last", [f"demo_who acc={value} n=20 shots=0"])
-    assert "is not significantly different from" in found.verdict
-    assert found.comparison.p == 1.0
+    assert result.comparison == expected
+    assert result.comparison.difference == pytest.approx(value - 0.9)
+    assert "differs significantly from" in result.verdict
+    (result,) = compare_published(str(tmp_path / "store.sqlite"), "last", [f"demo_who acc={value} n=20 shots=0"])
+    assert "is not significantly different from" in result.verdict
+    assert result.comparison.p == 1.0
 
 
 def test_differences_in_the_set_up_are_listed(run: Run, tmp_path: Path) -> None:
     """Fewer samples, and facts that the claim does not state, are listed under the verdict."""
     store = str(tmp_path / "store.sqlite")
-    (found,) = compare_published(store, run.id, ["demo_who acc=0.3 shots=25 n=1000"])
-    assert found.set_up == ("samples: 20 in this run, 1,000 in the claim",)
-    (found,) = compare_published(store, run.id, ["demo_who acc=0.3"])
-    assert any("not stated in the claim; assumed to be the whole split" in line for line in found.set_up)
+    (result,) = compare_published(store, run.id, ["demo_who acc=0.3 shots=25 n=1000"])
+    assert result.set_up == ("samples: 20 in this run, 1,000 in the claim",)
+    (result,) = compare_published(store, run.id, ["demo_who acc=0.3"])
+    assert any("not stated in the claim; assumed to be the whole split" in line for line in result.set_up)
 
 
 def test_other_shots_are_not_comparable(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,9 +65,9 @@ def test_other_shots_are_not_comparable(run: Run, tmp_path: Path, capsys: pytest
     assert said.startswith("not comparable: shots 0 against 25: demo_who acc is ")
     assert "p =" not in said
     assert main(["compare", run.id, "--published", claim, "--store", store, "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["p"] is None
-    assert found["not_comparable"] == "shots 0 against 25"
+    (result,) = json.loads(capsys.readouterr().out)
+    assert result["p"] is None
+    assert result["not_comparable"] == "shots 0 against 25"
 
 
 def test_claims_are_stored_with_the_run(run: Run, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_claims_are_stored_with_the_run(run: Run, tmp_path: Path) -> None:
     for _ in range(2):
         compare_published(str(tmp_path / "store.sqlite"), "last", ["demo_who acc=0.3 n=100 source=paper"])
     kept = run.row.extra["claims"]
-    assert [(one["task"], one["value"], one["source"]) for one in kept] == [("demo_who", 0.3, "paper")]
+    assert [(each["task"], each["value"], each["source"]) for each in kept] == [("demo_who", 0.3, "paper")]
     assert run.estimates == before
     assert run.verify() == []
 
@@ -95,6 +95,6 @@ def test_the_command_prints_text_and_json(run: Run, tmp_path: Path, capsys: pyte
     assert main([*words, str(tmp_path / "store.sqlite")]) == 0
     assert "published 30.0% of 100" in capsys.readouterr().out
     assert main([*words, str(tmp_path / "store.sqlite"), "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["claim"]["source"] == "URL"
-    assert found["low"] < found["difference"] < found["high"]
+    (result,) = json.loads(capsys.readouterr().out)
+    assert result["claim"]["source"] == "URL"
+    assert result["low"] < result["difference"] < result["high"]

@@ -23,16 +23,16 @@ A, B = {"accuracy": 0.8}, {"accuracy": 0.5, "seed": 2}
 def test_a_clear_difference_is_decided_before_the_end(tmp_path: Path) -> None:
     """Both runs are incomplete and marked; a whole run afterwards asks the rest and has no mark."""
     store = str(tmp_path / "s.sqlite")
-    found = race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, store=store)
-    assert found.state.verdict == "first"
-    assert found.state.n_seen < found.state.n == 200
-    assert found.state.low > 0
+    result = race_models("fake", "fake", "demo_facts", first_args=A, second_args=B, store=store)
+    assert result.state.verdict == "first"
+    assert result.state.n_seen < result.state.n == 200
+    assert result.state.low > 0
     with Store.open(store) as opened:
         rows = opened.runs()
         assert {row.status for row in rows} == {"incomplete"}
-        assert {row.n_samples for row in rows} == {found.state.n_seen}
+        assert {row.n_samples for row in rows} == {result.state.n_seen}
     run = assaymark.evaluate("fake", "demo_facts", model_args=A, store=store)
-    assert run.id == found.run_ids[0]
+    assert run.id == result.run_ids[0]
     assert (run.row.status, run.row.n_samples) == ("finished", 200)
 
 
@@ -81,8 +81,8 @@ def test_a_stored_run_is_raced_without_asking_its_model(tmp_path: Path) -> None:
     """Only the new model answers; a run of other questions, or of a part, is refused."""
     store = str(tmp_path / "s.sqlite")
     base = assaymark.evaluate("fake", "demo_facts", model_args=B, store=store)
-    found = race_models("fake", base.id, "demo_facts", first_args=A, store=store)
-    assert found.state.verdict == "first"
+    result = race_models("fake", base.id, "demo_facts", first_args=A, store=store)
+    assert result.state.verdict == "first"
     with Store.open(store) as opened:
         assert len(opened.runs()) == 2
         assert opened.run(base.id).status == "finished"
@@ -97,9 +97,9 @@ def test_a_failed_question_stops_the_race(tmp_path: Path, capsys: pytest.Capture
     """What follows it in the order is not evidence before it is answered; the exit code says that requests failed."""
     words = ["race", "fake:accuracy=0.8,fail=0.02", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts", "--quiet"]
     assert main([*words, "--store", str(tmp_path / "s.sqlite")]) == 5
-    told = capsys.readouterr()
-    assert "Not decided" in told.out
-    assert "could not be answered; the same command asks them again" in told.err
+    output = capsys.readouterr()
+    assert "Not decided" in output.out
+    assert "could not be answered; the same command asks them again" in output.err
 
 
 def test_what_cannot_be_raced_is_refused(tmp_path: Path) -> None:
@@ -119,11 +119,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     words = ["race", "fake:accuracy=0.8", "fake:accuracy=0.5,seed=2", "--tasks", "demo_facts"]
     store = ["--store", str(tmp_path / "s.sqlite")]
     assert main([*words, "--until", "decided", *store]) == 0
-    told = capsys.readouterr()
-    assert "fake-gold-0 is better than fake-gold-2 on this benchmark" in told.out
-    assert "95% interval at any time" in told.out
-    assert "new questions of this kind is another question" in told.out
-    assert "of 200: " in told.err
+    output = capsys.readouterr()
+    assert "fake-gold-0 is better than fake-gold-2 on this benchmark" in output.out
+    assert "95% interval at any time" in output.out
+    assert "new questions of this kind is another question" in output.out
+    assert "of 200: " in output.err
     close = ["race", "fake:accuracy=0.6", "fake:accuracy=0.55,seed=2", "--tasks", "demo_facts"]
     assert main([*close, "--budget", "50", *store]) == 1
     assert "Not decided" in capsys.readouterr().out

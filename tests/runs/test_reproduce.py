@@ -30,21 +30,21 @@ def test_a_deterministic_run_is_reproduced(tmp_path: Path) -> None:
     """The same plan on the same machine gives identical samples, and the store is unchanged."""
     run = made(tmp_path)
     attempts = run.attempts()
-    found = reproduce(run)
-    assert found.is_reproduced
-    assert (found.n_samples, found.plan, found.environment) == (10, (), ())
-    assert "all 10 samples are identical" in found.verdict
+    result = reproduce(run)
+    assert result.is_reproduced
+    assert (result.n_samples, result.plan, result.environment) == (10, (), ())
+    assert "all 10 samples are identical" in result.verdict
     assert run.attempts() == attempts
 
 
 def test_different_outputs_are_counted(tmp_path: Path) -> None:
     """Another seed of the fake model changes the plan, the outputs and the verdict."""
-    found = compare_with_copy(made(tmp_path), made(tmp_path, "other", model_args={"seed": 1}))
-    assert not found.is_reproduced
-    assert found.n_answers > 0
-    assert found.n_prompts == 0
-    assert any("content_hash" in line for line in found.plan)
-    assert found.verdict.startswith("not reproduced")
+    result = compare_with_copy(made(tmp_path), made(tmp_path, "other", model_args={"seed": 1}))
+    assert not result.is_reproduced
+    assert result.n_answers > 0
+    assert result.n_prompts == 0
+    assert any("content_hash" in line for line in result.plan)
+    assert result.verdict.startswith("not reproduced")
 
 
 @pytest.mark.slow
@@ -61,28 +61,28 @@ def test_noise_is_distinguished_from_differences(tmp_path: Path) -> None:
         other.store.add(other.id, opened.attempt_id, [shifted])
         other.store.add_scores(other.id, record.scores, SCORING_HASH)
         other.store.close_run(other.id, opened.attempt_id, "finished")
-        found = compare_with_copy(run, other)
-        assert found.largest_nats == pytest.approx(apart, rel=1e-6)
-        assert (found.n_within_noise, found.n_answers) == ((1, 0) if within else (0, 1))
-        assert found.is_reproduced is within
+        result = compare_with_copy(run, other)
+        assert result.largest_nats == pytest.approx(apart, rel=1e-6)
+        assert (result.n_within_noise, result.n_answers) == ((1, 0) if within else (0, 1))
+        assert result.is_reproduced is within
 
 
 def test_different_prompts_are_counted(tmp_path: Path) -> None:
     """A run with another system instruction differs in every prompt, and in its plan."""
     plain = made(tmp_path, apply_chat_template=True)
     other = made(tmp_path, "other", apply_chat_template=True, system_instruction="Be brief.")
-    found = compare_with_copy(plain, other)
-    assert found.n_prompts == 10
-    assert "system_instruction: None before, Be brief. now" in found.plan
+    result = compare_with_copy(plain, other)
+    assert result.n_prompts == 10
+    assert "system_instruction: None before, Be brief. now" in result.plan
 
 
 @pytest.mark.slow
 def test_a_chat_run_with_shots_is_reproduced(tmp_path: Path) -> None:
     """Shots, template, turns, instruction and limit lead to the same plan again."""
     run = made(tmp_path, apply_chat_template=True, system_instruction="Be brief.", num_fewshot=2, seed=7)
-    found = reproduce(run)
-    assert found.plan == ()
-    assert found.is_reproduced
+    result = reproduce(run)
+    assert result.plan == ()
+    assert result.is_reproduced
 
 
 @pytest.mark.slow
@@ -93,9 +93,9 @@ def test_tasks_from_files_are_found_again(tmp_path: Path) -> None:
     store = str(tmp_path / "files.sqlite")
     yaml = write_task(tmp_path / "own", task_spec("mine"))
     run = assaymark.evaluate("fake", [str(csv), str(yaml)], store=store)
-    found = reproduce(run)
-    assert found.is_reproduced
-    assert (found.plan, found.environment) == ((), ())
+    result = reproduce(run)
+    assert result.is_reproduced
+    assert (result.plan, result.environment) == ((), ())
     csv.rename(tmp_path / "elsewhere.csv")
     with pytest.raises(
         UsageError, match=r"task 'q' was read from a file .*q\.csv, which does not exist; give it with --tasks"
@@ -128,10 +128,10 @@ def test_a_real_model_is_reproduced(shared_dir: Path, tmp_path: Path) -> None:
         model_args={"pretrained": str(shared_dir / "models" / "stories260K"), "dtype": "float32"},
     )  # fmt: skip
     out = tmp_path / "out.json"
-    found = json.loads(_printed(["reproduce", "last", "--json", "--store", str(tmp_path / "store.sqlite")], out))
-    assert found["is_reproduced"]
-    assert found["plan"] == []
-    assert found["n_samples"] == 4
+    result = json.loads(_printed(["reproduce", "last", "--json", "--store", str(tmp_path / "store.sqlite")], out))
+    assert result["is_reproduced"]
+    assert result["plan"] == []
+    assert result["n_samples"] == 4
 
 
 def _printed(words: list[str], out: Path) -> str:
@@ -172,6 +172,6 @@ def test_scores_of_noisy_outputs_are_compared_with_their_noise(tmp_path: Path) -
         ]
         other.store.add_scores(other.id, shifted, SCORING_HASH)
         other.store.close_run(other.id, opened.attempt_id, "finished")
-        found = compare_with_copy(run, other)
-        assert found.is_reproduced is is_same
-        assert found.n_scores == (0 if is_same else 1)
+        result = compare_with_copy(run, other)
+        assert result.is_reproduced is is_same
+        assert result.n_scores == (0 if is_same else 1)

@@ -68,11 +68,11 @@ def test_another_filter_is_applied_to_stored_outputs(tmp_path: Path) -> None:
     """The new filter finds what the strict one did not; the old scores stay, and no request is sent."""
     run = stored_sums(tmp_path)
     outputs = [sample.outputs for sample in run.samples("sums")]
-    found = rescore_run(run, options(tmp_path, filters=[LAST]))
+    result = rescore_run(run, options(tmp_path, filters=[LAST]))
     assert run.estimate("sums", "exact_match,strict").value == 0.0
     assert run.estimate("sums", "exact_match,last").value == 1.0
     assert run.estimate("sums").filter == "strict"  # what stands for the task is what did before
-    assert (found.tasks[0].n_scored, found.tasks[0].n_failed, found.tasks[0].n_incomplete) == (4, 0, 0)
+    assert (result.tasks[0].n_scored, result.tasks[0].n_failed, result.tasks[0].n_incomplete) == (4, 0, 0)
     assert [sample.outputs for sample in run.samples("sums")] == outputs
 
 
@@ -94,9 +94,9 @@ def test_a_changed_task_file_and_the_way_back(tmp_path: Path) -> None:
     """Filters changed in the file are used; rescored with the old file the run's own scores are current again."""
     run = stored_sums(tmp_path)
     sums(tmp_path, SUMS.replace("#### ([0-9]+)", "([0-9]+)$"))
-    found = rescore_run(run, options(tmp_path))
+    result = rescore_run(run, options(tmp_path))
     assert run.estimate("sums", "exact_match,strict").value == 1.0
-    assert "was 0.0000, is 1.0000" in "\n".join(found.lines())
+    assert "was 0.0000, is 1.0000" in "\n".join(result.lines())
     assert any("in place of the run's own exact_match under strict" in line for line in run.remarks())
     sums(tmp_path)
     rescore_run(run, options(tmp_path))

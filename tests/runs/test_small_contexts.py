@@ -20,7 +20,7 @@ def test_our_own_limit_of_answers_leaves_room_for_the_prompt(chats: str, tmp_pat
     """On 64 positions answers have 16 tokens instead of 512, and nothing fails; a limit that was named is kept."""
     model = f"pretrained={assaymark.demo_model('small')},max_length=64"
     run = assaymark.evaluate("hf", chats, model_args=model, store=str(tmp_path / "runs.sqlite"))
-    assert [one.n_failed for one in run.estimates] == [0]
+    assert [estimate.n_failed for estimate in run.estimates] == [0]
     (plan,) = run.row.plan.tasks
     assert isinstance(plan.generation, dict)
     assert plan.generation["max_tokens"] == 16
@@ -33,6 +33,6 @@ def test_a_limit_that_leaves_no_room_fails_with_one_that_does(
     model = f"pretrained={assaymark.demo_model('small')},max_length=64"
     words = ["run", "--model_args", model, "--tasks", chats, "--gen_kwargs", "max_gen_toks=64"]
     assert main([*words, "--store", str(tmp_path / "runs.sqlite")]) != 0
-    shown = " ".join("".join(capsys.readouterr()).split())
-    assert "--gen_kwargs max_gen_toks=16" in shown
-    assert "--samples adds --wrong" in shown
+    output = " ".join("".join(capsys.readouterr()).split())
+    assert "--gen_kwargs max_gen_toks=16" in output
+    assert "--samples adds --wrong" in output

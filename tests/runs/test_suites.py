@@ -49,12 +49,12 @@ def test_members_are_evaluated_with_the_suites_shots(folder: Path) -> None:
     plan = run.row.plan
     assert [(task.name, task.num_fewshot) for task in plan.tasks] == [("sums", 2), ("letters", 0)]
     assert (plan.profile, plan.seed) == ("open-llm-v1", 42)
-    found = run.estimate("board")
+    result = run.estimate("board")
     acc, norm = run.estimate("sums", "acc"), run.estimate("letters", "acc_norm")
     assert acc.value is not None
     assert norm.value is not None
-    assert found.value == pytest.approx((acc.value + norm.value) / 2)
-    assert found.n == 16
+    assert result.value == pytest.approx((acc.value + norm.value) / 2)
+    assert result.n == 16
     assert "board: " in str(run)
     named = [e for e in run.to_json()["estimates"] if e["details"].get("kind") == "composite"]
     assert [e["task"] for e in named] == ["board"]
@@ -62,9 +62,9 @@ def test_members_are_evaluated_with_the_suites_shots(folder: Path) -> None:
 
 def test_suites_are_accepted_among_tasks_too(folder: Path) -> None:
     """`--tasks board` is the same run as `--suite board`; a given profile overrides the suite's, with a note."""
-    one = assaymark.evaluate(FakeModel(), suite="board", include_path=[folder])
+    item = assaymark.evaluate(FakeModel(), suite="board", include_path=[folder])
     two = assaymark.evaluate(FakeModel(), "board", include_path=[folder])
-    assert one.id == two.id
+    assert item.id == two.id
     other = assaymark.evaluate(FakeModel(), "board", include_path=[folder], profile="lm-eval-0.4.13")
     assert other.row.plan.profile == "lm-eval-0.4.13"
     assert any("in place of the suite's open-llm-v1" in note for note in other.notes)
@@ -103,9 +103,9 @@ def test_tasks_that_cannot_be_evaluated_are_refused_in_one_list(folder: Path) ->
     assert "cannot answer generate_until" in said
     assert "no_rows: " in said
     run = assaymark.evaluate(model, suite="board", include_path=[folder], partial=True)
-    found = run.estimate("board")
-    assert found.value is None
-    assert found.details["why"] == "no score of written, no_rows"
+    result = run.estimate("board")
+    assert result.value is None
+    assert result.details["why"] == "no score of written, no_rows"
     assert [task.name for task in run.row.plan.tasks] == ["sums", "letters"]
     assert sum(note.startswith("omitted from board: ") for note in run.notes) == 2
     assert "board: no composite" in str(run)
@@ -153,9 +153,9 @@ def test_the_command_prints_the_composite_and_json(folder: Path, capsys: pytest.
     """`run --suite` shows the composite under the table; --json has it; `plan` and `ls suites` know the suite."""
     words = ["--model", "fake", "--suite", "board", "--include_path", str(folder)]
     assert main(["run", *words, "--quiet"]) == 0
-    shown = capsys.readouterr().out
-    assert "board: " in shown
-    assert "not reproduced" in shown
+    output = capsys.readouterr().out
+    assert "board: " in output
+    assert "not reproduced" in output
     assert main(["run", *words, "--quiet", "--json"]) == 0
     estimates = json.loads(capsys.readouterr().out)["estimates"]
     assert [e["task"] for e in estimates if e["details"]["kind"] == "composite"] == ["board"]
@@ -173,10 +173,10 @@ def test_the_command_prints_the_composite_and_json(folder: Path, capsys: pytest.
 def test_a_real_suite_runs_end_to_end(shared_dir: Path) -> None:
     """open-llm-v1 on real rows, three samples of each task: 62 tasks, six columns, one composite."""
     run = assaymark.evaluate(FakeModel(), suite="open-llm-leaderboard", data_dir=shared_dir / "data", limit=3)
-    found = run.estimate("open-llm-v1")
-    assert [c["name"] for c in found.details["columns"]] == [
+    result = run.estimate("open-llm-v1")
+    assert [c["name"] for c in result.details["columns"]] == [
         "ARC", "HellaSwag", "MMLU", "TruthfulQA", "Winogrande", "GSM8K",
     ]  # fmt: skip
-    assert found.value == pytest.approx(sum(c["value"] for c in found.details["columns"]) / 6)
+    assert result.value == pytest.approx(sum(c["value"] for c in result.details["columns"]) / 6)
     shots = {task.name: task.num_fewshot for task in run.row.plan.tasks}
     assert (shots["arc_challenge"], shots["gsm8k_2023"], shots["truthfulqa_mc2_2023"]) == (25, 5, 0)

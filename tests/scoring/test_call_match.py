@@ -67,8 +67,8 @@ def test_python_calls_are_read_as_by_bfcl(case: dict[str, Any]) -> None:
     except UnreadableAnswer:
         assert case["calls"] is None
         return
-    found = json.loads(json.dumps([call.content for call in calls]))
-    assert found == (case["calls"] or [])
+    result = json.loads(json.dumps([call.content for call in calls]))
+    assert result == (case["calls"] or [])
 
 
 DECLARED = {

@@ -171,10 +171,10 @@ FLAGGED = {  # row of the table -> answers, the tests they pass, and their flag
 @pytest.fixture
 def sandbox() -> Sandbox:
     """Return bubblewrap, or skip where it cannot work."""
-    found, why = find_sandbox()
-    if not isinstance(found, Bubblewrap):
+    result, why = find_sandbox()
+    if not isinstance(result, Bubblewrap):
         pytest.skip(f"no bubblewrap here: {why}")
-    return found
+    return result
 
 
 def ended(sandbox: Sandbox, answer: str, tests: str = TESTS) -> Outcome:

@@ -175,8 +175,8 @@ def test_acc_tokens_is_the_lowest_perplexity() -> None:
 
 def test_a_bound_decides_a_choice_and_no_probability() -> None:
     """Of choices scored by the first token, one that is only bounded leaves accuracies, and no Brier score."""
-    found = score_choices([-0.2, -3.0], [True, False], None, ["A", "B"], 0, ["acc", "brier_score", "f1"])
-    scores = [Score("t/0/0", name, each.value, parts=each.parts, detail=each.detail) for name, each in found.items()]
+    result = score_choices([-0.2, -3.0], [True, False], None, ["A", "B"], 0, ["acc", "brier_score", "f1"])
+    scores = [Score("t/0/0", name, each.value, parts=each.parts, detail=each.detail) for name, each in result.items()]
     for n_outside in (0, 1):
         after = {score.metric: score for score in of_first_tokens(scores, n_outside)}
         assert after["acc"].value == 1.0

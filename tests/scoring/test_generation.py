@@ -108,7 +108,7 @@ def test_exact_match_equals_lm_eval(
     """For any texts and options, one reference or several, the value is lm-eval's."""
     names = ("ignore_case", "ignore_punctuation", "ignore_numbers")
     options: dict[str, Any] = dict(zip(names, flags, strict=True)) | {"regexes_to_ignore": regexes}
-    one = score_generation(answer, golds[0], {"exact_match": options})["exact_match"].value
-    assert one == _lm_eval(answer, golds[0], options)
+    item = score_generation(answer, golds[0], {"exact_match": options})["exact_match"].value
+    assert item == _lm_eval(answer, golds[0], options)
     several = score_generation(answer, golds, {"exact_match": options}, multiple_targets=True)["exact_match"].value
     assert several == _lm_eval(answer, golds, options)

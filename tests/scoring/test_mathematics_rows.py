@@ -42,8 +42,8 @@ def test_each_leaderboard_scores_by_its_rules(
     """An answer in the sentence is compared by normal form and by value; a boxed one only in the whole text."""
     pytest.importorskip("math_verify")
     (row,) = process_docs([ROW])
-    found = process_results(row, [answer])
-    assert (found["exact_match"], found["math_verify"]) == minerva
+    result = process_results(row, [answer])
+    assert (result["exact_match"], result["math_verify"]) == minerva
     (hard,) = process_docs_hard([ROW])
     by_value = process_results_hard(hard, [answer])
     assert (by_value["exact_match"], by_value["exact_match_original"]) == board

@@ -149,9 +149,9 @@ def library_tasks() -> list[str]:
 
 def test_every_metric_of_the_library_is_known() -> None:
     """Every metric that a task, suite or card of the library names is known."""
-    found = list(library_metrics())
-    assert len(found) > 300
-    assert sorted({(where, name) for where, _, name in found if find_metric(name) is None}) == []
+    results = list(library_metrics())
+    assert len(results) > 300
+    assert sorted({(where, name) for where, _, name in results if find_metric(name) is None}) == []
 
 
 def test_every_metric_of_the_library_has_a_formula() -> None:
@@ -267,9 +267,9 @@ def test_unknown_metrics_are_means_of_which_higher_is_better() -> None:
 
 def test_pass_at_k_is_declared_once() -> None:
     """pass@1 and pass@10 are described by the facts of pass@k."""
-    found = find_metric("pass@10")
-    assert found is not None
-    assert (found.name, found.is_share, find_metric("pass@x")) == ("pass@10", True, None)
+    result = find_metric("pass@10")
+    assert result is not None
+    assert (result.name, result.is_share, find_metric("pass@x")) == ("pass@10", True, None)
 
 
 def test_acc_tokens_is_an_accuracy_like_the_others() -> None:

@@ -40,23 +40,23 @@ if len(inside) > 20 or os.getppid() != 1:
 @pytest.fixture
 def sandbox() -> Sandbox:
     """Return bubblewrap, or skip where it cannot work."""
-    found, why = find_sandbox()
-    if not isinstance(found, Bubblewrap):
+    result, why = find_sandbox()
+    if not isinstance(result, Bubblewrap):
         pytest.skip(f"no bubblewrap here: {why}")
-    return found
+    return result
 
 
 def strays(mark: str) -> list[str]:
     """Return the processes whose command line or environment contains a mark."""
-    found = []
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
         except OSError:
             continue
         if mark.encode() in text and int(folder.name) != os.getpid():
-            found.append(folder.name)
-    return found
+            results.append(folder.name)
+    return results
 
 
 @pytest.fixture(autouse=True)
@@ -403,10 +403,10 @@ def test_a_container_is_the_command_that_was_named(tmp_path: Path, monkeypatch: 
     runtime.chmod(0o755)
     template = f"{runtime} --memory {{memory_mb}}m image"
     monkeypatch.setenv("ASSAYMARK_CODE_CONTAINER", template)
-    found, why = find_sandbox()
-    assert found == Container(template), why
+    result, why = find_sandbox()
+    assert result == Container(template), why
     assert (tmp_path / "asked").read_text().startswith("--memory 1024m image python3 -I -S -c")
-    assert found.name == f"container: {template}"
+    assert result.name == f"container: {template}"
     with pytest.raises(PlanError, match="cannot be parsed"):
         Container("docker {no_such_limit}").run("pass")
     assert "cannot be started" in (Container("/no/such/runtime").run("pass").reason or "")

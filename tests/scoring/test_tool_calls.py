@@ -90,8 +90,8 @@ def test_what_begins_a_call_and_cannot_be_read_says_why(text: str, message: str 
 def test_a_servers_calls_become_the_list_that_is_read() -> None:
     """Arguments are a JSON text there; those that are none stay a text, and cannot be read."""
     calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"z": 1, "a": [2]}'}}]
-    found = read_calls(text_of_tool_calls(json.dumps(calls)))
-    assert [(call.name, list(call.arguments.items())) for call in found] == [("f", [("z", 1), ("a", [2])])]
+    result = read_calls(text_of_tool_calls(json.dumps(calls)))
+    assert [(call.name, list(call.arguments.items())) for call in result] == [("f", [("z", 1), ("a", [2])])]
     calls[0]["function"] = {"name": "f", "arguments": "{a: 1}"}
     with pytest.raises(UnreadableAnswer, match=r"'\{a: 1\}' is not JSON"):
         read_calls(text_of_tool_calls(json.dumps(calls)))
@@ -214,10 +214,10 @@ def test_a_score_has_the_calls_and_the_reason(
 ) -> None:
     """An answer that cannot be read is wrong where calls are expected; where none is, it has none."""
     rules = CallMatchRules(shown_name=lambda name: name.replace(".", "_"))
-    found, given = score_calls(answer, expected, DECLARED, [CALL_MATCH], rules)
-    assert (found[CALL_MATCH].value, given) == (value, status)
-    assert found[CALL_MATCH].detail.get("reason") == reason
-    assert ("message" in found[CALL_MATCH].detail) == (reason is not None)
+    result, inputs = score_calls(answer, expected, DECLARED, [CALL_MATCH], rules)
+    assert (result[CALL_MATCH].value, inputs) == (value, status)
+    assert result[CALL_MATCH].detail.get("reason") == reason
+    assert ("message" in result[CALL_MATCH].detail) == (reason is not None)
 
 
 def test_any_call_is_right_for_any_call() -> None:

@@ -33,9 +33,9 @@ def test_against_one_baseline_bradley_terry_is_the_weighted_share_of_wins() -> N
     fitted = fit_bradley_terry(battles, weights=weights)
     for model in (1, 2, 3):
         own = first == model
-        found = bradley_terry_rate(list(outcome[own]), list(weights[own]), list(range(200)))
+        result = bradley_terry_rate(list(outcome[own]), list(weights[own]), list(range(200)))
         expected = 1.0 / (1.0 + np.exp(fitted.strengths[0] - fitted.strengths[model]))
-        assert found.value == pytest.approx(expected, abs=1e-9)
+        assert result.value == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_bootstrap_agrees_with_the_error_of_a_ratio() -> None:
@@ -45,21 +45,21 @@ def test_the_bootstrap_agrees_with_the_error_of_a_ratio() -> None:
     quality = rng.normal(0, 2, 300)[questions]
     outcomes = (rng.random(600) < 1 / (1 + np.exp(-quality))).astype(float)
     weights = rng.choice([1.0, 3.0], 600)
-    found = bradley_terry_rate(list(outcomes), list(weights), list(questions))
-    rest = np.bincount(questions, weights * (outcomes - found.value))
+    result = bradley_terry_rate(list(outcomes), list(weights), list(questions))
+    rest = np.bincount(questions, weights * (outcomes - result.value))
     error = np.sqrt(300 / 299 * (rest**2).sum()) / weights.sum()
-    assert found.low is not None
-    assert found.high is not None
-    assert found.stderr == pytest.approx(error, rel=0.08)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.08)
-    assert (found.n, found.n_clusters) == (600, 300)
+    assert result.low is not None
+    assert result.high is not None
+    assert result.stderr == pytest.approx(error, rel=0.08)
+    assert result.high - result.low == pytest.approx(2 * 1.96 * error, rel=0.08)
+    assert (result.n, result.n_clusters) == (600, 300)
 
 
 def test_one_question_and_equal_outcomes_have_no_interval() -> None:
     """A score of 100% whose draws never differ is not printed as certain."""
     for questions in ([0, 0, 0], [0, 1, 2]):
-        found = bradley_terry_rate([1.0, 1.0, 1.0], [1.0, 3.0, 1.0], questions)
-        assert (found.value, found.low, found.high) == (1.0, None, None)
+        result = bradley_terry_rate([1.0, 1.0, 1.0], [1.0, 3.0, 1.0], questions)
+        assert (result.value, result.low, result.high) == (1.0, None, None)
     with pytest.raises(DataError, match="weights above 0"):
         bradley_terry_rate([1.0, 0.0], [1.0, 0.0], [0, 1])
 
@@ -77,10 +77,10 @@ def test_the_rate_at_equal_length_is_scipys() -> None:
         return float((weights * (np.logaddexp(0.0, score) - np.array(shares) * score)).sum())
 
     best = minimize(loss, np.zeros(2), method="BFGS", options={"gtol": 1e-8})
-    found = equal_length_rate(shares, lengths, list(range(400)), list(weights))
-    assert found is not None
-    assert found.value == pytest.approx(1.0 / (1.0 + np.exp(-best.x[0])), abs=1e-6)
-    assert found.n == 400
+    result = equal_length_rate(shares, lengths, list(range(400)), list(weights))
+    assert result is not None
+    assert result.value == pytest.approx(1.0 / (1.0 + np.exp(-best.x[0])), abs=1e-6)
+    assert result.n == 400
 
 
 @pytest.mark.slow
@@ -90,10 +90,10 @@ def test_intervals_at_equal_length_hold_the_true_rate(n: int) -> None:
     truth = 1.0 / (1.0 + np.exp(-0.4))
     held = total = 0
     for seed in range(400):
-        found = equal_length_rate(*drawn(n, seed), list(range(n)))
-        if found is not None and found.low is not None and found.high is not None:
+        result = equal_length_rate(*drawn(n, seed), list(range(n)))
+        if result is not None and result.low is not None and result.high is not None:
             total += 1
-            held += found.low <= truth <= found.high
+            held += result.low <= truth <= result.high
     assert total > 390
     assert 0.93 <= held / total <= 0.98
 
@@ -104,12 +104,12 @@ def test_a_longer_answer_that_wins_by_length_alone_is_even_at_equal_length() -> 
     lengths: Lengths = [(float(own), float(other)) for own, other in rng.normal((1200, 1000), 250, size=(2000, 2))]
     gaps = np.array([own - other for own, other in lengths])
     wins = rng.random(2000) < 1 / (1 + np.exp(-1.5 * np.tanh(gaps / gaps.std())))
-    found = equal_length_rate(list(wins.astype(float)), lengths, list(range(2000)))
+    result = equal_length_rate(list(wins.astype(float)), lengths, list(range(2000)))
     assert wins.mean() > 0.6
-    assert found is not None
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 0.5 < found.high
+    assert result is not None
+    assert result.low is not None
+    assert result.high is not None
+    assert result.low < 0.5 < result.high
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ def battles(*votes: tuple[int, int, float], n_models: int = 4) -> Battles:
 
 def test_wins_count_ties_half_for_both() -> None:
     """A win and a tie are 1.5 to 0.5, whatever the sides; ties and votes are counted as well."""
-    one = battles((0, 1, 1.0), (1, 0, 0.0), (1, 0, 0.5), (0, 2, 0.0))
-    assert one.wins()[0, 1] == 2.5
-    assert one.wins()[1, 0] == 0.5
-    assert one.ties()[0, 1] == one.ties()[1, 0] == 1.0
-    assert one.votes().tolist() == [4, 3, 1, 0]
+    item = battles((0, 1, 1.0), (1, 0, 0.0), (1, 0, 0.5), (0, 2, 0.0))
+    assert item.wins()[0, 1] == 2.5
+    assert item.wins()[1, 0] == 0.5
+    assert item.ties()[0, 1] == item.ties()[1, 0] == 1.0
+    assert item.votes().tolist() == [4, 3, 1, 0]
 
 
 def test_average_win_rates_are_evalicas(shared_dir: Path) -> None:

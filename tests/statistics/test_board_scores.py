@@ -130,11 +130,11 @@ def test_a_clipped_interval_covers_the_clipped_truth() -> None:
         held = 0
         for _ in range(250):
             parts = [rescaled(binary(generator, 100, 0.25 + 0.75 * theta, str(i)), 0.25) for i in range(8)]
-            found = clipped_interval(average([clipped(part) for part in parts]), average(parts), "composite")
-            assert found.low is not None
-            assert found.high is not None
-            assert 0 <= found.low <= found.value <= found.high
-            held += found.low <= theta <= found.high
+            result = clipped_interval(average([clipped(part) for part in parts]), average(parts), "composite")
+            assert result.low is not None
+            assert result.high is not None
+            assert 0 <= result.low <= result.value <= result.high
+            held += result.low <= theta <= result.high
         assert held >= 0.93 * 250
 
 
@@ -147,20 +147,20 @@ def test_intervals_of_composites_cover(chance: float) -> None:
     held = 0
     for _ in range(RUNS):
         drawn = [binary(generator, n, p, str(p)) for p, n in zip(truths, sizes, strict=True)]
-        found = interval_of(average([rescaled(part, chance) for part in drawn]), "composite")
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= truth <= found.high
+        result = interval_of(average([rescaled(part, chance) for part in drawn]), "composite")
+        assert result.low is not None
+        assert result.high is not None
+        held += result.low <= truth <= result.high
     assert 0.93 <= held / RUNS <= 0.98
 
 
 def test_a_perfect_score_has_an_interval_of_positive_width() -> None:
     """If all answers are correct, the interval still has a width, and ends at 100%."""
     parts = [rescaled(mean_part([1.0] * 50, [(t, i) for i in range(50)]), 0.25) for t in "abc"]
-    found = interval_of(average(parts), "composite")
-    assert [found.value, found.high] == pytest.approx([1.0, 1.0])
-    assert found.low is not None
-    assert 0.9 < found.low < 0.99
+    result = interval_of(average(parts), "composite")
+    assert [result.value, result.high] == pytest.approx([1.0, 1.0])
+    assert result.low is not None
+    assert 0.9 < result.low < 0.99
 
 
 def test_one_sample_has_the_error_of_a_coin() -> None:
@@ -173,15 +173,15 @@ def test_the_geometric_mean_has_the_simulated_error() -> None:
     """Geometric: error and coverage over simulated runs; 0 has no error, below 0 there is no mean."""
 
     def board(generator: np.random.Generator) -> Part:
-        found = geometric([binary(generator, 200, p, str(p)) for p in (0.3, 0.6, 0.9)])
-        assert found is not None
-        return found
+        result = geometric([binary(generator, 200, p, str(p)) for p in (0.3, 0.6, 0.9)])
+        assert result is not None
+        return result
 
     spread, said, parts = simulated(board)
     assert said == pytest.approx(spread, rel=0.05)
     truth = (0.3 * 0.6 * 0.9) ** (1 / 3)
-    found = [interval_of(part, "composite", logarithmic=True) for part in parts]
-    held = np.mean([f.low is not None and f.high is not None and f.low <= truth <= f.high for f in found])
+    result = [interval_of(part, "composite", logarithmic=True) for part in parts]
+    held = np.mean([f.low is not None and f.high is not None and f.low <= truth <= f.high for f in result])
     assert 0.93 <= held <= 0.97
     weighted = geometric([Part(0.5), Part(0.8)], [3, 1])
     assert weighted is not None
@@ -207,8 +207,8 @@ def test_per_sample_chance_is_part_of_the_error() -> None:
 def test_unknown_errors_stay_unknown() -> None:
     """A published number without samples has a value and no interval; so has a composite with such a member."""
     part = average([Part(0.5), binary(np.random.default_rng(0), 50, 0.5, "a")])
-    found = interval_of(part, "composite")
-    assert (found.low, found.high, found.stderr) == (None, None, None)
+    result = interval_of(part, "composite")
+    assert (result.low, result.high, result.stderr) == (None, None, None)
 
 
 def test_invalid_input_is_refused() -> None:
@@ -235,9 +235,9 @@ def test_win_rates_have_the_simulated_error() -> None:
             made.append([mean_part(s.astype(float).tolist(), [(c, i) for i in range(150)]) for s in scores])
         return made
 
-    found = [estimate_win_rates(columns(), draws=300) for _ in range(300)]
-    values = np.array([[model.value for model in models] for models in found])
-    errors = np.array([[model.stderr for model in models] for models in found], dtype=float)
+    results = [estimate_win_rates(columns(), draws=300) for _ in range(300)]
+    values = np.array([[model.value for model in models] for models in results])
+    errors = np.array([[model.stderr for model in models] for models in results], dtype=float)
     assert values.mean(axis=1) == pytest.approx(0.5)
     np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), values.std(axis=0, ddof=1), rtol=0.2)
     alone = estimate_win_rates([[Part(0.5), Part(0.6)]])

@@ -68,14 +68,14 @@ def test_citations_have_agrestis_strengths_and_errors(shared_dir: Path) -> None:
     rows = rows_of(shared_dir / "data/arena/btcheck/citations_cited_by_citing.csv")
     names = [row[""] for row in rows]
     pairs = [(a[""], b) for a in rows for b in names if a[""] != b for _ in range(int(a[b]))]  # cited beats citing
-    found, battles = battles_between(pairs, [1.0] * len(pairs))
-    fit, base = fit_bradley_terry(battles), found.index("Biometrika")
+    result, battles = battles_between(pairs, [1.0] * len(pairs))
+    fit, base = fit_bradley_terry(battles), result.index("Biometrika")
     for name, value, error in (
         ("Comm Statist", -2.9491, 0.1025),
         ("JASA", -0.4796, 0.0606),
         ("JRSS-B", 0.2690, 0.0708),
     ):
-        place = found.index(name)
+        place = result.index(name)
         assert fit.strengths[place] - fit.strengths[base] == pytest.approx(value, abs=1e-4)
         assert stderr_between(fit, place, base) == pytest.approx(error, abs=1e-4)
 

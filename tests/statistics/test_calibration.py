@@ -51,8 +51,8 @@ def test_the_order_of_samples_with_equal_confidence_does_not_matter() -> None:
     p = np.round(rng.random(97), 1)
     y = (rng.random(97) < p).astype(float)
     mixed = rng.permutation(97)
-    one, two = calibration_error(p, y), calibration_error(p[mixed], y[mixed])
-    assert one.value == pytest.approx(two.value, abs=1e-14)
+    first, two = calibration_error(p, y), calibration_error(p[mixed], y[mixed])
+    assert first.value == pytest.approx(two.value, abs=1e-14)
     assert selective_curve(p, y).aurc == pytest.approx(selective_curve(p[mixed], y[mixed]).aurc, abs=1e-14)
     assert brier_split(p, y).reliability == pytest.approx(brier_split(p[mixed], y[mixed]).reliability, abs=1e-14)
 

@@ -38,12 +38,12 @@ def test_a_variants_error_is_that_of_clusters() -> None:
     rows = np.concatenate([[1.0] * int(y) + [0.0] * int(n - y) for y, n in zip(arm.sums, arm.counts, strict=True)])
     labels = np.repeat(np.arange(40), arm.counts.astype(int))
     stderr, _ = cluster_stderr(rows, labels)
-    found = arm_mean(arm)
-    assert found.mean == pytest.approx(rows.mean())
-    assert found.stderr == pytest.approx(stderr)
+    result = arm_mean(arm)
+    assert result.mean == pytest.approx(rows.mean())
+    assert result.stderr == pytest.approx(stderr)
     half = stats.t.ppf(0.975, 39) * stderr
-    assert found.low == pytest.approx(rows.mean() - half)
-    assert (found.n_users, found.n_rows) == (40, len(rows))
+    assert result.low == pytest.approx(rows.mean() - half)
+    assert (result.n_users, result.n_rows) == (40, len(rows))
 
 
 def test_the_difference_is_statsmodels_clustered_regression() -> None:
@@ -58,22 +58,22 @@ def test_the_difference_is_statsmodels_clustered_regression() -> None:
             labels += [1000 * at + user] * int(n)
     model = sm.OLS(np.array(outcomes), sm.add_constant(np.array(variants)))
     fit = model.fit(cov_type="cluster", cov_kwds={"groups": np.array(labels)})
-    found = arms_difference(*arms)
-    assert found.difference == pytest.approx(fit.params[1])
+    result = arms_difference(*arms)
+    assert result.difference == pytest.approx(fit.params[1])
     # theirs multiplies the whole by G/(G-1) (N-1)/(N-K), ours each variant's part by k/(k-1)
-    assert found.stderr == pytest.approx(fit.bse[1], rel=0.003)
+    assert result.stderr == pytest.approx(fit.bse[1], rel=0.003)
 
 
 def test_one_row_a_user_is_welchs_test() -> None:
     """With one row a user the difference, its p and its degrees of freedom are scipy's Welch test."""
     generator = np.random.default_rng(3)
     a, b = generator.normal(size=30), generator.normal(0.4, 2, size=45)
-    found = arms_difference(ArmUsers(a, np.ones(30)), ArmUsers(b, np.ones(45)))
+    result = arms_difference(ArmUsers(a, np.ones(30)), ArmUsers(b, np.ones(45)))
     expected = stats.ttest_ind(b, a, equal_var=False)
-    assert found.p == pytest.approx(expected.pvalue)
-    assert found.df == pytest.approx(expected.df)
+    assert result.p == pytest.approx(expected.pvalue)
+    assert result.df == pytest.approx(expected.df)
     interval = expected.confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
 
 
 def test_cuped_is_a_regression_on_variant_and_covariate() -> None:
@@ -83,15 +83,15 @@ def test_cuped_is_a_regression_on_variant_and_covariate() -> None:
     x = generator.normal(size=2 * n)
     y = 0.8 * x + generator.normal(size=2 * n) * 0.6 + np.repeat([0.0, 0.1], n)
     arms = [ArmUsers(y[part], np.ones(n), x[part]) for part in (slice(0, n), slice(n, None))]
-    found = arms_difference(*arms)
+    result = arms_difference(*arms)
     design = sm.add_constant(np.column_stack([np.repeat([0.0, 1.0], n), x]))
     fit = sm.OLS(y, design).fit(cov_type="HC1")
-    assert found.difference == pytest.approx(fit.params[1])
-    assert found.theta == pytest.approx(fit.params[2])
-    assert found.stderr == pytest.approx(fit.bse[1], rel=0.01)
+    assert result.difference == pytest.approx(fit.params[1])
+    assert result.theta == pytest.approx(fit.params[2])
+    assert result.stderr == pytest.approx(fit.bse[1], rel=0.01)
     rho = np.corrcoef(np.concatenate([y[:n] - y[:n].mean(), y[n:] - y[n:].mean()]),
                       np.concatenate([x[:n] - x[:n].mean(), x[n:] - x[n:].mean()]))[0, 1]  # fmt: skip
-    assert found.variance_left == pytest.approx(1 - rho**2, abs=0.01)
+    assert result.variance_left == pytest.approx(1 - rho**2, abs=0.01)
 
 
 def test_experiments_without_a_difference() -> None:
@@ -145,9 +145,9 @@ def test_anytime_factor() -> None:
     assert anytime_factor(2000, 2000) < anytime_factor(100, 2000)
     widths = {planned: anytime_factor(2000, planned) for planned in (200, 1000, 2000, 4000, 20_000)}
     assert min(widths, key=lambda planned: widths[planned]) == 2000
-    found = arms_difference(ArmUsers(np.array([0.0, 1, 1]), np.ones(3)), ArmUsers(np.array([1.0, 1, 0]), np.ones(3)))
-    interval = anytime_interval(found, 6, 6)
-    assert interval.high - interval.low == pytest.approx(2 * anytime_factor(6, 6) * found.stderr)
+    result = arms_difference(ArmUsers(np.array([0.0, 1, 1]), np.ones(3)), ArmUsers(np.array([1.0, 1, 0]), np.ones(3)))
+    interval = anytime_interval(result, 6, 6)
+    assert interval.high - interval.low == pytest.approx(2 * anytime_factor(6, 6) * result.stderr)
     with pytest.raises(UsageError, match="planned"):
         anytime_factor(10, 0)
 
@@ -157,9 +157,9 @@ def test_sample_ratio_is_scipys_chi_square() -> None:
     for observed, shares in (((5000, 5400), None), ((500, 530), None), ((90, 210, 300), (1, 2, 3))):
         weights = np.array(shares or [1] * len(observed), dtype=float)
         expected = stats.chisquare(observed, sum(observed) * weights / weights.sum())
-        found = sample_ratio(observed, shares)
-        assert found.p == pytest.approx(expected.pvalue)
-        assert found.is_broken == (expected.pvalue < 0.001)
+        result = sample_ratio(observed, shares)
+        assert result.p == pytest.approx(expected.pvalue)
+        assert result.is_broken == (expected.pvalue < 0.001)
     assert sample_ratio((5000, 5400)).is_broken
     assert not sample_ratio((500, 530)).is_broken
 
@@ -179,5 +179,5 @@ def test_bad_input() -> None:
 
 def test_outcomes_that_do_not_vary() -> None:
     """Where no user differs there is no error to compute, and nothing is called significant."""
-    found = arms_difference(ArmUsers(np.ones(5), np.ones(5)), ArmUsers(np.ones(5), np.ones(5)))
-    assert (found.difference, found.stderr, found.p) == (0.0, 0.0, 1.0)
+    result = arms_difference(ArmUsers(np.ones(5), np.ones(5)), ArmUsers(np.ones(5), np.ones(5)))
+    assert (result.difference, result.stderr, result.p) == (0.0, 0.0, 1.0)

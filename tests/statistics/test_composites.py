@@ -104,5 +104,5 @@ def test_resampling_tasks_is_much_wider() -> None:
 def test_the_same_scores_give_the_same_replicates() -> None:
     """Joint resamples are seeded by name."""
     tables = [np.random.default_rng(0).random((20, 3))]
-    one, two = (estimate_win_rate(tables, draws=100) for _ in range(2))
-    assert one.replicates.tobytes() == two.replicates.tobytes()
+    first, two = (estimate_win_rate(tables, draws=100) for _ in range(2))
+    assert first.replicates.tobytes() == two.replicates.tobytes()

@@ -27,10 +27,10 @@ def test_intervals_cover() -> None:
     for _ in range(200):
         first = rng.normal(size=40)
         second = 0.6 * first + 0.8 * rng.normal(size=40)
-        _, found = correlations(first, second, draws=300)
-        assert found.low is not None
-        assert found.high is not None
-        covered += found.low <= 0.6 <= found.high
+        _, result = correlations(first, second, draws=300)
+        assert result.low is not None
+        assert result.high is not None
+        covered += result.low <= 0.6 <= result.high
     assert 0.90 <= covered / 200 <= 0.98
 
 
@@ -55,6 +55,6 @@ def test_drawn_coefficients_are_those_of_the_repeated_models() -> None:
     first, second = rng.integers(0, 5, 12).astype(float), rng.normal(size=12)
     counts = rng.multinomial(12, np.full(12, 1 / 12), 5).astype(float)
     for drawn, times in zip(_drawn(first, second, counts), counts.astype(int), strict=True):
-        one, other = np.repeat(first, times), np.repeat(second, times)
-        assert drawn[0] == pytest.approx(stats.spearmanr(one, other).statistic, abs=1e-12)
-        assert drawn[1] == pytest.approx(stats.pearsonr(one, other).statistic, abs=1e-12)
+        item, other = np.repeat(first, times), np.repeat(second, times)
+        assert drawn[0] == pytest.approx(stats.spearmanr(item, other).statistic, abs=1e-12)
+        assert drawn[1] == pytest.approx(stats.pearsonr(item, other).statistic, abs=1e-12)

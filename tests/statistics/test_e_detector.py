@@ -25,11 +25,11 @@ KNOWN = Interval(M0, 1.0)
 
 def first_alarms(values: Floats, m0: float = M0, threshold: float = THRESHOLD) -> Floats:
     """Return the position of each stream's first alarm, from 1; inf without one. Shapes: [streams, t] -> [streams]."""
-    found = []
+    results = []
     for some in np.array_split(values, max(1, values.size // 2_000_000)):
         over = np.exp(np.minimum(log_evidence(some, m0), 700)).mean(axis=-1) >= threshold
-        found.append(np.where(over.any(axis=1), over.argmax(axis=1) + 1.0, np.inf))
-    return np.concatenate(found)
+        results.append(np.where(over.any(axis=1), over.argmax(axis=1) + 1.0, np.inf))
+    return np.concatenate(results)
 
 
 @pytest.mark.parametrize("kind", ["shares", "zeros and ones", "one value"])
@@ -192,10 +192,10 @@ def test_baseline_of_graded_scores_covers() -> None:
     generator = np.random.default_rng(9)
     windows = generator.beta(8, 2, size=(200, 200))
     bounds = [baseline_of(window) for window in windows]
-    missed = np.mean([not found.low <= 0.8 <= found.high for found in bounds])
+    missed = np.mean([not bound.low <= 0.8 <= bound.high for bound in bounds])
     assert missed < 0.05
     hoeffding = 2 * math.sqrt(math.log(2 / 0.05) / 400)
-    assert np.mean([found.high - found.low for found in bounds]) < hoeffding
+    assert np.mean([each.high - each.low for each in bounds]) < hoeffding
 
 
 def test_quantile_baseline_covers() -> None:

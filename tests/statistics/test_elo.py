@@ -18,8 +18,8 @@ def test_real_votes_in_order_have_evalicas_ratings(shared_dir: Path) -> None:
 
 def test_one_vote_by_hand_and_the_order_matters() -> None:
     """Between equals the winner takes half of K; the same votes in another order give other ratings."""
-    one = Battles(np.array([0]), np.array([1]), np.array([1.0]), 2)
-    assert online_elo(one).tolist() == [1002.0, 998.0]
+    battles = Battles(np.array([0]), np.array([1]), np.array([1.0]), 2)
+    assert online_elo(battles).tolist() == [1002.0, 998.0]
     votes = Battles(np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), 2)
     turned = Battles(np.array([0, 0]), np.array([1, 1]), np.array([0.0, 1.0]), 2)
     assert online_elo(votes)[0] < 1000 < online_elo(turned)[0]

@@ -64,11 +64,11 @@ def test_order_does_not_matter() -> None:
     """Permuting samples leaves value and ends of every kind of estimate unchanged."""
     rng = np.random.default_rng(0)
     for scores in ((rng.random(50) < 0.8).astype(float), rng.random(50), rng.beta(0.2, 3, 50)):
-        one, two = estimate_mean(np.sort(scores)), estimate_mean(np.sort(scores))
-        assert one == two
+        first, two = estimate_mean(np.sort(scores)), estimate_mean(np.sort(scores))
+        assert first == two
         other = estimate_mean(rng.permutation(scores))
-        assert other.value == pytest.approx(one.value, rel=1e-12)
-        assert other.low == pytest.approx(one.low, abs=0.004)  # BCa draws positions: equal up to its draws' noise
+        assert other.value == pytest.approx(first.value, rel=1e-12)
+        assert other.low == pytest.approx(first.low, abs=0.004)  # BCa draws positions: equal up to its draws' noise
 
 
 SCORES: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float, float]] = {

@@ -43,15 +43,15 @@ def test_the_set_is_the_smallest_of_all_subsets() -> None:
         if len(connected_groups(votes.wins())) > 1:
             continue
         fit = fit_bradley_terry(votes)
-        found = smallest_change_of_top(votes, fit)
-        if found is None or len(found.votes) > 3:
+        result = smallest_change_of_top(votes, fit)
+        if result is None or len(result.votes) > 3:
             continue
-        sizes.append(len(found.votes))
-        assert top_of(without(votes, found.votes.tolist())) == found.second != found.first == top_of(votes)
-        for size in range(1, len(found.votes)):
+        sizes.append(len(result.votes))
+        assert top_of(without(votes, result.votes.tolist())) == result.second != result.first == top_of(votes)
+        for size in range(1, len(result.votes)):
             for subset in combinations(range(len(votes)), size):
                 rest = without(votes, list(subset))
-                assert len(connected_groups(rest.wins())) > 1 or top_of(rest) == found.first
+                assert len(connected_groups(rest.wins())) > 1 or top_of(rest) == result.first
     assert max(sizes) > 1
 
 
@@ -66,12 +66,12 @@ def test_few_real_votes_change_the_top(shared_dir: Path) -> None:
         (llmfao(shared_dir)[:2], "GPT 4", "Platypus-2 Instruct (70B)", 13),
         (mt_bench(shared_dir, "human"), "gpt-4", "claude-v1", 92),
     ):
-        found = smallest_change_of_top(votes, fit_bradley_terry(votes))
-        assert found is not None
-        assert (names[found.first], names[found.second], len(found.votes)) == (first, second, count)
-        assert found.gap_after < 0 < found.gap_before
-        assert top_of(without(votes, found.votes.tolist())) == found.second
-        assert top_of(without(votes, found.votes[:-1].tolist())) == found.first
+        result = smallest_change_of_top(votes, fit_bradley_terry(votes))
+        assert result is not None
+        assert (names[result.first], names[result.second], len(result.votes)) == (first, second, count)
+        assert result.gap_after < 0 < result.gap_before
+        assert top_of(without(votes, result.votes.tolist())) == result.second
+        assert top_of(without(votes, result.votes[:-1].tolist())) == result.first
 
 
 def test_a_clear_first_is_not_displaced() -> None:
@@ -82,6 +82,6 @@ def test_a_clear_first_is_not_displaced() -> None:
     outcome = np.where(rng.random(440) < np.where(first == 0, 0.95, 0.5), 1.0, 0.0)
     votes = Battles(first, second, outcome, 3)
     fit = fit_bradley_terry(votes)
-    found = smallest_change_of_top(votes, fit, most=0.1)
+    result = smallest_change_of_top(votes, fit, most=0.1)
     assert fit.strengths.argmax() == 0
-    assert found is None
+    assert result is None

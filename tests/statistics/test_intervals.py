@@ -120,9 +120,9 @@ def test_bca_agrees_with_scipys() -> None:
 def test_the_same_seed_gives_the_same_bytes() -> None:
     """A bootstrap's draws depend on its name alone: equal names equal bytes, other names other bytes."""
     values = np.random.default_rng(1).random(30)
-    one, two, other = (bootstrap(values, mean_of_rows, draws=500, name=(name,)) for name in ("a", "a", "b"))
-    assert one.tobytes() == two.tobytes()
-    assert one.tobytes() != other.tobytes()
+    first, two, other = (bootstrap(values, mean_of_rows, draws=500, name=(name,)) for name in ("a", "a", "b"))
+    assert first.tobytes() == two.tobytes()
+    assert first.tobytes() != other.tobytes()
 
 
 def test_the_spread_of_resampled_means_is_the_closed_form() -> None:

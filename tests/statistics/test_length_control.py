@@ -27,13 +27,13 @@ def annotations(shared_dir: Path) -> dict[str, np.ndarray]:
     file = shared_dir / "data/arena/alpaca_eval/annotations_weighted_gpt4turbo_compact.csv.gz"
     if not file.is_file():
         pytest.skip(f"no {file}: AlpacaEval's data are not part of the repository")
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     with gzip.open(file, "rt", newline="") as stream:
         for row in csv.DictReader(stream):
-            table = found.setdefault(row["dir"], np.full((N_ITEMS, 3), np.nan))
+            table = results.setdefault(row["dir"], np.full((N_ITEMS, 3), np.nan))
             if row["preference"]:
                 table[int(row["row"])] = [float(row[name]) for name in ("preference", "len_1", "len_2")]
-    return found
+    return results
 
 
 def published(shared_dir: Path, file: str) -> dict[str, dict[str, str]]:
@@ -68,11 +68,11 @@ def test_length_controlled_win_rates_are_near_the_published_ones(
         for model in models
     ]
     offsets = np.array([
-        one.quality + one.length * gaps_of(annotations[model]) for model, one in zip(models, weights, strict=True)
+        entry.quality + entry.length * gaps_of(annotations[model]) for model, entry in zip(models, weights, strict=True)
     ])  # fmt: skip
     preferences = np.array([annotations[model][:, 0] - 1.0 for model in models])
-    difficulties = item_difficulties(preferences, offsets, np.array([one.difficulty for one in weights]))
-    ours = [100.0 * length_controlled_win_rate(one, difficulties) for one in weights]
+    difficulties = item_difficulties(preferences, offsets, np.array([weight.difficulty for weight in weights]))
+    ours = [100.0 * length_controlled_win_rate(each, difficulties) for each in weights]
     theirs = [float(board[model]["length_controlled_winrate"]) for model in models]
     errors = np.abs(np.array(ours) - np.array(theirs))
     assert len(models) >= 55
@@ -88,12 +88,12 @@ def test_rates_at_equal_length_are_the_published_ones_where_they_are_given(
     for model in sorted(annotations.keys() & board.keys() - {"gpt4_1106_preview"}):
         table = annotations[model][~np.isnan(annotations[model][:, 0])]
         shares, lengths = list(table[:, 0] - 1.0), [(float(own), float(base)) for base, own in table[:, 1:]]
-        found = equal_length_rate(shares, lengths, list(range(len(table))))
-        if found is None:
+        result = equal_length_rate(shares, lengths, list(range(len(table))))
+        if result is None:
             assert "extrapolation" in str(why_no_equal_length(shares, lengths, list(range(len(table)))))
             n_without += 1
         else:
-            errors.append(100.0 * found.value - float(board[model]["length_controlled_winrate"]))
+            errors.append(100.0 * result.value - float(board[model]["length_controlled_winrate"]))
     assert (len(errors), n_without) == (6, 50)
     assert np.abs(errors).mean() < 0.6
     assert np.abs(errors).max() < 2.0

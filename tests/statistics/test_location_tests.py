@@ -14,11 +14,11 @@ SLEEP = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]  # hours gained by l
 
 def test_students_own_example() -> None:
     """Student 1908: 10 patients gain 2.33 hours on average, t = 3.68, one-sided p about .0025."""
-    found = mean_above_zero(SLEEP)
-    assert found.mean == pytest.approx(2.33)
-    assert found.statistic == pytest.approx(3.6799, abs=1e-4)
-    assert found.p == pytest.approx(0.002538, abs=1e-5)
-    assert mean_above_zero([-value for value in SLEEP]).p == pytest.approx(1 - found.p)
+    result = mean_above_zero(SLEEP)
+    assert result.mean == pytest.approx(2.33)
+    assert result.statistic == pytest.approx(3.6799, abs=1e-4)
+    assert result.p == pytest.approx(0.002538, abs=1e-5)
+    assert mean_above_zero([-value for value in SLEEP]).p == pytest.approx(1 - result.p)
 
 
 def test_the_sign_test_counts() -> None:

@@ -25,22 +25,22 @@ def test_slope_and_clustered_interval_are_statsmodels(n: int) -> None:
     fitted = statsmodels.Logit(wins, statsmodels.add_constant(np.array(x))).fit(
         disp=0, cov_type="cluster", cov_kwds={"groups": np.array(clusters), "use_correction": False}, tol=1e-12
     )
-    found = logistic_slope(x, wins, clusters)
-    assert found.value is not None
-    assert found.low is not None
-    assert found.value == pytest.approx(fitted.params[1], abs=1e-8)
-    assert found.intercept == pytest.approx(fitted.params[0], abs=1e-8)
+    result = logistic_slope(x, wins, clusters)
+    assert result.value is not None
+    assert result.low is not None
+    assert result.value == pytest.approx(fitted.params[1], abs=1e-8)
+    assert result.intercept == pytest.approx(fitted.params[0], abs=1e-8)
     count = len(set(clusters))
     expected = fitted.bse[1] * np.sqrt(count / (count - 1))
-    assert (found.value - found.low) / 1.959963985 == pytest.approx(expected, rel=1e-6)
+    assert (result.value - result.low) / 1.959963985 == pytest.approx(expected, rel=1e-6)
 
 
 def test_what_cannot_be_estimated_is_undefined() -> None:
     """No spread, one outcome only, separation, too few; unequal counts are an error."""
     for x, wins in (([1.0] * 9, [0.0, 1.0, 1.0] * 3), ([1.0, 2.0, 3.0], [1.0] * 3), ([1.0, 2.0], [0.0, 1.0]),
                     ([float(n) for n in range(20)], [0.0] * 10 + [1.0] * 10)):  # fmt: skip
-        found = logistic_slope(x, wins)
-        assert (found.value, found.low, found.high) == (None, None, None)
+        result = logistic_slope(x, wins)
+        assert (result.value, result.low, result.high) == (None, None, None)
     with pytest.raises(DataError):
         logistic_slope([1.0], [1.0, 0.0])
 
@@ -48,6 +48,6 @@ def test_what_cannot_be_estimated_is_undefined() -> None:
 def test_one_cluster_has_no_interval() -> None:
     """The slope is there, its interval is not."""
     x, wins, _ = drawn(40, 1)
-    found = logistic_slope(x, wins, [0] * 40)
-    assert found.value is not None
-    assert found.low is None
+    result = logistic_slope(x, wins, [0] * 40)
+    assert result.value is not None
+    assert result.low is None

@@ -74,9 +74,9 @@ def test_tangos_statistic_equals_brute_force(b: int, c: int, n: int) -> None:
 def test_no_observed_difference_has_an_interval() -> None:
     """B = c = 0, all b or all c give an interval of positive width, mirrored when models are swapped."""
     for b, c in ((0, 0), (30, 0), (0, 30), (4, 0)):
-        one, other = tango_interval(b, c, 30), tango_interval(c, b, 30)
-        assert -1.0 <= one.low < one.high <= 1.0
-        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), abs=1e-9)
+        first, other = tango_interval(b, c, 30), tango_interval(c, b, 30)
+        assert -1.0 <= first.low < first.high <= 1.0
+        assert (first.low, first.high) == pytest.approx((-other.high, -other.low), abs=1e-9)
     assert tango_interval(0, 0, 30).high == pytest.approx(0.1135, abs=1e-4)
 
 

@@ -41,12 +41,12 @@ def test_swapping_the_models_mirrors_the_result() -> None:
     """B against A is A against B with signs changed, and the same p."""
     rng = np.random.default_rng(0)
     for a, b in (binary_pair(40, 9, 3), (rng.random(40), rng.random(40))):
-        one, other = compare_paired(a, b), compare_paired(b, a)
-        assert other.difference == pytest.approx(-one.difference)
-        assert one.low is not None
+        first, other = compare_paired(a, b), compare_paired(b, a)
+        assert other.difference == pytest.approx(-first.difference)
+        assert first.low is not None
         assert other.high is not None
-        assert other.high == pytest.approx(-one.low, abs=0.02)
-        assert other.p == pytest.approx(one.p, abs=1e-12)
+        assert other.high == pytest.approx(-first.low, abs=0.02)
+        assert other.p == pytest.approx(first.p, abs=1e-12)
 
 
 def test_partial_credit_is_tested_by_permutation() -> None:

@@ -58,8 +58,8 @@ def test_exact_power_equals_simulation() -> None:
     rng = np.random.default_rng(0)
     n, difference, discordance = 150, 0.12, 0.25
     counts = rng.multinomial(n, [(discordance + difference) / 2, (discordance - difference) / 2, 1 - discordance], 4000)
-    found = np.mean([mcnemar_exact(int(b), int(c)) <= 0.05 for b, c, _ in counts])
-    assert power_mcnemar(n, difference, discordance) == pytest.approx(found, abs=0.025)
+    result = np.mean([mcnemar_exact(int(b), int(c)) <= 0.05 for b, c, _ in counts])
+    assert power_mcnemar(n, difference, discordance) == pytest.approx(result, abs=0.025)
 
 
 def test_connors_sample_size_has_the_requested_power() -> None:
@@ -102,5 +102,5 @@ def test_a_one_sided_bound_has_the_power_it_promises() -> None:
     n = samples_for_bound(0.05, 0.95 * 0.05, 0.9 * 0.1)
     assert n is not None
     right = np.random.default_rng(0).binomial(n, 0.95, 4000)
-    shown = np.mean([wilson(float(count), n, 0.9).low >= 0.9 for count in right])
-    assert 0.75 < shown < 0.87
+    result = np.mean([wilson(float(count), n, 0.9).low >= 0.9 for count in right])
+    assert 0.75 < result < 0.87

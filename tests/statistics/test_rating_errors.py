@@ -68,9 +68,9 @@ def test_intervals_by_prompt_cover_in_simulation() -> None:
         fit = fit_bradley_terry(votes)
         estimates.append(fit.strengths)
         by_prompt, by_vote = (clustered_errors(votes, fit, labels) for labels in (prompts, np.arange(len(votes))))
-        found = [by_prompt.interval(0.0, model) for model in range(6)]
+        results = [by_prompt.interval(0.0, model) for model in range(6)]
         feigned = 1.96 * np.sqrt(np.diag(by_vote.covariance))
-        widths.append([[one.high for one in found if one is not None], feigned])
+        widths.append([[each.high for each in results if each is not None], feigned])
     distances = np.abs(np.array(estimates) - np.mean(estimates, axis=0))  # from what 100 arenas of this kind find
     covered = (distances[:, None] < np.array(widths)).mean(axis=(0, 2))  # by prompt, by vote
     assert 0.93 <= covered[0] <= 0.97
@@ -85,11 +85,11 @@ def test_every_vote_twice_leaves_intervals_by_prompt_unchanged() -> None:
     by_prompt = clustered_errors(votes, fit, prompts)
     doubled = clustered_errors(twice(votes), again, np.tile(prompts, 2))
     for model in range(5):
-        one = by_prompt.interval(float(fit.strengths[model]), model)
+        item = by_prompt.interval(float(fit.strengths[model]), model)
         other = doubled.interval(float(again.strengths[model]), model)
-        assert one is not None
+        assert item is not None
         assert other is not None
-        assert (other.low, other.high) == pytest.approx((one.low, one.high), abs=1e-9)
+        assert (other.low, other.high) == pytest.approx((item.low, item.high), abs=1e-9)
     by_vote, feigned = (clustered_errors(v, f, np.arange(len(v))) for v, f in ((votes, fit), (twice(votes), again)))
     assert float(np.sqrt(feigned.covariance[0, 0] / by_vote.covariance[0, 0])) == pytest.approx(math.sqrt(0.5))
 
@@ -97,7 +97,7 @@ def test_every_vote_twice_leaves_intervals_by_prompt_unchanged() -> None:
 def test_a_model_on_few_prompts_has_the_error_of_those_few() -> None:
     """The intervals of a model on 4 of 60 prompts cover it in 90 to 99%; on one prompt it has no interval."""
     rng = np.random.default_rng(2)
-    found, intervals = [], []
+    result, intervals = [], []
     for _ in range(120):
         votes, prompts = simulated(rng, n_models=6, n_prompts=60, per_prompt=25, spread=0.8)
         kept = ((votes.first != 0) & (votes.second != 0)) | (prompts < 4)
@@ -107,10 +107,10 @@ def test_a_model_on_few_prompts_has_the_error_of_those_few() -> None:
         interval = errors.interval(float(fit.strengths[0]), 0)
         assert errors.n_clusters_of[0] == 4
         assert interval is not None
-        found.append(float(fit.strengths[0]))
+        result.append(float(fit.strengths[0]))
         intervals.append(interval)
-    truth = float(np.mean(found))
-    assert 0.90 <= np.mean([one.low < truth < one.high for one in intervals]) <= 0.99
+    truth = float(np.mean(result))
+    assert 0.90 <= np.mean([each.low < truth < each.high for each in intervals]) <= 0.99
     on_one = clustered_errors(some, fit, np.where(prompts[kept] < 4, 0, prompts[kept]))
     assert on_one.stderr(0) is None
     assert on_one.stderr(1) is not None
@@ -162,11 +162,11 @@ def test_the_one_step_bootstrap_agrees_with_exact_refits() -> None:
     for covariates in (None, side):
         fit = fit_bradley_terry(votes, covariates)
         errors = np.sqrt(np.diag(clustered_errors(votes, fit, prompts, covariates).covariance))
-        one = one_step_strengths(votes, fit, prompts, covariates, draws=2000)
-        np.testing.assert_allclose(one.std(axis=0), errors, rtol=0.06)
-        np.testing.assert_allclose(one.mean(axis=0), np.append(fit.strengths, fit.effects), atol=0.02)
-        np.testing.assert_array_equal(one, one_step_strengths(votes, fit, prompts, covariates, draws=2000))
-    assert not np.allclose(one, one_step_strengths(votes, fit, prompts, side, draws=2000, part=1))
+        item = one_step_strengths(votes, fit, prompts, covariates, draws=2000)
+        np.testing.assert_allclose(item.std(axis=0), errors, rtol=0.06)
+        np.testing.assert_allclose(item.mean(axis=0), np.append(fit.strengths, fit.effects), atol=0.02)
+        np.testing.assert_array_equal(item, one_step_strengths(votes, fit, prompts, covariates, draws=2000))
+    assert not np.allclose(item, one_step_strengths(votes, fit, prompts, side, draws=2000, part=1))
 
 
 def test_small_clusters_have_the_same_errors_by_either_computation() -> None:
@@ -177,12 +177,12 @@ def test_small_clusters_have_the_same_errors_by_either_computation() -> None:
     fit = fit_bradley_terry(votes)
     fast = clustered_errors(votes, fit, prompts)
     _, index = np.unique(prompts, return_inverse=True)
-    plain = sum((one.T @ one for one in _cluster_scores(votes, fit, index, None)), np.zeros(()))
+    plain = sum((score.T @ score for score in _cluster_scores(votes, fit, index, None)), np.zeros(()))
     np.testing.assert_allclose(fast.covariance, fit.inverse_curvature @ plain @ fit.inverse_curvature, atol=1e-12)
     seen = {
         (cluster, model) for side in (votes.first, votes.second) for cluster, model in zip(index, side, strict=True)
     }
-    assert fast.n_clusters_of.tolist() == [sum(one == model for _, one in seen) for model in range(5)]
+    assert fast.n_clusters_of.tolist() == [sum(entry == model for _, entry in seen) for model in range(5)]
 
 
 def test_independent_votes_have_the_same_errors_by_either_computation() -> None:
@@ -192,7 +192,7 @@ def test_independent_votes_have_the_same_errors_by_either_computation() -> None:
         fit = fit_bradley_terry(votes, covariates)
         fast = clustered_errors(votes, fit, np.arange(len(votes)), covariates)
         plain = sum(
-            (one.T @ one for one in _cluster_scores(votes, fit, np.arange(len(votes)), covariates)), np.zeros(())
+            (score.T @ score for score in _cluster_scores(votes, fit, np.arange(len(votes)), covariates)), np.zeros(())
         )
         np.testing.assert_allclose(fast.covariance, fit.inverse_curvature @ plain @ fit.inverse_curvature, atol=1e-12)
         drawn = bootstrap_strengths(votes, fit, np.arange(len(votes)), covariates, draws=600)
@@ -206,9 +206,9 @@ def test_refits_of_pairs_equal_those_of_votes() -> None:
     distinct, cell = votes.distinct()
     for start in (fit_bradley_terry(votes).strengths, np.zeros(6)):
         weights = np.bincount(cell, rng.exponential(size=len(votes))).astype(np.float64)
-        found = _refit_pairs(distinct, weights, start)
-        assert found is not None
+        result = _refit_pairs(distinct, weights, start)
+        assert result is not None
         exact = refit(distinct, np.zeros((len(distinct), 0)), weights, start)
-        np.testing.assert_allclose(found, exact, atol=1e-9)
+        np.testing.assert_allclose(result, exact, atol=1e-9)
     far = np.array([40.0, -40.0, 30.0, -30.0, 0.0, 0.0])
     assert _refit_pairs(distinct, weights, far) is None  # the caller then takes damped steps

@@ -32,8 +32,8 @@ def test_mt_bench_models_have_distinct_ranks_but_for_two(shared_dir: Path) -> No
     names, votes = mt_bench(shared_dir, "human")
     fit = fit_bradley_terry(votes)
     sets = rating_rank_sets(fit, clustered_errors(votes, fit, np.arange(len(votes))))
-    shown = {names[one.index]: (one.best, one.worst) for one in sets}
-    assert shown == {
+    results = {names[each.index]: (each.best, each.worst) for each in sets}
+    assert results == {
         "gpt-4": (1, 1), "claude-v1": (2, 3), "gpt-3.5-turbo": (2, 3), "vicuna-13b-v1.2": (4, 4),
         "alpaca-13b": (5, 5), "llama-13b": (6, 6),
     }  # fmt: skip
@@ -47,7 +47,7 @@ def test_rank_sets_cover_simultaneously_in_simulation() -> None:
         votes, prompts = simulated(rng, n_models=6, n_prompts=40, per_prompt=20, spread=0.5)
         fit = fit_bradley_terry(votes)
         sets = rating_rank_sets(fit, clustered_errors(votes, fit, prompts))
-        held += all(one.best <= 6 - one.index <= one.worst for one in sets)  # the last model is the best
+        held += all(each.best <= 6 - each.index <= each.worst for each in sets)  # the last model is the best
     assert held >= 95
 
 
@@ -56,8 +56,8 @@ def test_without_an_error_no_model_is_outranked() -> None:
     votes, _ = simulated(np.random.default_rng(0), n_models=4, n_prompts=10, per_prompt=50, spread=0.0)
     fit = fit_bradley_terry(votes)
     sets = rating_rank_sets(fit, clustered_errors(votes, fit, np.zeros(len(votes))))
-    assert {(one.best, one.worst) for one in sets} == {(1, 4)}
-    assert [one.value for one in sets] == sorted(fit.strengths.tolist(), reverse=True)
+    assert {(each.best, each.worst) for each in sets} == {(1, 4)}
+    assert [item.value for item in sets] == sorted(fit.strengths.tolist(), reverse=True)
     assert sets[0].value == pytest.approx(fit.strengths.max())
 
 
@@ -67,14 +67,14 @@ def test_the_probability_of_the_best_of_two_is_students() -> None:
     votes, prompts = simulated(rng, n_models=2, n_prompts=12, per_prompt=6, spread=1.5)
     fit = fit_bradley_terry(votes)
     errors = clustered_errors(votes, fit, prompts)
-    found = chances_of_best(fit, errors)
+    result = chances_of_best(fit, errors)
     error = errors.stderr(1, 0)
-    assert found is not None
+    assert result is not None
     assert error is not None
-    assert found[1] == pytest.approx(1 - t_sf(float(fit.strengths[1] - fit.strengths[0]) / error, 11), abs=0.01)
-    assert 0.5 < found[1] < 0.999
-    assert found.sum() == pytest.approx(1.0)
-    np.testing.assert_array_equal(found, chances_of_best(fit, errors))
+    assert result[1] == pytest.approx(1 - t_sf(float(fit.strengths[1] - fit.strengths[0]) / error, 11), abs=0.01)
+    assert 0.5 < result[1] < 0.999
+    assert result.sum() == pytest.approx(1.0)
+    np.testing.assert_array_equal(result, chances_of_best(fit, errors))
     assert chances_of_best(fit, clustered_errors(votes, fit, np.zeros(72))) is None
 
 
@@ -84,8 +84,8 @@ def test_the_probability_of_the_best_agrees_with_the_bootstrap() -> None:
     fit = fit_bradley_terry(votes)
     errors = clustered_errors(votes, fit, prompts)
     drawn = chances_of_best(fit, errors, bootstrap_strengths(votes, fit, prompts))
-    found = chances_of_best(fit, errors)
-    assert found is not None
+    result = chances_of_best(fit, errors)
+    assert result is not None
     assert drawn is not None
-    assert 0.02 < found.max() < 0.98
-    np.testing.assert_allclose(found, drawn, atol=0.05)
+    assert 0.02 < result.max() < 0.98
+    np.testing.assert_allclose(result, drawn, atol=0.05)

@@ -12,10 +12,10 @@ from assaymark.statistics.sampled import estimate_sampled_mean
 
 def test_by_hand() -> None:
     """Two scores at rates 1 and 1/4 have the weights 1 and 4."""
-    found = estimate_sampled_mean([1.0, 0.0], [1.0, 0.25])
-    assert found.value == pytest.approx(1 / 5)
+    result = estimate_sampled_mean([1.0, 0.0], [1.0, 0.25])
+    assert result.value == pytest.approx(1 / 5)
     # residuals 0.8 and -0.8 of a sum of weights 5, times 2 / (2 - 1)
-    assert found.stderr == pytest.approx(math.sqrt(2 * (0.8**2 + 0.8**2)) / 5)
+    assert result.stderr == pytest.approx(math.sqrt(2 * (0.8**2 + 0.8**2)) / 5)
 
 
 def test_it_is_a_ratio_of_sums() -> None:
@@ -23,8 +23,8 @@ def test_it_is_a_ratio_of_sums() -> None:
     generator = np.random.default_rng(3)
     values, rates = generator.normal(size=60), generator.uniform(0.05, 1, 60)
     ratio = estimate_ratio(values / rates, 1 / rates)
-    found = estimate_sampled_mean(list(values), list(rates))
-    assert (found.value, found.stderr) == pytest.approx((ratio.value, ratio.stderr))
+    result = estimate_sampled_mean(list(values), list(rates))
+    assert (result.value, result.stderr) == pytest.approx((ratio.value, ratio.stderr))
     clusters = [at // 3 for at in range(60)]
     summed = estimate_ratio((values / rates).reshape(20, 3).sum(1), (1 / rates).reshape(20, 3).sum(1))
     clustered = estimate_sampled_mean(list(values), list(rates), clusters)
@@ -41,9 +41,9 @@ def test_one_rate_is_the_plain_mean() -> None:
 
 def test_one_cluster_has_no_interval() -> None:
     """Scores of one session say nothing of another one."""
-    found = estimate_sampled_mean([1.0, 0.0], [1.0, 0.5], ["s", "s"])
-    assert found.value == pytest.approx(1 / 3)
-    assert (found.low, found.high) == (None, None)
+    result = estimate_sampled_mean([1.0, 0.0], [1.0, 0.5], ["s", "s"])
+    assert result.value == pytest.approx(1 / 3)
+    assert (result.low, result.high) == (None, None)
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, math.nan])
@@ -77,11 +77,11 @@ def test_coverage(kind: str) -> None:
         truth = 0.25 * 0.4 + 0.75 * 0.9
         rates = np.where(is_hard, 1.0, 0.2)
         drawn = generator.random(400) < rates
-        found = estimate_sampled_mean(list(values[drawn]), list(rates[drawn]), list(sessions[drawn]))
-        assert found.low is not None
-        assert found.high is not None
+        result = estimate_sampled_mean(list(values[drawn]), list(rates[drawn]), list(sessions[drawn]))
+        assert result.low is not None
+        assert result.high is not None
         truth *= 100 if kind == "number" else 1
-        n_covered += found.low <= truth <= found.high
+        n_covered += result.low <= truth <= result.high
         plain = estimate_mean(values[drawn])
         n_covered_plain += plain.low is not None and plain.high is not None and plain.low <= truth <= plain.high
     assert 930 <= n_covered <= 985, n_covered

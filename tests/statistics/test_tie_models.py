@@ -20,14 +20,14 @@ def direct_loss(model: TieModel, battles: Battles, covariates: np.ndarray, value
     """Return minus the log-likelihood from the textbook's formulas in π = exp(θ), ν and exp(η)."""
     n = battles.n_models
     score = covariates @ values[n:-1]
-    one = np.exp(values[battles.first] + 0.5 * score)
+    item = np.exp(values[battles.first] + 0.5 * score)
     other = np.exp(values[battles.second] - 0.5 * score)
     if model == "davidson":
-        middle = math.exp(values[-1]) * np.sqrt(one * other)
-        chances = [one / (one + other + middle), middle / (one + other + middle), other / (one + other + middle)]
+        middle = math.exp(values[-1]) * np.sqrt(item * other)
+        chances = [item / (item + other + middle), middle / (item + other + middle), other / (item + other + middle)]
     else:
         threshold = math.exp(values[-1])
-        win, loss = one / (one + threshold * other), other / (other + threshold * one)
+        win, loss = item / (item + threshold * other), other / (other + threshold * item)
         chances = [win, 1.0 - win - loss, loss]
     kind = (2 - 2 * battles.outcome).astype(int)
     return -float(np.log(np.choose(kind, chances)).sum())
@@ -40,15 +40,15 @@ def test_the_fit_is_that_of_a_general_optimiser(model: TieModel) -> None:
     rng = np.random.default_rng(0)
     votes, _ = simulated(rng, n_models=4, n_prompts=100, per_prompt=4, spread=0.0)
     side = np.ones((400, 1))
-    found = fit_tie_model(votes, model, side)
+    result = fit_tie_model(votes, model, side)
     peer = optimize.minimize(
         lambda free: direct_loss(model, votes, side, np.concatenate([[0.0], free])),
         np.array([0.0, 0.0, 0.0, 0.0, 0.5]), method="BFGS", options={"gtol": 1e-7},
     )  # fmt: skip
-    np.testing.assert_allclose(found.fit.strengths[1:] - found.fit.strengths[0], peer.x[:3], atol=1e-5)
-    np.testing.assert_allclose(found.fit.effects, peer.x[3:], atol=1e-5)
-    assert found.fit.log_likelihood == pytest.approx(-peer.fun, abs=1e-8)
-    assert found.fit.strengths.sum() == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(result.fit.strengths[1:] - result.fit.strengths[0], peer.x[:3], atol=1e-5)
+    np.testing.assert_allclose(result.fit.effects, peer.x[3:], atol=1e-5)
+    assert result.fit.log_likelihood == pytest.approx(-peer.fun, abs=1e-8)
+    assert result.fit.strengths.sum() == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -56,8 +56,8 @@ def test_scores_and_curvature_are_derivatives(model: TieModel) -> None:
     """The inverse curvature is that of numerical second derivatives, and every vote's scores sum to 0 at the fit."""
     rng = np.random.default_rng(1)
     votes, _ = simulated(rng, n_models=3, n_prompts=40, per_prompt=5, spread=0.0)
-    found = fit_tie_model(votes, model)
-    at, none, step = np.append(found.fit.strengths, found.parameter), np.zeros((200, 0)), 1e-4
+    result = fit_tie_model(votes, model)
+    at, none, step = np.append(result.fit.strengths, result.parameter), np.zeros((200, 0)), 1e-4
 
     def loss(*moves: int) -> float:
         moved = at.copy()
@@ -69,9 +69,9 @@ def test_scores_and_curvature_are_derivatives(model: TieModel) -> None:
     hessian = np.array(
         [[(loss(i, j) - loss(i, -j) - loss(-i, j) + loss(-i, -j)) / (4 * step**2) for j in size] for i in size]
     )
-    np.testing.assert_allclose(np.linalg.pinv(hessian, rcond=1e-5), found.fit.inverse_curvature, atol=1e-5)
-    assert found.tie_scores.sum() == pytest.approx(0.0, abs=1e-8)
-    own = np.bincount(votes.first, found.fit.residuals, 3) - np.bincount(votes.second, found.fit.residuals, 3)
+    np.testing.assert_allclose(np.linalg.pinv(hessian, rcond=1e-5), result.fit.inverse_curvature, atol=1e-5)
+    assert result.tie_scores.sum() == pytest.approx(0.0, abs=1e-8)
+    own = np.bincount(votes.first, result.fit.residuals, 3) - np.bincount(votes.second, result.fit.residuals, 3)
     np.testing.assert_allclose(own, 0.0, atol=1e-8)
 
 
@@ -80,8 +80,8 @@ def test_springalls_tasters(shared_dir: Path) -> None:
     votes = springall(shared_dir)
     assert [int((votes.outcome == value).sum()) for value in (1.0, 0.0, 0.5)] == [411, 276, 198]
     for model in MODELS:
-        found = fit_tie_model(votes, model)
-        chances = found.matrix()
+        result = fit_tie_model(votes, model)
+        chances = result.matrix()
         met = votes.wins() + votes.wins().T
         assert float((met * chances.tie).sum()) / 2 == pytest.approx(198, abs=1e-6 if model == "davidson" else 1.5)
         expected = (met * (chances.win + 0.5 * chances.tie)).sum(axis=1)
@@ -97,11 +97,11 @@ def test_real_votes_have_the_reference_fit(shared_dir: Path) -> None:
         "rao-kupper": (-8977.5, 0.942, 1.23),
     }
     for model, (likelihood, parameter, wider) in published.items():
-        found = fit_tie_model(votes, model)
-        assert found.fit.log_likelihood == pytest.approx(likelihood, abs=0.05)
-        assert found.parameter == pytest.approx(parameter, abs=5e-4)
-        assert found.fit.strengths.std() / half.std() == pytest.approx(wider, abs=0.01)
-        order = np.corrcoef(found.fit.strengths.argsort().argsort(), half.argsort().argsort())[0, 1]
+        result = fit_tie_model(votes, model)
+        assert result.fit.log_likelihood == pytest.approx(likelihood, abs=0.05)
+        assert result.parameter == pytest.approx(parameter, abs=5e-4)
+        assert result.fit.strengths.std() / half.std() == pytest.approx(wider, abs=0.01)
+        order = np.corrcoef(result.fit.strengths.argsort().argsort(), half.argsort().argsort())[0, 1]
         assert order == pytest.approx(1.000 if model == "davidson" else 0.994, abs=5e-4)
 
 
@@ -123,9 +123,9 @@ def test_clustered_errors_cover_and_ignore_duplicates(model: TieModel) -> None:
     values, errors = [], []
     for _ in range(150):
         votes, prompts = simulated(rng, n_models=4, n_prompts=60, per_prompt=10, spread=0.6)
-        found = fit_tie_model(votes, model)
-        made = clustered_errors(votes, found.fit, prompts, tie_scores=found.tie_scores)
-        values.append(np.append(found.fit.strengths, found.parameter))
+        result = fit_tie_model(votes, model)
+        made = clustered_errors(votes, result.fit, prompts, tie_scores=result.tie_scores)
+        values.append(np.append(result.fit.strengths, result.parameter))
         errors.append(np.sqrt(np.diag(made.covariance)))
     np.testing.assert_allclose(np.mean(errors, axis=0), np.std(values, axis=0), rtol=0.15)
     twice = Battles(np.tile(votes.first, 2), np.tile(votes.second, 2), np.tile(votes.outcome, 2), 4)

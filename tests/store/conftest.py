@@ -18,9 +18,9 @@ DEBIAN = Path("/usr/lib/postgresql")
 
 def _programs() -> Path:
     """Return the folder of PostgreSQL's programs, or skip."""
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).resolve().parent
+    result = shutil.which("initdb")
+    if result:
+        return Path(result).resolve().parent
     folders = sorted(DEBIAN.glob("*/bin/initdb")) if DEBIAN.is_dir() else []
     if not folders:
         pytest.skip("no initdb: PostgreSQL is not installed on this machine")

@@ -89,6 +89,6 @@ def test_what_is_no_whole_store_is_not_restored(place: str, tmp_path: Path) -> N
 def test_a_server_is_copied_with_its_own_tools(capsys: pytest.CaptureFixture[str]) -> None:
     """The message has the command, without the password."""
     assert main(["store", "backup", "x", "--store", "postgresql://me:secret@db/runs"]) == 2
-    told = capsys.readouterr().err
-    assert re.search(r"pg_dump --format=custom .*postgresql://me:\*\*\*@db/runs", told)
-    assert "secret" not in told
+    output = capsys.readouterr().err
+    assert re.search(r"pg_dump --format=custom .*postgresql://me:\*\*\*@db/runs", output)
+    assert "secret" not in output

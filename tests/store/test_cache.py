@@ -27,11 +27,11 @@ def test_known_keys_are_found_in_any_run(store: Store) -> None:
     examples.fill(store, examples.plan())
     examples.fill(store, examples.plan(("words",)))
     wanted = keys_of([examples.requests()[0], examples.requests("words")[7]])
-    found = store.find([*wanted, "sha256:" + "00" * 32, "another kind of key"])
-    assert list(found) == sorted(wanted, key=list(found).index)
-    assert set(found) == set(wanted)
+    result = store.find([*wanted, "sha256:" + "00" * 32, "another kind of key"])
+    assert list(result) == sorted(wanted, key=list(result).index)
+    assert set(result) == set(wanted)
     expected = examples.outputs_for(examples.requests()[0])[2]
-    assert found[wanted[2]] == replace(expected, from_cache=True)
+    assert result[wanted[2]] == replace(expected, from_cache=True)
 
 
 def test_many_keys_are_found_at_once(store: Store) -> None:

@@ -97,16 +97,16 @@ def test_its_facts_are_filled_and_agree(migrated: str) -> None:
             page = store.sample_list(row.run_id, limit=10_000)
             assert page == derived[row.run_id]
             for cell in store.estimates(row.run_id):
-                of_task = [one for one in page.samples if one.task == cell.task and one.correct is not None]
+                of_task = [sample for sample in page.samples if sample.task == cell.task and sample.correct is not None]
                 if cell.details.get("primary") and of_task and cell.value is not None:
-                    mean = sum(one.correct or 0.0 for one in of_task) / len(of_task)
+                    mean = sum(each.correct or 0.0 for each in of_task) / len(of_task)
                     assert mean == pytest.approx(cell.value), cell
                     n_checked += 1
         assert n_checked > 8
         assert store.verify() == []
         audits = {row.run_id for row in store.audits()}
         assert len(audits) == 1
-        assert {one.run.run_id for one in store.estimates_of_runs()} == {row.run_id for row in runs}
+        assert {run.run.run_id for run in store.estimates_of_runs()} == {row.run_id for row in runs}
 
 
 def test_rows_that_need_not_change_do_not(earlier: Path) -> None:
@@ -115,7 +115,7 @@ def test_rows_that_need_not_change_do_not(earlier: Path) -> None:
 
     with closing(sqlite3.connect(earlier)) as connection:
         named = {table: connection.execute(f"PRAGMA table_info({table})").fetchall() for table in kept}
-    columns = {table: ", ".join(f'"{row[1]}"' for row in found) for table, found in named.items()}
+    columns = {table: ", ".join(f'"{row[1]}"' for row in entry) for table, entry in named.items()}
 
     def rows() -> dict[str, list[tuple[object, ...]]]:
         with closing(sqlite3.connect(earlier)) as connection:

@@ -84,11 +84,11 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 def by_attempt(store: Store) -> dict[int, int]:
     """Return how many outputs each attempt has in the store."""
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
     with store._database.reading() as connection:
         for (attempt,) in connection.execute(select(outputs.c.attempt)):
-            found[attempt] = found.get(attempt, 0) + 1
-    return found
+            results[attempt] = results.get(attempt, 0) + 1
+    return results
 
 
 def answer(store: Store, attempt_id: int, run_id: str, n: int) -> int:
@@ -153,8 +153,8 @@ def test_a_suspended_writer_is_taken_over_and_stops(
             store.close_run(run.run_id, run.attempt_id, "finished")
         assert by_attempt(store) == {1: before, 2: 4 * N - before}
         assert store.verify() == []
-        found = [list(record.outputs) for record in store.samples(run.run_id, "letters")]
-        assert found == [examples.outputs_for(request) for request in examples.requests(n_samples=N)]
+        results = [list(record.outputs) for record in store.samples(run.run_id, "letters")]
+        assert results == [examples.outputs_for(request) for request in examples.requests(n_samples=N)]
         assert [attempt.status for attempt in store.attempts(run.run_id)] == ["interrupted", "finished"]
 
 

@@ -121,8 +121,8 @@ def test_a_store_of_the_first_revision_is_read(first_revision: str) -> None:
         assert (run.is_new, run.is_complete, run.n_attempts) == (False, True, 2)
         assert store.unanswered(run.run_id, examples.requests("words", 3)) == []
         assert [record.request for record in store.samples(run.run_id, "letters")] == examples.requests("letters", 3)
-        found = store.outputs_of(run.run_id, ["words/2/0"])["words/2/0"]
-        assert found == examples.outputs_for(examples.requests("words", 3)[2])
+        result = store.outputs_of(run.run_id, ["words/2/0"])["words/2/0"]
+        assert result == examples.outputs_for(examples.requests("words", 3)[2])
 
 
 def test_a_run_that_the_first_revision_left_running_is_continued(first_revision: str) -> None:
@@ -244,8 +244,8 @@ def test_estimates_of_earlier_revisions_move_into_columns(first_revision: str) -
         run_id = store.run("last").run_id
         assert store.estimates(run_id) == cells
         assert list(store.estimates(run_id)[0].details) == list(details)
-        (found,) = store.estimates_of_runs([run_id])
-        assert [(cell.task, cell.kind, cell.is_primary) for cell in found.estimates] == [
+        (result,) = store.estimates_of_runs([run_id])
+        assert [(cell.task, cell.kind, cell.is_primary) for cell in result.estimates] == [
             ("all", "group", True),
             ("words", "task", False),
         ]
@@ -284,9 +284,9 @@ def test_old_rows_keep_their_checksums(first_revision: str) -> None:
     def rows() -> dict[str, list[str]]:
         engine = engine_of(first_revision)
         with engine.connect() as connection:
-            found = {name: sorted(map(repr, connection.execute(select(*old_columns(name))))) for name in kept}
+            results = {name: sorted(map(repr, connection.execute(select(*old_columns(name))))) for name in kept}
         engine.dispose()
-        return found
+        return results
 
     before = rows()
     Store.open(first_revision).close()

@@ -209,12 +209,12 @@ def test_no_command_shows_a_password_or_calls_an_unreachable_store_empty(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSAYMARK_STORE", "postgresql://u:secretpw@127.0.0.1:1/x")
     status = main(command)
-    shown = "".join(capsys.readouterr())
-    assert "secretpw" not in shown
+    output = "".join(capsys.readouterr())
+    assert "secretpw" not in output
     if command != ["doctor"]:
-        assert status == 4, shown
-        assert "u:***@127.0.0.1:1/x" in shown
-        assert "check that the database is running" in shown
+        assert status == 4, output
+        assert "u:***@127.0.0.1:1/x" in output
+        assert "check that the database is running" in output
 
 
 @pytest.mark.parametrize(
@@ -248,11 +248,11 @@ def test_file_systems_are_distinguished(tmp_path: Path) -> None:
         "/dev/vda / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n/dev/vdb /home/me/fast\\040disk xfs rw 0 0\n"
         "tmpfs /mnt tmpfs rw 0 0\nserver:/x /mnt fuse.sshfs rw 0 0\nshort line\n"
     )
-    found = {
+    results = {
         name: file_system_of(Path(name), str(mounts))
         for name in ("/home/me/assaymark", "/home/me/fast disk/assaymark", "/homes", "/mnt/a", "/var")
     }
-    assert found == {
+    assert results == {
         "/home/me/assaymark": "nfs4",
         "/home/me/fast disk/assaymark": "xfs",
         "/homes": "ext4",

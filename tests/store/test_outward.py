@@ -65,8 +65,8 @@ def test_nothing_of_a_record_is_left(filled: tuple[Store, str]) -> None:
         query.continuation for record in before for query in record.request.queries if hasattr(query, "continuation")
     }
     assert len(words) > 8
-    shown = texts_of(after)
-    assert [word for word in words if len(word) > 2 and word in shown] == []
+    result = texts_of(after)
+    assert [word for word in words if len(word) > 2 and word in result] == []
     assert [record.is_withheld for record in after] == [True] * len(before)
     assert [[score.value for score in record.scores] for record in after] == [
         [score.value for score in record.scores] for record in before

@@ -8,9 +8,9 @@ pytestmark = pytest.mark.slow
 
 def test_workers_that_die_lose_and_repeat_nothing(url: str) -> None:
     """200 submissions of 40 submitters, five workers of which every tenth job kills one."""
-    found = simulate(Load(url, n_submissions=200, n_submitters=40, n_workers=5, deaths=0.1))
-    assert (found.n_lost, found.n_twice) == (0, 0)
-    assert found.n_deaths > 0
-    assert found.n_retried > 0
-    assert len(found.claim_ms) == 200
-    assert found.worst_overtaking <= 5
+    result = simulate(Load(url, n_submissions=200, n_submitters=40, n_workers=5, deaths=0.1))
+    assert (result.n_lost, result.n_twice) == (0, 0)
+    assert result.n_deaths > 0
+    assert result.n_retried > 0
+    assert len(result.claim_ms) == 200
+    assert result.worst_overtaking <= 5

@@ -58,8 +58,8 @@ def test_right_samples_are_omitted_before_they_are_read(store: Store) -> None:
     assert store.score_names(run.run_id, "letters") == [("none", "acc"), ("none", "f1")]
 
     def left(metric: str) -> list[int]:
-        found = store.samples_not_right(run.run_id, "letters", ("none", metric))
-        return [record.request.sample_index for record in found]
+        result = store.samples_not_right(run.run_id, "letters", ("none", metric))
+        return [record.request.sample_index for record in result]
 
     assert left("acc") == [2, 3, 4, 6, 7]
     assert left("f1") == [0, 1, 2, 3, 4, 5, 6]

@@ -204,9 +204,9 @@ def test_requests_and_samples_are_restored_from_the_database(
     request_given = replace(request_given, sample_index=next(FRESH))
     sample = Sample("letters", request_given.sample_index, row, request_given.sample_sha256)
     store.add_requests(run_id, [request_given], [sample])
-    found = list(store.samples(run_id, "letters", indices=[request_given.sample_index]))
-    assert [record.request for record in found] == [request_given]
-    assert [record.sample for record in found] == [sample]
+    results = list(store.samples(run_id, "letters", indices=[request_given.sample_index]))
+    assert [record.request for record in results] == [request_given]
+    assert [record.sample for record in results] == [sample]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -272,8 +272,8 @@ def test_numbers_of_numpy_are_stored_as_plain_ones(store: Store) -> None:
     store.add_requests(run.run_id, examples.requests(), examples.samples())
     output = Output("letters/0/0", 0, total_nats=np.float64(-1.5), is_greedy=np.bool_(True), n_tokens=np.int64(3))  # type: ignore[arg-type]
     store.add(run.run_id, run.attempt_id, [output])
-    (found,) = store.outputs_of(run.run_id, ["letters/0/0"])["letters/0/0"]
-    assert (found.total_nats, found.is_greedy, found.n_tokens) == (-1.5, True, 3)
+    (result,) = store.outputs_of(run.run_id, ["letters/0/0"])["letters/0/0"]
+    assert (result.total_nats, result.is_greedy, result.n_tokens) == (-1.5, True, 3)
     assert store.verify() == []
 
 

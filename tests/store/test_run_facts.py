@@ -19,10 +19,10 @@ def test_estimates_of_runs_agree_with_those_of_each_run(store: Store) -> None:
     plans = [examples.plan(("letters", "words"), content=content) for content in "abc"]
     ids = [examples.summarised(store, plan, content=plan.model.content_hash or "") for plan in plans]
     bare = examples.fill(store, examples.plan(content="d"))
-    found = store.estimates_of_runs()
-    assert [one.run.run_id for one in found] == [row.run_id for row in store.runs()]
-    assert {one.run.run_id for one in found} == {*ids, bare}
-    for one in found:
+    result = store.estimates_of_runs()
+    assert [each.run.run_id for each in result] == [row.run_id for row in store.runs()]
+    assert {item.run.run_id for item in result} == {*ids, bare}
+    for one in result:
         row, whole = store.run(one.run.run_id), store.estimates(one.run.run_id)
         assert len(one.estimates) == len(whole)
         for cell, estimate in zip(one.estimates, whole, strict=True):
@@ -50,10 +50,10 @@ def test_runs_tasks_and_primary_metrics_can_be_chosen(store: Store) -> None:
     store.save_estimates(first, [*examples.estimates_for(examples.plan(("letters", "words"))), other])
     (only,) = store.estimates_of_runs([first], primary_only=True)
     assert [(cell.task, cell.metric) for cell in only.estimates] == [("letters", "acc"), ("words", "acc")]
-    found = {
-        one.run.run_id: [cell.metric for cell in one.estimates] for one in store.estimates_of_runs(tasks=["letters"])
+    results = {
+        run.run.run_id: [cell.metric for cell in run.estimates] for run in store.estimates_of_runs(tasks=["letters"])
     }
-    assert found == {first: ["acc", "f1"], second: []}
+    assert results == {first: ["acc", "f1"], second: []}
     assert store.estimates_of_runs([]) == []
 
 
@@ -73,8 +73,8 @@ def test_audits_are_named_to_be_found(store: Store) -> None:
     audit = audit_plan(run_plan, "contamination", {})
     opened = store.open_run(audit, facts={})
     assert store.estimates_of_runs() == []
-    (found,) = store.estimates_of_runs([opened.run_id])
-    assert found.run.audit == "contamination"
+    (result,) = store.estimates_of_runs([opened.run_id])
+    assert result.run.audit == "contamination"
 
 
 def test_what_no_column_can_hold_is_shown_as_far_as_possible(store: Store) -> None:
@@ -82,8 +82,8 @@ def test_what_no_column_can_hold_is_shown_as_far_as_possible(store: Store) -> No
     plan = examples.plan()
     odd = replace(plan, model=replace(plan.model, name="m\x00\ud800é", max_length=10**30))
     opened = store.open_run(odd, facts={})
-    (found,) = store.estimates_of_runs([opened.run_id])
-    assert (found.run.model, found.run.max_length) == ("m\ufffd\ufffdé", None)
+    (result,) = store.estimates_of_runs([opened.run_id])
+    assert (result.run.model, result.run.max_length) == ("m\ufffd\ufffdé", None)
     assert store.run(opened.run_id).plan == odd
     assert store.verify() == []
 
@@ -110,7 +110,7 @@ def test_details_come_back_as_they_were(store: Store) -> None:
     details: Any = {"z": [1, {"b": None}], "kind": "group", "path": [], "primary": True, "n_shots": None, "a": "é\x00"}
     cells = [Estimate("g", "acc", "none", 1 / 3, 0.0, 1.0, "wilson", 3, chance=0.25, details=details)]
     store.save_estimates(run_id, cells)
-    (found,) = store.estimates(run_id)
-    assert found == cells[0]
-    assert list(found.details) == list(details)
+    (result,) = store.estimates(run_id)
+    assert result == cells[0]
+    assert list(result.details) == list(details)
     assert [cell.kind for cell in store.estimates_of_runs()[0].estimates] == ["group"]

@@ -39,8 +39,8 @@ def test_facts_are_stored_when_a_run_is_summarised(store: Store) -> None:
         *("letters", "acc", "none", 1, 0, "scored", 1.0, 1.0, False, None, 2, 0, 0, 0, "letters: what is 1 + 1?")
     )
     scores = {(row.task, row.sample_index): row.value for row in store.scores(run_id) if row.metric == "acc"}
-    assert {(one.task, one.sample_index): one.score for one in page.samples} == scores
-    assert [one.is_wrong for one in page.samples] == [not value for value in scores.values()]
+    assert {(sample.task, sample.sample_index): sample.score for sample in page.samples} == scores
+    assert [each.is_wrong for each in page.samples] == [not value for value in scores.values()]
     assert page.samples[1].request_id == "letters/1/0"
     assert store.verify() == []
 
@@ -62,26 +62,28 @@ def test_the_mean_of_correct_is_the_estimate(store: Store) -> None:
     )
     store.close_run(run.run_id, 1, "finished")
     store.save_estimates(run.run_id, examples.estimates_for(examples.plan()))
-    found = store.sample_list(run.run_id).samples
-    assert [one.correct for one in found] == [0.25, 1.0, 0.0, None, None]
-    assert [one.status for one in found] == ["scored", "scored", "unparsed", "failed", None]
-    assert [one.is_wrong for one in found] == [True, False, True, True, False]
+    actual = store.sample_list(run.run_id).samples
+    assert [each.correct for each in actual] == [0.25, 1.0, 0.0, None, None]
+    assert [item.status for item in actual] == ["scored", "scored", "unparsed", "failed", None]
+    assert [result.is_wrong for result in actual] == [True, False, True, True, False]
 
 
 def test_a_metric_that_is_not_a_share_has_no_wrong_samples(store: Store) -> None:
     """With a metric such as perplexity samples have a score and no verdict; so has a run without estimates."""
     plan = examples.plan(n_samples=3)
     run_id = examples.fill(store, plan)
-    (found,) = {(one.metric, one.score, one.correct, one.is_wrong) for one in store.sample_list(run_id).samples}
-    assert found == (None, None, None, False)
-    plain = [replace(one, details={**one.details, "unit": "plain"}) for one in examples.estimates_for(plan)]
+    (actual,) = {
+        (sample.metric, sample.score, sample.correct, sample.is_wrong) for sample in store.sample_list(run_id).samples
+    }
+    assert actual == (None, None, None, False)
+    plain = [replace(each, details={**each.details, "unit": "plain"}) for each in examples.estimates_for(plan)]
     store.save_estimates(run_id, plain)
     found_now = store.sample_list(run_id).samples
-    assert [(one.score, one.correct, one.is_wrong) for one in found_now] == [
+    assert [(item.score, item.correct, item.is_wrong) for item in found_now] == [
         (0.0, None, False), (1.0, None, False), (0.0, None, False)
     ]  # fmt: skip
-    store.save_estimates(run_id, [replace(one, higher_is_better=False) for one in examples.estimates_for(plan)])
-    assert {one.correct for one in store.sample_list(run_id).samples} == {None}
+    store.save_estimates(run_id, [replace(result, higher_is_better=False) for result in examples.estimates_for(plan)])
+    assert {result.correct for result in store.sample_list(run_id).samples} == {None}
 
 
 def test_another_primary_metric_updates_the_facts(store: Store) -> None:
@@ -90,8 +92,8 @@ def test_another_primary_metric_updates_the_facts(store: Store) -> None:
     run_id = examples.summarised(store, plan)
     store.add_scores(run_id, [Score(f"letters/{i}/0", "f1", 0.75) for i in range(8)], examples.SCORING)
     store.save_estimates(run_id, examples.estimates_for(plan, "f1"))
-    found = store.sample_list(run_id).samples
-    assert {(one.metric, one.score) for one in found} == {("f1", 0.75)}
+    result = store.sample_list(run_id).samples
+    assert {(each.metric, each.score) for each in result} == {("f1", 0.75)}
     assert n_current(store) == 1
     assert store.verify() == []
 
@@ -119,14 +121,14 @@ def test_lists_of_a_run_that_is_being_written_are_current(store: Store) -> None:
     store.add_requests(run.run_id, asked, examples.samples())
     store.save_estimates(run.run_id, examples.estimates_for(plan))
     store.add_scores(run.run_id, examples.scores_for(asked[0]), examples.SCORING)
-    assert [one.status for one in store.sample_list(run.run_id).samples] == ["scored", *[None] * 7]
+    assert [sample.status for sample in store.sample_list(run.run_id).samples] == ["scored", *[None] * 7]
     assert store.fill_facts() == 0
     assert n_stored(store) == 0
     store.close_run(run.run_id, 1, "incomplete")
     assert (n_stored(store), n_current(store)) == (8, 1)
     again = store.open_run(plan, facts={})
     store.add_scores(run.run_id, examples.scores_for(asked[1]), examples.SCORING)
-    assert [one.status for one in store.sample_list(run.run_id).samples] == ["scored", "scored", *[None] * 6]
+    assert [each.status for each in store.sample_list(run.run_id).samples] == ["scored", "scored", *[None] * 6]
     store.close_run(run.run_id, again.attempt_id, "incomplete")
     assert n_current(store) == 1
     assert store.verify() == []
@@ -137,8 +139,8 @@ def test_what_pages_show_beside_the_verdict(store: Store) -> None:
     run = store.open_run(examples.plan(n_samples=2), facts={})
     row = {"subject": " physics ", "question": "Why?\n\n" + "so long " * 60, "choices": ["a"]}
     samples = [Sample("letters", 0, row, content_hash(row)), examples.sample("letters", 1)]
-    asked = [replace(one, sample_sha256=sample.sha256, n_leaked_shots=1 - sample.index)
-             for one, sample in zip(examples.requests(n_samples=2), samples, strict=True)]  # fmt: skip
+    asked = [replace(entry, sample_sha256=sample.sha256, n_leaked_shots=1 - sample.index)
+             for entry, sample in zip(examples.requests(n_samples=2), samples, strict=True)]  # fmt: skip
     store.add_requests(run.run_id, asked, samples)
     store.add(
         run.run_id,
@@ -161,7 +163,7 @@ def test_without_a_row_the_snippet_is_the_samples_own_part_of_the_prompt(store: 
     run = store.open_run(examples.plan(n_samples=2), facts={})
     row = {"so_called": "this", "label": 1}
     store.add_requests(run.run_id, examples.requests(n_samples=2), [Sample("letters", 1, row, content_hash(row))])
-    assert [one.snippet for one in store.sample_list(run.run_id).samples] == [
+    assert [sample.snippet for sample in store.sample_list(run.run_id).samples] == [
         "Q: letters: what is 0 + 0? A:",
         "Q: letters: what is 1 + 1? A:",
     ]
@@ -174,8 +176,8 @@ def test_characters_that_no_column_accepts_are_replaced(store: Store) -> None:
     store.add_requests(run.run_id, examples.requests(n_samples=1), [Sample("letters", 0, row, content_hash(row))])
     store.close_run(run.run_id, 1, "finished")
     assert store.fill_facts() == 1
-    (found,) = store.sample_list(run.run_id).samples
-    assert (found.snippet, found.category) == ("a\ufffdb\ufffdc", "\ufffd")
+    (result,) = store.sample_list(run.run_id).samples
+    assert (result.snippet, result.category) == ("a\ufffdb\ufffdc", "\ufffd")
     assert store.verify() == []
 
 
@@ -248,7 +250,7 @@ def test_a_store_that_is_only_read_needs_none(path: Path) -> None:
         expected = store.sample_list(run_id)
     with Store.open(str(path), read_only=True) as store:
         assert store.sample_list(run_id) == expected
-        assert [(one.category, one.n_samples) for one in store.categories(run_id)] == [(None, 8)]
+        assert [(category.category, category.n_samples) for category in store.categories(run_id)] == [(None, 8)]
         with pytest.raises(StoreError, match="is read-only"):
             store.fill_facts()
     with Store.open(str(path)) as store:

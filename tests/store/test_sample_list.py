@@ -37,9 +37,10 @@ def make(store: Store, plan: RunPlan) -> str:
         store.add_scores(
             run.run_id,
             [
-                Score(f"{task.name}/{i}/0", "acc", None if one is ScoreStatus.FAILED else drawn.choice([0.0, 0.5, 1.0]),
-                      status=one)
-                for i, one in enumerate(status)
+                Score(f"{task.name}/{i}/0", "acc", None if state is ScoreStatus.FAILED
+                      else drawn.choice([0.0, 0.5, 1.0]),
+                      status=state)
+                for i, state in enumerate(status)
             ],
             examples.SCORING,
         )  # fmt: skip
@@ -49,17 +50,17 @@ def make(store: Store, plan: RunPlan) -> str:
 
 def chosen(every: list[SampleFacts], **wanted: object) -> list[SampleFacts]:
     """Return the expected list, by plain Python."""
-    found = every
+    actual = every
     if wanted.get("task") is not None:
-        found = [one for one in found if one.task == wanted["task"]]
+        actual = [each for each in actual if each.task == wanted["task"]]
     if wanted.get("wrong_only"):
-        found = [one for one in found if one.is_wrong]
+        actual = [item for item in actual if item.is_wrong]
     if wanted.get("category") is not None:
-        found = [one for one in found if one.category == wanted["category"]]
+        actual = [result for result in actual if result.category == wanted["category"]]
     if wanted.get("text") is not None:
         part = str(wanted["text"])
-        found = [one for one in found if ascii_lower(part) in ascii_lower(one.snippet)]
-    return found
+        actual = [result for result in actual if ascii_lower(part) in ascii_lower(result.snippet)]
+    return actual
 
 
 def ascii_lower(text: str) -> str:
@@ -85,10 +86,10 @@ def test_pages_are_correct_with_and_without_facts(store: Store) -> None:
         patch.setattr("assaymark.store.sample_facts.fill", lambda *_given, **_named: 0)
         store.save_estimates(run_id, estimates)
     every = list(store.sample_list(run_id, limit=2 * N).samples)
-    assert [(one.task, one.sample_index) for one in every] == [
+    assert [(each.task, each.sample_index) for each in every] == [
         (task, index) for task in ("letters", "words") for index in range(N)
     ]
-    assert {one.status for one in every} == {"scored", "unparsed", "failed", None}
+    assert {item.status for item in every} == {"scored", "unparsed", "failed", None}
     derived = [(wanted, store.sample_list(run_id, offset=3, limit=4, **wanted)) for wanted in questions()]  # type: ignore[arg-type]
     assert store.fill_facts() == 2 * N
     for wanted, page in derived:
@@ -104,8 +105,8 @@ def test_pages_are_consistent(store: Store) -> None:
     run_id = make(store, plan)
     store.save_estimates(run_id, examples.estimates_for(plan))
     whole = store.sample_list(run_id, limit=N).samples
-    found = [store.sample_list(run_id, offset=start, limit=7).samples for start in range(0, N, 7)]
-    assert tuple(one for page in found for one in page) == whole
+    results = [store.sample_list(run_id, offset=start, limit=7).samples for start in range(0, N, 7)]
+    assert tuple(each for page in results for each in page) == whole
     beyond = store.sample_list(run_id, offset=10_000)
     assert (beyond.samples, beyond.total, beyond.offset, beyond.limit) == ((), N, 10_000, 50)
 
@@ -116,18 +117,18 @@ def test_categories_are_counted(store: Store) -> None:
     run_id = make(store, plan)
     derived = store.categories(run_id)
     store.save_estimates(run_id, examples.estimates_for(plan))
-    found = store.categories(run_id, "words")
+    result = store.categories(run_id, "words")
     samples = store.sample_list(run_id, "words", limit=N).samples
-    assert found == [
+    assert result == [
         CategoryCount(
             name,
-            sum(one.category == name for one in samples),
-            sum(one.category == name and one.is_wrong for one in samples),
+            sum(sample.category == name for sample in samples),
+            sum(each.category == name and each.is_wrong for each in samples),
         )
         for name in ("Física", "law", None)
     ]
-    assert [(one.category, one.n_samples) for one in derived] == [
-        (one.category, one.n_samples) for one in store.categories(run_id)
+    assert [(item.category, item.n_samples) for item in derived] == [
+        (category.category, category.n_samples) for category in store.categories(run_id)
     ]
 
 
@@ -135,13 +136,13 @@ def test_turns_of_a_conversation_are_listed_one_by_one(store: Store) -> None:
     """Later turns of a sample are samples of the list, after its first."""
     run = store.open_run(examples.plan(n_samples=2), facts={})
     first = examples.requests(n_samples=2)
-    later = [replace(one, turn=1, segments=("And why?",)) for one in first]
+    later = [replace(each, turn=1, segments=("And why?",)) for each in first]
     store.add_requests(run.run_id, [*first, *later], examples.samples(n_samples=2))
     store.close_run(run.run_id, 1, "finished")
     for _ in range(2):
-        found = store.sample_list(run.run_id).samples
-        assert [(one.sample_index, one.turn) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-        assert found[1].snippet == "And why?"
+        result = store.sample_list(run.run_id).samples
+        assert [(item.sample_index, item.turn) for item in result] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+        assert result[1].snippet == "And why?"
         store.fill_facts()
 
 
@@ -171,4 +172,4 @@ def test_imported_estimates_of_another_task_do_not_decide(store: Store) -> None:
     run_id = examples.fill(store, examples.plan())
     stated = Estimate("letters", "bleu", "none", 0.3, None, None, "none", 8, details={"kind": "task", "primary": True})
     store.save_estimates(run_id, [stated])
-    assert {one.metric for one in store.sample_list(run_id).samples} == {None}
+    assert {sample.metric for sample in store.sample_list(run_id).samples} == {None}

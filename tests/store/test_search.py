@@ -39,7 +39,7 @@ def make(store: Store, content: str = "a") -> str:
     asked = [replace(request, queries=(query,), sample_sha256=sample.sha256)
              for request, sample in zip(examples.requests(n_samples=len(rows)), samples, strict=True)]  # fmt: skip
     store.add_requests(run.run_id, asked, samples)
-    store.add(run.run_id, 1, [Output(one.id, 0, text=text) for one, text in zip(asked, GENERATED, strict=True)])
+    store.add(run.run_id, 1, [Output(entry.id, 0, text=text) for entry, text in zip(asked, GENERATED, strict=True)])
     for request in asked:
         store.add_scores(run.run_id, examples.scores_for(request), examples.SCORING)
     store.close_run(run.run_id, 1, "finished")
@@ -51,7 +51,7 @@ def found(store: Store, run_id: str, query: str, **wanted: object) -> list[int]:
     """Return the samples that a search finds."""
     page = store.search_samples(run_id, query, **wanted)  # type: ignore[arg-type]
     assert page.total == len(page.samples)
-    return [one.sample_index for one in page.samples]
+    return [sample.sample_index for sample in page.samples]
 
 
 def test_words_and_phrases_are_found(store: Store) -> None:
@@ -72,7 +72,7 @@ def test_words_and_phrases_are_found(store: Store) -> None:
     assert found(store, run_id, "well-known") == [3]
     assert found(store, run_id, "utrecht, and") == [2]
     page = store.search_samples(run_id, "the", offset=1, limit=2)
-    assert ([one.sample_index for one in page.samples], page.total) == ([1, 2], 4)
+    assert ([sample.sample_index for sample in page.samples], page.total) == ([1, 2], 4)
     assert store.verify() == []
 
 
@@ -80,7 +80,7 @@ def test_without_an_index_snippets_are_searched(store: Store) -> None:
     """In a run without an index the snippets are searched for the query as one text."""
     run_id = make(store)
     page = store.search_samples(run_id, "OF a well-known")
-    assert ([one.sample_index for one in page.samples], page.is_indexed) == ([3], False)
+    assert ([sample.sample_index for sample in page.samples], page.is_indexed) == ([3], False)
     assert found(store, run_id, "vienna river") == []
     assert found(store, run_id, "danube") == []
     assert found(store, run_id, "%") == [3]
@@ -91,7 +91,7 @@ def test_punctuation_alone_is_searched_in_snippets(store: Store) -> None:
     run_id = make(store)
     store.index_samples(run_id)
     page = store.search_samples(run_id, "% ")
-    assert ([one.sample_index for one in page.samples], page.is_indexed) == ([3], False)
+    assert ([sample.sample_index for sample in page.samples], page.is_indexed) == ([3], False)
 
 
 @pytest.mark.parametrize("indexed", [True, False])

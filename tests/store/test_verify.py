@@ -63,7 +63,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = store.open_run(examples.plan(n_samples=3), facts={"torch": "2.13"}, command="assaymark run")
         asked = examples.mixed_requests()
         rows = [examples.sample("letters", 0), *(_with_category(index) for index in (1, 2))]
-        asked = [replace(one, sample_sha256=row.sha256) for one, row in zip(asked, rows, strict=True)]
+        asked = [replace(entry, sample_sha256=row.sha256) for entry, row in zip(asked, rows, strict=True)]
         store.add_requests(run.run_id, asked, rows)
         answers = [output for request in asked for output in examples.outputs_for(request)]
         answers[0] = replace(
@@ -130,10 +130,10 @@ def test_a_flipped_byte_is_found(damaged: Path, table: str, column: str) -> None
     """A changed byte is found at any position of any column of any table."""
     random_bytes = random.Random(f"{table}.{column}")
     with closing(sqlite3.connect(damaged)) as connection:
-        found = rows_of(connection, table, column)
-    assert found, "no row of the example has a value here"
+        result = rows_of(connection, table, column)
+    assert result, "no row of the example has a value here"
     n_tried = 0
-    for *key, value in random_bytes.sample(found, min(len(found), 2)):
+    for *key, value in random_bytes.sample(result, min(len(result), 2)):
         for which in random_bytes.sample(range(400), 3):
             with closing(sqlite3.connect(damaged)) as connection, connection:
                 try:

@@ -23,9 +23,9 @@ def test_every_read_of_a_hidden_run_is_refused(url: str) -> None:
         for name in reads:
             method = getattr(store, name)
             extra = {"task": "t", "query": "q", "by": ("f", "m")}
-            names = [one for one in inspect.signature(method).parameters if one in extra]
+            names = [parameter for parameter in inspect.signature(method).parameters if parameter in extra]
             with pytest.raises(AssaymarkError, match="not in the store"):
-                list(method(run_id, **{one: extra[one] for one in names}))
+                list(method(run_id, **{each: extra[each] for each in names}))
         with pytest.raises(AssaymarkError):
             store.run(run_id)
         with pytest.raises(StoreError):
@@ -34,12 +34,12 @@ def test_every_read_of_a_hidden_run_is_refused(url: str) -> None:
         with pytest.raises(StoreError):
             store.set_visibility(run_id, "public")
     with Store.open(url, hidden_for="a test") as store:
-        assert [one.run_id for one in store.runs()] == [run_id]
+        assert [run.run_id for run in store.runs()] == [run_id]
         store.set_visibility(run_id, "public")
         with pytest.raises(UsageError, match="public or hidden"):
             store.set_visibility(run_id, "secret")
     with Store.open(url) as store:
-        assert [one.run_id for one in store.runs()] == [run_id]
+        assert [item.run_id for item in store.runs()] == [run_id]
         assert store.verify() == []
 
 
@@ -52,5 +52,5 @@ def test_a_run_can_be_hidden_from_its_first_moment(url: str) -> None:
             opened = other.open_run(examples.plan(), facts={}, hidden=True)
             assert store.runs() == []
             other.close_run(opened.run_id, opened.attempt_id, "interrupted")
-            assert [one.run_id for one in other.runs()] == [opened.run_id]
+            assert [run.run_id for run in other.runs()] == [opened.run_id]
         assert store.runs() == []

@@ -169,9 +169,9 @@ def test_the_commands(project: Path, instance: Instance, tmp_path: Path, capsys:
     assert (
         main(["swe", "report", *common, "-o", str(tmp_path), "--run_id", "x", "--against", str(preds), "--json"]) == 0
     )
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["comparison"]["difference"] == 0
-    assert shown["estimate"]["resolved_share"] == 1.0
+    output = json.loads(capsys.readouterr().out)
+    assert output["comparison"]["difference"] == 0
+    assert output["estimate"]["resolved_share"] == 1.0
     assert json.loads((tmp_path / "a__gold.x.json").read_text())["resolved_ids"] == [instance.instance_id]
     for words, said in (
         (["swe", "grade", str(preds), "--instances", str(tmp_path / "no.jsonl")], "no data file"),

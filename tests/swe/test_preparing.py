@@ -71,8 +71,8 @@ def test_what_a_patch_put_in_the_way_of_generated_files_is_left(tmp_path: Path) 
     (work / "linked").symlink_to(outside)
     for name in ("file", "there.py"):
         (work / name).write_text("2")
-    shown = shown_generated(Environment(generated=str(generated)), work)
-    assert shown == {
+    result = shown_generated(Environment(generated=str(generated)), work)
+    assert result == {
         "/testbed/a.egg-info": generated / "a.egg-info",
         "/testbed/src/a/_version.py": generated / "src/a/_version.py",
     }

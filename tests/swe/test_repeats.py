@@ -213,12 +213,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     common = ["--instances", str(tmp_path / "i.jsonl"), "--store", place]
     words = ["swe", "report", *names[:2], "--against", names[2], *common, "--cutoff", "2025-01-01"]
     assert main([*words, "--as_run", "issues", "--traces", "swe", "-o", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for said in (
         "resolved over 2 attempts: 50.0% of 12", "pass@2: 100.0%", "calls of the model per resolved instance: 4,",
         "created before 2025-01-01", "m minus other: +25.0 points", "24 trajectories are traces", "run ",
     ):  # fmt: skip
-        assert said in shown, shown
+        assert said in output, output
     assert (tmp_path / "m.assaymark-2.json").is_file()
     assert main([*words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -244,9 +244,9 @@ def test_the_page_of_a_sample_shows_patch_log_and_trace(store: Store, tmp_path: 
     site = open_site((), str(tmp_path / "swe.sqlite"))
     with running(create_app([board_feature(site)])) as url:
         page = httpx.get(f"{url}/run/{run}/samples/issues/1").text
-    for shown in ("m 0 local__p-1", "&lt;script&gt;alert(1)&lt;/script&gt;", "mentions the test framework",
+    for each in ("m 0 local__p-1", "&lt;script&gt;alert(1)&lt;/script&gt;", "mentions the test framework",
                   trace_id_of(text_sha(first[1].model_patch)), "Issue number 1"):  # fmt: skip
-        assert shown in page
+        assert each in page
     assert "<script>alert" not in page
     assert "<code" in page
     assert "✓" not in page

@@ -86,15 +86,17 @@ def digest(samples: Iterable[Requests], *, short: bool) -> dict[str, Any]:
 
 def queries_of(request: Request) -> list[list[Any]]:
     """Return the queries of one of our requests as lm-eval's request arguments."""
-    found: list[list[Any]] = []
+    results: list[list[Any]] = []
     for query in request.queries:
         if isinstance(query, LoglikelihoodQuery):
-            found.append(["".join(request.segments if query.segments is None else query.segments), query.continuation])
+            results.append(
+                ["".join(request.segments if query.segments is None else query.segments), query.continuation]
+            )
         elif isinstance(query, RollingQuery):
-            found.append([query.text])
+            results.append([query.text])
         elif isinstance(query, GenerateQuery):
-            found.append(["".join(request.segments), list(query.settings.stop)])
-    return found
+            results.append(["".join(request.segments), list(query.settings.stop)])
+    return results
 
 
 def differing(each: str, mine: Sequence[Requests]) -> list[int]:

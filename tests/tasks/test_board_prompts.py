@@ -66,18 +66,18 @@ def test_only_suites_with_verified_prompts_are_reproduced() -> None:
     for path in SUITES.glob("*.yaml"):
         suite = read_suite(path)
         selection = catalog.select([f"suite:{suite.name}"], partial=True)  # a member that is missing has no prompts
-        shown = {
+        results = {
             name: kept["shots"]
             for board, held in BOARDS.items()
             if profile_of(board) == suite.profile
             for name, kept in held["tasks"].items()
         }
         if suite.profile == "nous":
-            shown |= {f"nous_bigbench_{name}": 0 for name in NOUS}
+            results |= {f"nous_bigbench_{name}": 0 for name in NOUS}
         shots = dict(selection.shots)
         own = {task.name: shots.get(task.name, task.num_fewshot or 0) for task in selection.tasks}
         is_whole = not any(chosen.missing for chosen in selection.suites)
-        assert suite.reproduced == (is_whole and own.items() <= shown.items()), suite.name
+        assert suite.reproduced == (is_whole and own.items() <= results.items()), suite.name
 
 
 HASHES = {  # task: shots and `hash_full_prompts`, as the first leaderboard's results files have them in `summary_tasks`
@@ -124,7 +124,7 @@ def test_each_example_of_mbpp_has_its_authors_format(catalog: Catalog) -> None:
         *worked, question = "".join(request.segments).split("\n\nYou are")
         assert len(worked) == 3
         for example in (worked[0], *(f"You are{rest}" for rest in worked[1:])):
-            assert (found := MBPP_FORM.fullmatch(example))
-            assert found["code"].endswith("\n[DONE]")
-        assert (found := MBPP_FORM.fullmatch(f"You are{question}"))
-        assert found["code"] == ""
+            assert (result := MBPP_FORM.fullmatch(example))
+            assert result["code"].endswith("\n[DONE]")
+        assert (result := MBPP_FORM.fullmatch(f"You are{question}"))
+        assert result["code"] == ""

@@ -191,8 +191,8 @@ def test_choices_may_be_contexts(tmp_path: Path) -> None:
 def test_other_output_types(tmp_path: Path) -> None:
     """Log-likelihood, rolling and generation have one query each."""
     plain: dict[str, Any] = {"doc_to_choice": ..., "metric_list": ..., "doc_to_target": "text"}
-    one = next(bound(tmp_path, output_type="loglikelihood", **plain).requests())
-    assert one.queries == (LoglikelihoodQuery(0, "2"),)
+    request = next(bound(tmp_path, output_type="loglikelihood", **plain).requests())
+    assert request.queries == (LoglikelihoodQuery(0, "2"),)
     rolling = next(bound(tmp_path, output_type="loglikelihood_rolling", **plain).requests())
     assert rolling.queries == (RollingQuery(0, "2"),)
     assert (rolling.prompt, rolling.segments) == ("2", ())
@@ -223,10 +223,10 @@ def test_chats(tmp_path: Path) -> None:
     assert request.prompt.endswith("</assistant><user>What is 1 plus 1?\nAnswer:</user><assistant>")
     assert [message.role for message in request.messages] == ["system", "user", "assistant", "user"]
     assert request.queries[0] == LoglikelihoodQuery(0, "2")
-    one = BindOptions(num_fewshot=1, apply_chat_template=True)
-    collapsed = next(bound(tmp_path, one).requests(template))
+    bind_options = BindOptions(num_fewshot=1, apply_chat_template=True)
+    collapsed = next(bound(tmp_path, bind_options).requests(template))
     assert [message.role for message in collapsed.messages] == ["user"]
-    bare = next(bound(tmp_path, one).requests())
+    bare = next(bound(tmp_path, bind_options).requests())
     assert (bare.segments, bare.messages) == ((), collapsed.messages)
 
 

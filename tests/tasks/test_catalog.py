@@ -109,8 +109,8 @@ def test_unknown_names_offer_the_nearest(folder: Path) -> None:
 
 def test_truthfulqas_tag_has_the_three_tasks_of_lm_eval() -> None:
     """The tag does not select mc2 twice: as it is scored now, and as it was in 2023."""
-    found = Catalog.open(lm_eval=False).select(["truthfulqa"]).tasks
-    assert {task.name for task in found} == {"truthfulqa_gen", "truthfulqa_mc1", "truthfulqa_mc2"}
+    result = Catalog.open(lm_eval=False).select(["truthfulqa"]).tasks
+    assert {task.name for task in result} == {"truthfulqa_gen", "truthfulqa_mc1", "truthfulqa_mc2"}
 
 
 def test_old_names_still_work() -> None:

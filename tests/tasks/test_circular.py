@@ -44,9 +44,9 @@ def test_a_rotation_is_the_prompt_of_the_rotated_row(shared_dir: Path, name: str
 def test_the_order_of_the_file_is_asked_as_without_the_option(shared_dir: Path) -> None:
     """The first queries, the prompt's hash and the target are those of a plain run."""
     circular, plain = (bound("mmlu_anatomy", shared_dir / "data", circular=each) for each in (True, False))
-    for one, other in zip(circular.requests(), plain.requests(), strict=True):
-        assert one.queries[:4] == other.queries
-        assert (one.prompt, one.target, one.segments) == (other.prompt, other.target, other.segments)
+    for entry, other in zip(circular.requests(), plain.requests(), strict=True):
+        assert entry.queries[:4] == other.queries
+        assert (entry.prompt, entry.target, entry.segments) == (other.prompt, other.target, other.segments)
 
 
 def test_a_style_that_lists_the_options_makes_any_task_circular(shared_dir: Path) -> None:
@@ -63,22 +63,22 @@ def test_lettered_tasks_can_be_rotated(shared_dir: Path) -> None:
     """No row of a task whose choices are letters fails, and a rotation has the characters of the original."""
     names = ["mmlu_professional_law", "mmlu_high_school_computer_science", "mmlu_formal_logic", "demo_letters_people"]
     for name in names:
-        one = bound(name, shared_dir / "data")
-        assert one.not_circular is None, (name, one.not_circular)
-        for request in one.requests():
-            shown = {text for query in rotations_of(request) for text in contexts(request, query)}
-            assert len({"".join(sorted(text)) for text in (request.prompt, *shown)}) == 1  # only the order differs
+        item = bound(name, shared_dir / "data")
+        assert item.not_circular is None, (name, item.not_circular)
+        for request in item.requests():
+            results = {text for query in rotations_of(request) for text in contexts(request, query)}
+            assert len({"".join(sorted(text)) for text in (request.prompt, *results)}) == 1  # only the order differs
 
 
 def test_a_scored_rotation_uses_the_gold_answer_where_it_stands(shared_dir: Path) -> None:
     """A model that knows the gold option's text is right in every rotation of every sample."""
     from assaymark.models.fake import FakeModel
 
-    one = bound("mmlu_anatomy", shared_dir / "data")
-    samples: dict[int, Sample] = {sample.index: sample for sample in one.samples()}
-    requests = list(one.requests())
+    item = bound("mmlu_anatomy", shared_dir / "data")
+    samples: dict[int, Sample] = {sample.index: sample for sample in item.samples()}
+    requests = list(item.requests())
     outputs = list(FakeModel(mode="gold").answer(requests))
     for request in requests:
         own = [output for output in outputs if output.request_id == request.id]
-        scores = {s.metric: s.value for s in one.score(request, samples[request.sample_index], own)}
+        scores = {s.metric: s.value for s in item.score(request, samples[request.sample_index], own)}
         assert (scores["acc"], scores["circular_acc"], scores["acc_rotations"]) == (1.0, 1.0, 1.0)

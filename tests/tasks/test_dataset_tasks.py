@@ -65,9 +65,9 @@ def test_a_repositorys_folder_is_a_task(music: Path) -> None:
     """Options by letter are listed, an absent one is not an option, and shots come from dev."""
     task, note = selected(str(music))
     assert task.task.name == "MusicTheoryBench"
-    found = prompts(task)
-    assert found[0][0] == "Which interval has 0 semitones?\nA. a0\nB. b0\nC. c0\nD. d0\nAnswer:"
-    assert found[2] == ("Which interval has 2 semitones?\nA. a2\nB. b2\nC. c2\nAnswer:", [" A", " B", " C"], "2")
+    result = prompts(task)
+    assert result[0][0] == "Which interval has 0 semitones?\nA. a0\nB. b0\nC. c0\nD. d0\nAnswer:"
+    assert result[2] == ("Which interval has 2 semitones?\nA. a2\nB. b2\nC. c2\nAnswer:", [" A", " B", " C"], "2")
     assert "split 'test' (of dev, test), shots from 'dev'" in note
     assert "'stem', choices 'options' by letter, 'answer' is a letter" in note
     assert "ignored columns: id, instruction" in note

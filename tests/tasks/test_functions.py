@@ -77,12 +77,12 @@ def test_a_file_that_a_helper_imports_is_part_of_the_hash(tmp_path: Path, beside
     where = {"words.py": "words", "words/__init__.py": "words", "words/deep.py": "words.deep"}[beside]
     (tmp_path / beside).parent.mkdir(exist_ok=True)
     (tmp_path / "say.py").write_text(f"from {where} import WORD\ndef text(row): return WORD\n")
-    found = []
+    results = []
     for word in ("one", "two", "one"):
         (tmp_path / beside).write_text(f"WORD = '{word}'\n")
-        found.append(_hash_and_prompt(tmp_path))
-    assert [prompt for _, prompt in found] == ["one", "two", "one"]
-    assert found[0] == found[2] != found[1]
+        results.append(_hash_and_prompt(tmp_path))
+    assert [prompt for _, prompt in results] == ["one", "two", "one"]
+    assert results[0] == results[2] != results[1]
 
 
 def test_imports_are_followed_through_files_that_import_others(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_numbered_places(tmp_path: Path) -> None:
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(json.dumps({**row, "answer": "B"}) for row in rows))
-    found = [parts(request.messages[0]) for request in bound(path).requests()]
-    assert found == [
+    results = [parts(request.messages[0]) for request in bound(path).requests()]
+    assert results == [
         [digit(1), " or ", digit(0), "?\nA. x\nB. ", digit(1), "\nAnswer:"],
         [digit(1), digit(2), "\nBoth?\nA. x\nB. y\nAnswer:"],
         [digit(2), "\nOne?\nA. x\nB. y\nAnswer:"],
@@ -94,9 +94,9 @@ def test_hashes_follow_the_image(tmp_path: Path, form: str) -> None:
         task = bound(path)
         return task.plan.dataset_hash, task.samples()[0].sha256, next(iter(task.requests()))
 
-    one, again, other = made(1), made(1), made(2)
-    assert one == again
-    assert all(a != b for a, b in zip(one, other, strict=True))
+    first, again, other = made(1), made(1), made(2)
+    assert first == again
+    assert all(a != b for a, b in zip(first, other, strict=True))
 
 
 def test_text_rows_keep_their_hash(tmp_path: Path) -> None:
@@ -242,8 +242,8 @@ def test_stored_once_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFi
     assert store.unanswered(first.id, requests) == []
     assert main(["verify", "--store", place]) == 0
     (record, *_) = first.samples("rows")
-    shown = as_text(sample_view(record), width=120)
-    assert str(record.request.images[0]) in shown
+    result = as_text(sample_view(record), width=120)
+    assert str(record.request.images[0]) in result
     content = sample_to_json(record)
     assert content["images"] == [
         {"sha256": record.request.images[0].sha256, "media_type": "image/png", "n_bytes": len(big.getvalue())}

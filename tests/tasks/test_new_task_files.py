@@ -61,8 +61,8 @@ def test_the_written_file_is_the_guessed_task(tmp_path: Path) -> None:
     path = write(tmp_path / "capitals.csv", CAPITALS)
     written = init_task(str(path), InitOptions())
     assert written.file == tmp_path / "capitals.yaml"
-    found, own = (list(map(asked, opened(str(each)).requests())) for each in (written.file, path))
-    assert found == own
+    result, own = (list(map(asked, opened(str(each)).requests())) for each in (written.file, path))
+    assert result == own
     assert "'stem', choices option_a, option_b, option_c, option_d, 'gold' is a letter" in written.guess
     with pytest.raises(UsageError, match=r"capitals\.yaml exists already"):
         init_task(str(path), InitOptions())
@@ -147,7 +147,7 @@ def test_a_subject_joins_a_group_of_its_own(tmp_path: Path, towns: Path) -> None
     assert written.group == "towns_plus_capitals"
     options: Any = {"model_args": {"accuracy": 0.5}, "limit": 10, "include_path": [towns]}
     run = assaymark.evaluate("fake", str(written.group_file), **options)
-    groups = {one.task: one for one in run.estimates if one.details["kind"] == "group"}
+    groups = {estimate.task: estimate for estimate in run.estimates if estimate.details["kind"] == "group"}
     alone = assaymark.evaluate("fake", "towns", **options).estimate("towns")
     joined, known = groups["towns_plus_capitals"], groups["towns"]
     assert (known.value, known.n) == (alone.value, 20)

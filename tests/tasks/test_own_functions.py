@@ -44,17 +44,17 @@ def test_per_instruction_scores_weight_every_instruction_equally() -> None:
         "instruction_id_list": ["punctuation:no_comma", "change_case:english_lowercase"],
         "kwargs": [{}, {}],
     }
-    found = process_results(row, ["no, this is wrong, but in small letters and in the english language"])
-    assert found["prompt_level_strict_acc"] is False
-    assert found["inst_level_strict_acc"] == [False, True]
-    assert agg_inst_level_acc([found["inst_level_strict_acc"], [True], [True]]) == 0.75
+    result = process_results(row, ["no, this is wrong, but in small letters and in the english language"])
+    assert result["prompt_level_strict_acc"] is False
+    assert result["inst_level_strict_acc"] == [False, True]
+    assert agg_inst_level_acc([result["inst_level_strict_acc"], [True], [True]]) == 0.75
 
 
 def test_rows_serve_under_both_names(shared_dir: Path) -> None:
     """The leaderboard's copy of IFEval is read from google/IFEval where only that is present, and the reverse."""
     data = shared_dir / "data"
     both = [load_dataset(DatasetSpec(name), data) for name in ("google/IFEval", "wis-k/instruction-following-eval")]
-    assert [len(one.splits["train"]) for one in both] == [541, 541]
+    assert [len(each.splits["train"]) for each in both] == [541, 541]
     assert both[0].content_hash == both[1].content_hash
     fixture = load_dataset(DatasetSpec("google/IFEval"), ROOT / "tests" / "fixtures" / "data")
     assert len(fixture.splits["train"]) == 20

@@ -102,9 +102,9 @@ def test_a_run_with_a_preset_and_a_system_text_of_files_is_reproduced_without_th
     assert assaymark.evaluate(FakeModel(), "demo_yesno", **options).id != run.id
     preset.unlink()
     system.unlink()
-    found = reproduce(run)
-    assert found.is_reproduced
-    assert found.plan == ()
+    result = reproduce(run)
+    assert result.is_reproduced
+    assert result.plan == ()
 
 
 @pytest.mark.parametrize("name", preset_names()[1:])

@@ -30,7 +30,7 @@ def test_names_refer_to_the_tasks_own_items() -> None:
     """A filter's name includes its steps, a metric's name its options, overridden by new ones."""
     task = task_named("gsm8k")
     made = with_scoring(task, ["flexible-extract"], [{"metric": "exact_match", "ignore_case": False}])
-    assert [one.name for one in made.filters] == ["flexible-extract"]
+    assert [each.name for each in made.filters] == ["flexible-extract"]
     assert made.filters[0] == task.filters[1]
     assert made.metrics[0].kwargs == {**task.metrics[0].kwargs, "ignore_case": False}
     assert made.spec_hash != task.spec_hash

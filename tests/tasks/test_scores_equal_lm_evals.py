@@ -79,13 +79,13 @@ def test_scores_equal(name: str, shared_dir: Path, lm_files: Catalog) -> None:
     generator = random.Random(5)
     requested = [(sample, bound.request(sample)) for sample in bound.samples()]
     outputs = [answers(request, generator) for _, request in requested]
-    for (sample, _), given in zip(requested, outputs, strict=True):
-        fill(instances[sample.index], given, task.output_type)
+    for (sample, _), entry in zip(requested, outputs, strict=True):
+        fill(instances[sample.index], entry, task.output_type)
     theirs.apply_filters()
     docs = theirs.eval_docs
     n_compared = 0
-    for (sample, request), given in zip(requested, outputs, strict=True):
-        mine = {(score.metric, score.filter): score for score in bound.score(request, sample, given)}
+    for (sample, request), entry in zip(requested, outputs, strict=True):
+        mine = {(score.metric, score.filter): score for score in bound.score(request, sample, entry)}
         for pipeline in instances[sample.index][0].filtered_resps:
             results = [instance.filtered_resps[pipeline] for instance in instances[sample.index]]
             for metric, value in theirs.process_results(docs[sample.index], results).items():

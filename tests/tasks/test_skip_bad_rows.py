@@ -93,14 +93,14 @@ def test_a_task_file_may_say_so_itself(tmp_path: Path) -> None:
     write_rows(tmp_path, [*ROWS[:4], *bad, *ROWS[4:]])
     path = write_task(tmp_path, task_spec(skip_bad_rows=True))
     (task,) = Catalog.open(lm_eval=False).select([str(path)]).tasks
-    one = bind(task, BindOptions(num_fewshot=2))
-    assert [sample.row["question"] for sample in one.samples()] == [row["question"] for row in ROWS]
-    assert [fault.partition(":")[0].partition(" has")[0] for fault in one.skipped.first] == [
+    item = bind(task, BindOptions(num_fewshot=2))
+    assert [sample.row["question"] for sample in item.samples()] == [row["question"] for row in ROWS]
+    assert [fault.partition(":")[0].partition(" has")[0] for fault in item.skipped.first] == [
         "line 5",
         "line 6",
         "line 7",
     ]
-    assert len(list(one.requests())) == len(ROWS)
+    assert len(list(item.requests())) == len(ROWS)
 
 
 def test_a_column_that_may_be_empty_is_no_fault(tmp_path: Path) -> None:

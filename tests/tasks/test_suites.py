@@ -190,9 +190,9 @@ def test_the_aggregates_by_hand() -> None:
         ({"aggregate": "geometric"}, (0.75 * 0.5) ** 0.5),
     ):
         suite = suite_from(own_suite(**changes))
-        found = score_suite(suite, scores(suite, values)).value
-        assert found is not None
-        assert found.value == pytest.approx(expected)
+        result = score_suite(suite, scores(suite, values)).value
+        assert result is not None
+        assert result.value == pytest.approx(expected)
     rates = suite_from(own_suite(aggregate="winrate"))
     why = score_suite(rates, scores(rates, values)).why
     assert why == "a win rate is among several runs: assaymark compare RUN RUN"
@@ -203,9 +203,9 @@ def test_minmax_uses_the_members_range() -> None:
     suite = suite_from(
         {"name": "b", "normalise": "minmax", "members": [{"task": "t", "metric": "m", "range": [1, 10]}]}
     )
-    found = score_suite(suite, [MemberScore(Part(7.0))]).value
-    assert found is not None
-    assert found.value == pytest.approx(2 / 3)
+    result = score_suite(suite, [MemberScore(Part(7.0))]).value
+    assert result is not None
+    assert result.value == pytest.approx(2 / 3)
 
 
 def test_clipping_is_per_member_before_columns() -> None:
@@ -240,9 +240,9 @@ def test_nous_is_the_mean_of_four_columns() -> None:
     values = {m.task: generator.random() for m in suite.members}
     columns = {c: [values[m.task] for m in suite.members if m.column == c] for c in suite.columns}
     assert {c: len(v) for c, v in columns.items()} == {"AGIEval": 8, "GPT4All": 7, "TruthfulQA": 1, "Bigbench": 18}
-    found = score_suite(suite, scores(suite, values)).value
-    assert found is not None
-    assert found.value == pytest.approx(sum(sum(v) / len(v) for v in columns.values()) / 4)
+    result = score_suite(suite, scores(suite, values)).value
+    assert result is not None
+    assert result.value == pytest.approx(sum(sum(v) / len(v) for v in columns.values()) / 4)
 
 
 def test_gauntlet_rules_can_be_written_in_a_file() -> None:
@@ -258,9 +258,9 @@ def test_gauntlet_rules_can_be_written_in_a_file() -> None:
             ],
         }
     )
-    found = score_suite(suite, scores(suite, {"arc_easy": 0.7, "jeopardy": 0.4, "copa": 0.45})).value
-    assert found is not None
-    assert found.value == pytest.approx(((0.45 / 0.75 + 0.4) / 2 + (0.45 - 0.5) / 0.5) / 2)
+    result = score_suite(suite, scores(suite, {"arc_easy": 0.7, "jeopardy": 0.4, "copa": 0.45})).value
+    assert result is not None
+    assert result.value == pytest.approx(((0.45 / 0.75 + 0.4) / 2 + (0.45 - 0.5) / 0.5) / 2)
 
 
 # ------------------------------------------------------------------------------- published tables
@@ -287,9 +287,9 @@ def test_every_row_of_the_v1_table_is_reproduced(shared_dir: Path) -> None:
     n, worst = 0, 0.0
     for row in table(shared_dir, "open_llm_v1_2024-07-13.csv"):
         members = [MemberScore(Part(float(row[V1[member.column]]) / 100)) for member in suite.members]
-        found = score_suite(suite, members).value
-        assert found is not None
-        worst = max(worst, abs(100 * found.value - float(row["average"])))
+        result = score_suite(suite, members).value
+        assert result is not None
+        worst = max(worst, abs(100 * result.value - float(row["average"])))
         n += 1
     assert n == 7169
     assert worst < 0.01
@@ -303,7 +303,7 @@ def test_every_row_of_the_v2_tables_is_reproduced(shared_dir: Path, name: str, c
     suite = library_suite("open-llm-v2")
     n = 0
     for row in table(shared_dir, name):
-        given: list[MemberScore | None] = [
+        inputs: list[MemberScore | None] = [
             MemberScore(
                 Part(float(row[f"evaluations_{V2[m.column]}_value"])), m.chance if isinstance(m.chance, float) else None
             )
@@ -311,7 +311,7 @@ def test_every_row_of_the_v2_tables_is_reproduced(shared_dir: Path, name: str, c
             else None
             for m in suite.members
         ]
-        columns = column_parts(suite, given, clip=True)
+        columns = column_parts(suite, inputs, clip=True)
         for column in ALONE:
             published = float(row[f"evaluations_{V2[column]}_normalized_score"])
             assert 100 * columns[column].value == pytest.approx(published, abs=1e-9), (row["model_name"], column)

@@ -71,8 +71,8 @@ def test_a_request_has_tools_and_a_right_answer(tmp_path: Path) -> None:
     """Tools have OpenAI's form and names; the target is what a model may write; call_match is the default metric."""
     task = bound(tmp_path)
     requests = list(task.requests())
-    shown = {"type": "function", "function": {**ADD, "name": "math_add"}}
-    assert [json.loads(request.tools or "") for request in requests] == [[shown]] * 3
+    results = {"type": "function", "function": {**ADD, "name": "math_add"}}
+    assert [json.loads(request.tools or "") for request in requests] == [[results]] * 3
     assert [request.messages[-1].text for request in requests] == ["1?", "2?", "Hi"]
     assert [json.loads(request.target) for request in requests] == [
         [{"name": "math_add", "arguments": {"a": 1, "how": {"x": "y"}}}],
@@ -186,6 +186,6 @@ def test_requests_without_tools_are_stored_as_before() -> None:
     """The form of a stored request has the tools only where there are any, so that earlier hashes stay."""
     plain = Request("t", 0, "sha256:0", ("a",), ())
     assert "tools" not in split_request(plain).form
-    told = Request("t", 0, "sha256:0", ("a",), (), tools='[{"type": "function"}]')
-    split = split_request(told)
-    assert join_request(("t", 0, 0), "sha256:0", split.form, split.pieces) == told
+    result = Request("t", 0, "sha256:0", ("a",), (), tools='[{"type": "function"}]')
+    split = split_request(result)
+    assert join_request(("t", 0, 0), "sha256:0", split.form, split.pieces) == result

@@ -30,23 +30,23 @@ def address() -> Iterator[str]:
 def connect(url: str, n: int, sent: bytes) -> list[socket.socket]:
     """Return connections on which some bytes were sent."""
     host, _, port = url.removeprefix("http://").partition(":")
-    found = [socket.create_connection((host, int(port)), timeout=10) for _ in range(n)]
-    for one in found:
-        one.sendall(sent)
-    return found
+    results = [socket.create_connection((host, int(port)), timeout=10) for _ in range(n)]
+    for each in results:
+        each.sendall(sent)
+    return results
 
 
 def wait_closed(sockets: list[socket.socket], seconds: float) -> int:
     """Return how many of the connections the server closes within a time."""
     deadline, waiting = time.monotonic() + seconds, list(sockets)
     while waiting and (rest := deadline - time.monotonic()) > 0:
-        for one in select.select(waiting, [], [], rest)[0]:
+        for each in select.select(waiting, [], [], rest)[0]:
             try:
-                is_closed = one.recv(1 << 16) == b""
+                is_closed = each.recv(1 << 16) == b""
             except OSError:
                 is_closed = True
             if is_closed:
-                waiting.remove(one)
+                waiting.remove(each)
     return len(sockets) - len(waiting)
 
 
@@ -66,11 +66,11 @@ def test_nothing_and_half_a_body_are_closed(address: str, sent: bytes) -> None:
 
 def test_sending_a_byte_now_and_then_does_not_extend_the_deadline(address: str) -> None:
     """The deadline is that of the whole request."""
-    (one,) = connect(address, 1, HEAD_PART)
+    (item,) = connect(address, 1, HEAD_PART)
     start = time.monotonic()
     while time.monotonic() - start < 6:
         try:
-            one.sendall(b"x")
+            item.sendall(b"x")
         except OSError:
             break
         time.sleep(0.2)
@@ -102,7 +102,7 @@ def test_too_many_requests_in_progress_get_503() -> None:
             await asyncio.sleep(0.05)
             assert (await client.get("/")).status_code == 503
             go_on.set()
-            assert [one.status_code for one in await asyncio.gather(*busy)] == [200, 200]
+            assert [each.status_code for each in await asyncio.gather(*busy)] == [200, 200]
             assert (await client.get("/")).status_code == 200
 
     asyncio.run(check())

@@ -32,7 +32,7 @@ NUMBERS = st.floats(-1e6, 1e6).map(lambda value: round(value, 6))
 
 def path_of(drawn: str, kind: str) -> list[tuple[float, float]]:
     """Return the pixels at which a path's parts begin."""
-    (path,) = [one for one in ET.fromstring(drawn).iter("path") if one.attrib["class"] == kind]
+    (path,) = [each for each in ET.fromstring(drawn).iter("path") if each.attrib["class"] == kind]
     return [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path.attrib["d"])]
 
 
@@ -96,9 +96,9 @@ def test_the_best_so_far_reaches_the_last_day() -> None:
     first, last = date(2024, 1, 1).toordinal(), date(2024, 12, 1).toordinal()
     drawn = time_plot([PlotPoint(first, 0.2, 0.1, 0.3), PlotPoint(first + 100, 0.4)], last, 'best "so" <far>')
     tree = ET.fromstring(drawn)
-    (steps,) = [one.attrib["d"] for one in tree.iter("path") if one.attrib["class"] == "steps"]
+    (steps,) = [each.attrib["d"] for each in tree.iter("path") if each.attrib["class"] == "steps"]
     assert steps.count("H") == 2
-    assert sum(one.attrib["class"] == "span" for one in tree.iter("line")) == 1
+    assert sum(item.attrib["class"] == "span" for item in tree.iter("line")) == 1
     assert tree.attrib["aria-label"] == 'best "so" <far>'
 
 

@@ -43,8 +43,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASSAYMARK_HOME", str(tmp_path_factory.mktemp("home")))
         app = create_app([Feature(add_notes, [("/note", "Notes")], {"/large": 1 << 20})])
-    with running(app) as found:
-        yield found
+    with running(app) as result:
+        yield result
 
 
 def test_a_form_of_this_browser_is_taken(url: str) -> None:
@@ -73,10 +73,10 @@ def test_other_sites_change_nothing(url: str, headers: dict[str, str], status: i
 
 def test_a_token_belongs_to_its_cookie(url: str) -> None:
     """Neither another visitor's token, nor a cookie of one's own making, nor none at all is enough."""
-    with httpx.Client(base_url=url) as one, httpx.Client(base_url=url) as two:
-        for each in (one, two):
+    with httpx.Client(base_url=url) as client, httpx.Client(base_url=url) as two:
+        for each in (client, two):
             assert each.post("/note", data={"token": each.get("/note").text}).status_code == 200
-        token = one.get("/note").text
+        token = client.get("/note").text
         own = two.get("/note").text
         assert token != own
         assert two.post("/note", data={"token": token}).status_code == 403
@@ -84,7 +84,7 @@ def test_a_token_belongs_to_its_cookie(url: str) -> None:
         assert httpx.post(f"{url}/note", data={"token": token}).status_code == 403
         forged = {"visitor": "0" * 32 + "." + "0" * 64}
         assert httpx.post(f"{url}/note", data={"token": token}, cookies=forged).status_code == 403
-        assert one.post("/note", data={"token": token}).status_code == 200
+        assert client.post("/note", data={"token": token}).status_code == 200
 
 
 def test_no_cookie_before_something_is_sent(url: str) -> None:
@@ -194,19 +194,19 @@ def test_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One for all processes of a home, readable by its owner alone; purposes do not share signatures."""
     monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ASSAYMARK_SECRET", raising=False)
-    found: list[bytes] = []
-    threads = [threading.Thread(target=lambda: found.append(server_secret())) for _ in range(8)]
+    results: list[bytes] = []
+    threads = [threading.Thread(target=lambda: results.append(server_secret())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(results) == 8
+    assert len(set(results)) == 1
     assert [(path.name, path.stat().st_mode & 0o777) for path in (tmp_path / "home").iterdir()] == [
         ("server.secret", 0o600)
     ]
-    assert Signer(found[0], "a").is_signed("x", Signer(found[0], "a").sign("x"))
-    assert not Signer(found[0], "b").is_signed("x", Signer(found[0], "a").sign("x"))
+    assert Signer(results[0], "a").is_signed("x", Signer(results[0], "a").sign("x"))
+    assert not Signer(results[0], "b").is_signed("x", Signer(results[0], "a").sign("x"))
     monkeypatch.setenv("ASSAYMARK_SECRET", "short")
     with pytest.raises(UsageError, match="5 characters"):
         server_secret()

@@ -76,10 +76,10 @@ def raw(served: Served, request: str) -> str:
     host, _, port = served.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(request.encode("latin-1"))
-        found = b""
+        result = b""
         while part := connection.recv(1 << 16):
-            found += part
-    return found.decode("utf-8", "replace")
+            result += part
+    return result.decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,13 @@ def test_a_slow_client_keeps_nobody_waiting(served: Served, client: httpx.Client
     """While forty connections send nothing, a page comes at once."""
     host, _, port = served.url.removeprefix("http://").partition(":")
     waiting = [socket.create_connection((host, int(port))) for _ in range(40)]
-    for one in waiting:
-        one.sendall(b"GET /boards HTTP/1.1\r\nHost:")
+    for each in waiting:
+        each.sendall(b"GET /boards HTTP/1.1\r\nHost:")
     start = time.monotonic()
     assert client.get("/boards").status_code == 200
     assert time.monotonic() - start < 5
-    for one in waiting:
-        one.close()
+    for each in waiting:
+        each.close()
 
 
 def test_writing_methods_are_not_there(client: httpx.Client) -> None:

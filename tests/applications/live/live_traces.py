@@ -46,9 +46,9 @@ def conversation(
     status: dict[str, Any] = {"status": {"code": 2, "message": error}} if error else {}
     spans = [span(1, trace=trace_id(number), name="answer", attributes=attributes, **status)]
     if documents:
-        found = {"openinference.span.kind": "RETRIEVER"}
-        found |= {f"retrieval.documents.{at}.document.content": text for at, text in enumerate(documents)}
-        spans.append(span(2, 1, trace=trace_id(number), name="search", seconds=0.5, attributes=found))
+        results = {"openinference.span.kind": "RETRIEVER"}
+        results |= {f"retrieval.documents.{at}.document.content": text for at, text in enumerate(documents)}
+        spans.append(span(2, 1, trace=trace_id(number), name="search", seconds=0.5, attributes=results))
     return spans
 
 

@@ -105,8 +105,8 @@ def claims_at_once(place: str) -> None:
             thread.start()
         for thread in threads:
             thread.join(120)
-        found = AnnotationLog(live.store).queue(live.project, "review")
-        assert (found.n_done, found.n_ratings) == (20, 40)
+        result = AnnotationLog(live.store).queue(live.project, "review")
+        assert (result.n_done, result.n_ratings) == (20, 40)
 
 
 def test_raters_at_once(tmp_path: Path) -> None:
@@ -127,24 +127,24 @@ def test_agreement_is_that_of_the_statistics(live: Live) -> None:
     for rater, marks in said.items():
         for number, mark in enumerate(marks, 1):
             rate(live, thumbs, rater, number, {"u": "up", "d": "down"}[mark])
-    found = agreement_of(thumbs, AnnotationLog(live.store).ratings(thumbs))
+    result = agreement_of(thumbs, AnnotationLog(live.store).ratings(thumbs))
     table = [list(said["ada"]), list(said["bob"])]
-    assert found.alpha == krippendorff_alpha(table)
-    assert found.kappa is not None
-    assert found.kappa.value == pytest.approx(cohen_kappa(*table).value)
-    assert "alpha" in found.line
+    assert result.alpha == krippendorff_alpha(table)
+    assert result.kappa is not None
+    assert result.kappa.value == pytest.approx(cohen_kappa(*table).value)
+    assert "alpha" in result.line
     scale = AnnotationLog(live.store).add_queue(live.project, "scale", "1-5", 3)
     AnnotationLog(live.store).add_items(scale, [key(n) for n in range(1, 9)], "all")
     grades: dict[str, list[int | None]] = {"ada": [1, 2, 3, 4, 5, 1, 2, 3], "bob": [1, 2, 3, 4, 4, 2, None, 3]}
-    for rater, given in grades.items():
-        for number, grade in enumerate(given, 1):
+    for rater, entry in grades.items():
+        for number, grade in enumerate(entry, 1):
             if grade is not None:
                 rate(live, scale, rater, number, str(grade))
-    found = agreement_of(scale, AnnotationLog(live.store).ratings(scale))
-    assert found.alpha is not None
-    assert found.alpha.value == pytest.approx(krippendorff_alpha(list(grades.values()), "ordinal").value)
-    assert found.kappa is not None
-    assert found.kappa.method == "quadraticly weighted kappa"
+    result = agreement_of(scale, AnnotationLog(live.store).ratings(scale))
+    assert result.alpha is not None
+    assert result.alpha.value == pytest.approx(krippendorff_alpha(list(grades.values()), "ordinal").value)
+    assert result.kappa is not None
+    assert result.kappa.method == "quadraticly weighted kappa"
 
 
 def test_agreement_of_nothing(live: Live) -> None:
@@ -205,13 +205,13 @@ def test_commands(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Receiver]:
     """Return a server with a queue of two traces, two raters of each."""
-    with serving_live(tmp_path / "live.sqlite") as found:
+    with serving_live(tmp_path / "live.sqlite") as result:
         hostile = " ".join(CORPUS.values()).replace("\x00", "") + "<script>alert(1)</script>"
-        found.send(*conversation(1, documents=("Rome is old.",)))
-        found.send(*conversation(2, "What is <b>Oslo</b>?", hostile))
-        queue = AnnotationLog(found.store).add_queue(found.project, "review", "good,wrong", 2)
-        AnnotationLog(found.store).add_items(queue, [key(1), key(2)], "all")
-        yield found
+        result.send(*conversation(1, documents=("Rome is old.",)))
+        result.send(*conversation(2, "What is <b>Oslo</b>?", hostile))
+        queue = AnnotationLog(result.store).add_queue(result.project, "review", "good,wrong", 2)
+        AnnotationLog(result.store).add_items(queue, [key(1), key(2)], "all")
+        yield result
 
 
 @contextmanager
@@ -245,8 +245,8 @@ def test_a_rater_goes_through_a_queue(served: Receiver) -> None:
         assert "&lt;b&gt;Oslo" in page.text
         page = client.post("/traces/annotate", data={**data, "trace": trace_id(2), "action": "skip"})
         assert "Nothing is left for you in the queue review" in page.text
-        shown = client.get("/traces/annotate.json").json()
-        assert shown["queues"][0]["agreement"]["ratings"] == 1
+        result = client.get("/traces/annotate.json").json()
+        assert result["queues"][0]["agreement"]["ratings"] == 1
         (score,) = client.get(f"/trace/{trace_id(1)}.json").json()["scores"]
         assert (score["label"], score["rater"], score["correction"]) == ("wrong", "Ada L.", "Italy")
         assert [each["trace_id"] for each in client.get("/traces.json?score=review<1").json()["traces"]] == []
@@ -325,11 +325,11 @@ def test_axe_finds_nothing(served: Receiver, browser: Any, scheme: str) -> None:
     context = browser.new_context(color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     key_ = hashlib.sha256(served.token.encode()).digest()
-    found = {}
+    results = {}
 
     def look(name: str) -> None:
         page.evaluate(AXE.read_text(encoding="utf-8"))
-        found[name] = page.evaluate(FINDINGS)
+        results[name] = page.evaluate(FINDINGS)
 
     page.goto(signed_link(served.url, trace_id(1), key_))
     look("form")
@@ -345,4 +345,4 @@ def test_axe_finds_nothing(served: Receiver, browser: Any, scheme: str) -> None:
     page.get_by_text("Add to a data set").click()
     look("row")
     context.close()
-    assert found == {"form": [], "queues": [], "annotate": [], "row": []}
+    assert results == {"form": [], "queues": [], "annotate": [], "row": []}

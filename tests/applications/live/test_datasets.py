@@ -25,8 +25,8 @@ def correct(live: Live, number: int, correction: str, observed: int = 1) -> None
     """Store a correction, as feedback does."""
     trace = bytes.fromhex(trace_id(number))
     digest = f"{number:08d}{observed:08d}".encode()
-    told = (trace, None, None, "thumbs", 0.0, None, None, None, observed, "feedback")
-    score = NewScore(digest, *told, correction=correction)
+    result = (trace, None, None, "thumbs", 0.0, None, None, None, observed, "feedback")
+    score = NewScore(digest, *result, correction=correction)
     FeedbackLog(live.store).put(live.project, [score], [])
 
 
@@ -76,9 +76,9 @@ def test_a_question_is_there_once(live: Live, tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "rows.jsonl"
     at = ["-o", str(path), "--store", live.place, "--json", "--accept_output"]
     assert main(["traces", "to-rows", trace_id(2), trace_id(3), trace_id(5), *at]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["same"]) == (1, [{"trace_id": trace_id(3), "as": trace_id(2)}])
-    assert [each["trace_id"] for each in found["without_inputs"]] == [trace_id(5)]
+    output = json.loads(capsys.readouterr().out)
+    assert (output["rows"], output["same"]) == (1, [{"trace_id": trace_id(3), "as": trace_id(2)}])
+    assert [each["trace_id"] for each in output["without_inputs"]] == [trace_id(5)]
     assert main(["traces", "to-rows", "--filter", "", "--append", *at]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 1
     assert [row["inputs"]["question"] for row in lines_of(path)] == ["What is Rome?", "What is Oslo?"]

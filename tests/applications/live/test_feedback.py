@@ -34,8 +34,8 @@ GENAI = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "resp-1", "sessi
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Receiver]:
     """Return a server with an empty project."""
-    with serving_live(tmp_path / "live.sqlite") as found:
-        yield found
+    with serving_live(tmp_path / "live.sqlite") as result:
+        yield result
 
 
 def sent(served: Receiver, body: Any, token: str | None = None, **headers: str) -> httpx.Response:
@@ -48,8 +48,8 @@ def sent(served: Receiver, body: Any, token: str | None = None, **headers: str) 
 def scores(served: Receiver) -> list[dict[str, Any]]:
     """Return the scores that the trace's page shows."""
     with served.client as client:
-        found: list[dict[str, Any]] = client.get(f"/trace/{TRACE}.json").json()["scores"]
-        return found
+        result: list[dict[str, Any]] = client.get(f"/trace/{TRACE}.json").json()["scores"]
+        return result
 
 
 def test_feedback_comes_before_its_trace_and_once(served: Receiver) -> None:
@@ -87,8 +87,8 @@ def test_what_feedback_may_be_of(served: Receiver) -> None:
         for condition, n in {
             "n0>=0.5": 1, "n0>0.5": 0, "n0=0.5": 1, "n1=1.5": 1, "n1>1.5": 0, "n2<9": 1, "n3<=3.5": 1, "n0<0": 0,
         }.items():  # fmt: skip
-            found = client.get("/traces.json", params={"score": condition}).json()["traces"]
-            assert [each["trace_id"] for each in found] == [TRACE] * n, condition
+            result = client.get("/traces.json", params={"score": condition}).json()["traces"]
+            assert [each["trace_id"] for each in result] == [TRACE] * n, condition
         for condition in ("n0", "n0>=x", ">=1", "n0>=nan", "n0>=1>=2"):
             assert client.get("/traces.json", params={"score": condition}).status_code == 400, condition
 
@@ -247,9 +247,9 @@ def test_the_form(served: Receiver) -> None:
         answer = client.post(served.url + action, data=fields)
         assert (answer.status_code, answer.headers.get("set-cookie")) == (200, None)
         assert "Thank you" in answer.text
-        found = {each["name"]: each for each in scores(served)}
-        assert (found["thumbs"]["value"], found["completed"]["value"]) == (0.0, 1.0)
-        assert (found["thumbs"]["explanation"], found["thumbs"]["correction"]) == ("so\nso", "Rome")
+        results = {each["name"]: each for each in scores(served)}
+        assert (results["thumbs"]["value"], results["completed"]["value"]) == (0.0, 1.0)
+        assert (results["thumbs"]["explanation"], results["thumbs"]["correction"]) == ("so\nso", "Rome")
         assert client.post(served.url + action, data={"thumbs": "yes"}).status_code == 200
         assert [(each["name"], each["value"]) for each in scores(served)] == [("thumbs", 1.0)]
         assert client.post(served.url + action, data={"comment": " "}).status_code == 400
@@ -380,8 +380,8 @@ def test_in_python(served: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization=Bearer%20{served.token}")
     assert assaymark.feedback(True, trace_id=TRACE, comment="fine", completed=False, id="1") is True
     assert assaymark.feedback(0.5, session_id="s1", name="stars") is True
-    found = TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE))
-    assert {(each.name, each.value) for each in found} == {("thumbs", 1.0), ("completed", 0.0)}
+    result = TraceLog(served.store).scores(served.project, bytes.fromhex(TRACE))
+    assert {(each.name, each.value) for each in result} == {("thumbs", 1.0), ("completed", 0.0)}
     assert httpx.get(assaymark.feedback_link(TRACE)).status_code == 200
     with pytest.raises(RequestRefused, match="hexadecimal"):
         assaymark.feedback(1, trace_id="xyz")

@@ -34,8 +34,8 @@ def test_feedback_and_lists(postgres_url: str) -> None:
         assert httpx.post(link.replace("signature=", "signature=0"), data={"completed": "no"}).status_code == 403
         for name, number in (("thumbs", 1), ("a", 1), ("b", 1), ("completed", 2)):
             wanted = TraceFilter(score=ScoreCondition(name, "<=", 3.0))
-            found = TraceLog(served.store).traces(served.project, wanted).traces
-            assert [trace.trace_id.hex() for trace in found] == [trace_id(number)], name
+            result = TraceLog(served.store).traces(served.project, wanted).traces
+            assert [trace.trace_id.hex() for trace in result] == [trace_id(number)], name
         assert len(TraceLog(served.store).scores(served.project, bytes.fromhex(trace_id(1)))) == 3
         assert served.store.verify() == []
 

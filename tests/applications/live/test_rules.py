@@ -68,8 +68,8 @@ def test_a_rule_scores_what_its_filter_and_rate_say(live: Live, tmp_path: Path) 
     counts = live.score()
     assert (counts.n_drawn, counts.n_scored, counts.problems) == (len(drawn), len(drawn), [])
     for number in range(1, 43):
-        found = live.scores(number)
-        assert [(each.name, each.value, each.rate, each.source) for each in found] == (
+        result = live.scores(number)
+        assert [(each.name, each.value, each.rate, each.source) for each in result] == (
             [("polite", float(number % 2), 0.5, "rule")] if number in drawn else []
         )
     assert live.score().n_drawn == 0
@@ -129,8 +129,8 @@ def test_failures_are_counted_and_tried_a_few_times(
     monkeypatch.setattr("assaymark.applications.live.rule_log.RETRY_SECONDS", 0.0)
     counts = live.score(timeout_s=0.2)
     assert (counts.n_empty, counts.n_scored, counts.n_failed) == (2, 0, 12)
-    found = {(each.name, each.value, each.error) for each in live.scores(1)}
-    assert found == {
+    results = {(each.name, each.value, each.error) for each in live.scores(1)}
+    assert results == {
         ("bad", None, "scorer bad raised ValueError: not a"),
         ("slow", None, "scorer slow did not return within 0.2 s"),
     }
@@ -321,21 +321,21 @@ def workers_together(place: str, n_traces: int, folder: Path) -> None:
         for number in range(1, n_traces + 1):
             live.ask(number)
         at = time.time() + 1000
-        found = []
+        results = []
 
         def work() -> None:
             with Store.open(place) as store:
-                found.append(ScoringWorker(store).round(at))
+                results.append(ScoringWorker(store).round(at))
 
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(120)
-        assert [each.problems for each in found] == [[]] * 4
-        assert sum(each.n_scored for each in found) == n_traces
-        assert sum(each.n_drawn for each in found) == n_traces
-        assert sum(each.n_scored > 0 for each in found) >= 2
+        assert [each.problems for each in results] == [[]] * 4
+        assert sum(each.n_scored for each in results) == n_traces
+        assert sum(each.n_drawn for each in results) == n_traces
+        assert sum(each.n_scored > 0 for each in results) >= 2
         assert {path.name: path.read_text() for path in calls.iterdir()} == {
             trace_id(number): "x" for number in range(1, n_traces + 1)
         }
@@ -458,8 +458,8 @@ def test_commands(live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (listed,) = json.loads(capsys.readouterr().out)
     assert listed["traces"] == {"waiting": 0, "running": 0, "scored": 5, "empty": 0, "failed": 0}
     assert main(["traces", "scores", "--json", *at]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [(each["version"], each["n"], each["mean"]) for each in found] == [
+    output = json.loads(capsys.readouterr().out)
+    assert [(each["version"], each["n"], each["mean"]) for each in output] == [
         ("1.0", 2, 1.0),
         ("1.1", 3, pytest.approx(2 / 3)),
     ]

@@ -39,7 +39,7 @@ def main() -> None:
             async_config=AsyncConfig(run_async=False),
             display_config=DisplayConfig(show_indicator=False, print_results=False),
         )
-    scores = {each.name: {one.name: one.score for one in each.metrics_data} for each in done.test_results}
+    scores = {each.name: {item.name: item.score for item in each.metrics_data} for each in done.test_results}
     sys.stdout.write("\n" + json.dumps(scores))
 
 

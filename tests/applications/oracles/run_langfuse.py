@@ -32,7 +32,7 @@ def main() -> None:
             evaluators=[wrapped(each) for each in SCORERS["langfuse"]],
         )
     scores = {
-        ids[json.dumps(each.item["input"])]: {one.name: one.value for one in each.evaluations}
+        ids[json.dumps(each.item["input"])]: {evaluation.name: evaluation.value for evaluation in each.evaluations}
         for each in done.item_results
     }
     sys.stdout.write("\n" + json.dumps(scores))

@@ -50,8 +50,8 @@ def score(name: str, given: Any) -> Any:
         verdicts = [Verification(reason="", verdict=int(each)) for each in given]
         return LLMContextPrecisionWithReference()._calculate_average_precision(verdicts)
     if name == "context_recall":
-        found = [ContextRecallClassification(statement="s", reason="", attributed=int(each)) for each in given]
-        return LLMContextRecall()._compute_score(found)
+        results = [ContextRecallClassification(statement="s", reason="", attributed=int(each)) for each in given]
+        return LLMContextRecall()._compute_score(results)
     if name == "faithfulness":
         answers = [StatementFaithfulnessAnswer(statement="s", reason="", verdict=int(each)) for each in given]
         return Faithfulness()._compute_score(NLIStatementOutput(statements=answers))
@@ -63,7 +63,7 @@ def score(name: str, given: Any) -> Any:
 
 def main() -> None:
     """Score every case."""
-    scores = [float(score(name, given)) for name, given in json.load(sys.stdin)]
+    scores = [float(score(name, entry)) for name, entry in json.load(sys.stdin)]
     json.dump([None if np.isnan(each) else each for each in scores], sys.stdout)
 
 

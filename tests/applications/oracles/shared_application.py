@@ -40,8 +40,8 @@ def langfuse_task(*, item: Any, **kwargs: Any) -> dict[str, Any]:
 
 def overlap(output: dict[str, Any], expected: dict[str, Any]) -> float:
     """Return the share of the longer text's characters that are the same at the same place."""
-    one, other = output["answer"], expected["answer"]
-    return float(sum(a == b for a, b in zip(one, other, strict=False)) / max(len(one), len(other)))
+    first, other = output["answer"], expected["answer"]
+    return float(sum(a == b for a, b in zip(first, other, strict=False)) / max(len(first), len(other)))
 
 
 def short_enough(output: dict[str, Any]) -> bool | None:
@@ -71,8 +71,8 @@ def braintrust_overlap(output: Any, expected: Any) -> float:
 
 def braintrust_short(output: Any) -> float | None:
     """Return whether it is short, None for words."""
-    found = short_enough(output)
-    return None if found is None else float(found)
+    result = short_enough(output)
+    return None if result is None else float(result)
 
 
 def langfuse_exact(*, input: Any, output: Any, expected_output: Any, metadata: Any, **kwargs: Any) -> dict[str, Any]:  # noqa: A002

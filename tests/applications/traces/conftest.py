@@ -17,5 +17,5 @@ __all__ = ["path", "postgres_server", "postgres_url", "url"]
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[Receiver]:
     """Return a server with an empty project."""
-    with receiving(tmp_path / "traces.sqlite") as found:
-        yield found
+    with receiving(tmp_path / "traces.sqlite") as result:
+        yield result

@@ -36,7 +36,7 @@ def served(*options: str) -> Iterator[tuple[str, str, "subprocess.Popen[str]"]]:
     try:
         token = ""
         for line in process.stdout:
-            token = found[0] if (found := re.findall(r"asm_[\w-]+", line)) else token
+            token = result[0] if (result := re.findall(r"asm_[\w-]+", line)) else token
             if address := re.findall(r"http://\S+?(?=/?(?:\s|$))", line):
                 yield address[0], token, process
                 break
@@ -178,8 +178,8 @@ def test_lists_and_filters(kept: tuple[str, Receiver], capsys: pytest.CaptureFix
         (["--version", "1.3"], []),
     ]
     for words, names in cases:
-        found = printed(capsys, "ls", "--store", place, *words)
-        assert [trace["name"] for trace in found] == names, words
+        result = printed(capsys, "ls", "--store", place, *words)
+        assert [trace["name"] for trace in result] == names, words
     first = printed(capsys, "ls", "--store", place, "--user", "ada")[0]
     assert (first["cost"], first["input_tokens"], first["spans"]) == (0.0025, 1000, 2)
     assert main(["traces", "ls", "--store", place]) == 0

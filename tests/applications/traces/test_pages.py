@@ -118,8 +118,8 @@ def test_the_list(shown: Receiver) -> None:
             f"?end={time.strftime('%Y-%m-%d', time.gmtime(NOW / 1e9 - 5 * 86_400))}": [],
             "?live=1": ["invoke_agent guide", "other"],
         }.items():
-            found = client.get(f"/traces.json{query}").json()["traces"]
-            assert [trace["name"] for trace in found] == names, query
+            result = client.get(f"/traces.json{query}").json()["traces"]
+            assert [trace["name"] for trace in result] == names, query
         for query in ("?slower=x", "?start=yesterday", "?before=5", "?errors=maybe", "?hours=-1", "?dearer=nan"):
             assert client.get(f"/traces{query}").status_code == 400, query
         assert client.get("/traces/sessions.json").json()["sessions"][0]["session"] == "s1"

@@ -45,8 +45,8 @@ def test_two_receivers_of_one_trace(postgres_url: str) -> None:
         assert len(TraceLog(first.store).spans(first.project, bytes.fromhex(TRACE))) == 80
         first.send(span(1, trace="0b" * 16, name="\x00 a rare word"))
         for receiver in (first, second):
-            found = TraceLog(receiver.store).traces(first.project, TraceFilter(text='"rare word"'))
-            assert [trace.trace_id.hex() for trace in found.traces] == ["0b" * 16]
+            result = TraceLog(receiver.store).traces(first.project, TraceFilter(text='"rare word"'))
+            assert [trace.trace_id.hex() for trace in result.traces] == ["0b" * 16]
             with receiver.client as client:
                 assert len(client.get("/traces.json?version=1.2&slower=0.5").json()["traces"]) == 2
         assert store.verify() == []

@@ -154,8 +154,8 @@ def test_a_bomb_is_refused(receiver: Receiver) -> None:
 def test_without_a_token_nothing_is_taken(receiver: Receiver) -> None:
     """No token, a wrong one and a removed one are refused."""
     body = json.dumps(request(span(1)))
-    for shown in ("", "Bearer wrong", "Basic eDp5"):
-        headers = {**JSON, "authorization": shown}
+    for each in ("", "Bearer wrong", "Basic eDp5"):
+        headers = {**JSON, "authorization": each}
         answer = httpx.post(f"{receiver.url}/v1/traces", content=body, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, 16)
     TraceLog(receiver.store).add_token("bot", replacing=True)
@@ -184,8 +184,8 @@ def test_projects_do_not_share_traces(receiver: Receiver) -> None:
     for project, name in ((receiver.project, "mine"), (other, "theirs")):
         page = TraceLog(receiver.store).traces(project, TraceFilter())
         assert [trace.name for trace in page.traces] == [name]
-        found = TraceLog(receiver.store).traces(project, TraceFilter(text="theirs")).traces
-        assert [trace.name for trace in found] == (["theirs"] if name == "theirs" else [])
+        result = TraceLog(receiver.store).traces(project, TraceFilter(text="theirs")).traces
+        assert [trace.name for trace in result] == (["theirs"] if name == "theirs" else [])
 
 
 def test_broken_clocks_are_kept_and_listed_by_arrival(receiver: Receiver) -> None:

@@ -18,8 +18,8 @@ KEY = "sk-proj-abcdefghijklmnop1234567890"
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Receiver]:
     """Return a receiver that removes mail addresses, tickets and the attribute `customer`."""
-    with receiving(tmp_path / "strict.sqlite", redaction_of(["Customer"], ["email", r"TICKET-\d+"])) as found:
-        yield found
+    with receiving(tmp_path / "strict.sqlite", redaction_of(["Customer"], ["email", r"TICKET-\d+"])) as result:
+        yield result
 
 
 def everything(path: Path) -> str:

@@ -39,12 +39,12 @@ def run(source: str, tmp_path: Path, **environment: str) -> str:
 def steps(receiver: Receiver, name: str) -> list[dict[str, Any]]:
     """Return the steps of the trace whose first step has a name."""
     page = TraceLog(receiver.store).traces(receiver.project, TraceFilter())
-    (found,) = [trace for trace in page.traces if trace.name == name]
+    (result,) = [trace for trace in page.traces if trace.name == name]
     with receiver.client as client:
-        tree = client.get(f"/trace/{found.trace_id.hex()}.json").json()["tree"]
+        tree = client.get(f"/trace/{result.trace_id.hex()}.json").json()["tree"]
         made = []
         for row in tree:
-            address = f"/trace/{found.trace_id.hex()}.json?span={row['span_id']}"
+            address = f"/trace/{result.trace_id.hex()}.json?span={row['span_id']}"
             made.append({**client.get(address).json()["step"], "depth": row["depth"]})
         return made
 

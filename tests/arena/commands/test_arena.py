@@ -24,22 +24,22 @@ def votes(tmp_path: Path) -> Path:
 def test_the_table_states_clusters_and_exclusions(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ratings, separately listed models, excluded rows, and the clusters of the intervals are in the output."""
     assert main(["arena", "rate", str(votes)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
     for text in ("large 1,060", "clustered by prompt", "24 prompts", "won its one vote against rated models",
                  "excluded: 1 row of a model against itself"):  # fmt: skip
-        assert text in shown
+        assert text in output
 
 
 def test_json_csv_and_markdown_hold_the_same_ratings(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The three formats have the same numbers; the anchor has its rating and no interval."""
     words = ["arena", "rate", str(votes), "--anchor", "small=1200"]
     assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {one["model"]: round(one["rating"]) for one in found["ratings"]} == {"large": 1320, "small": 1200}
-    assert found["file"]["left_out"] == {"of a model against itself": 1}
+    output = json.loads(capsys.readouterr().out)
+    assert {each["model"]: round(each["rating"]) for each in output["ratings"]} == {"large": 1320, "small": 1200}
+    assert output["file"]["left_out"] == {"of a model against itself": 1}
     assert main([*words, "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [float(row["rating"]) for row in rows] == [one["rating"] for one in found["ratings"]]
+    assert [float(row["rating"]) for row in rows] == [item["rating"] for item in output["ratings"]]
     assert rows[1]["low"] == ""
     assert main([*words, "--markdown"]) == 0
     assert "| small | 1,200 | anchor |" in capsys.readouterr().out
@@ -68,8 +68,8 @@ def test_invalid_calls_are_refused(
     votes: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, expected: str
 ) -> None:
     """The error is one line with what was expected."""
-    found, said = run_command(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
-    assert (found, expected in said) == (code, True), said
+    result, said = run_command(capsys, "arena", "rate", *(str(votes) if word == "VOTES" else word for word in words))
+    assert (result, expected in said) == (code, True), said
 
 
 @pytest.mark.parametrize(
@@ -133,20 +133,20 @@ def test_ties_matrix_influence_and_parts_are_in_table_and_json(dated: Path, caps
     """The circle of three models contradicts one scale; each option has its part in the table, Markdown and JSON."""
     words = ["arena", "rate", str(dated)]
     assert main([*words, "--matrix", "--influence", "--over", "time"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
     for text in ("2024-05 2024-06", "won by 1 2 3", "chi-square", "Influence: without 1 vote", "Best: probability"):
-        assert text in shown
+        assert text in output
     assert main([*words, "--matrix", "--influence", "--over", "category", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["matrices"]["n_battles"] == [[0, 80, 80], [80, 0, 80], [80, 80, 0]]
-    assert found["matrices"]["win_fraction"][0][0] is None
-    assert found["matrices"]["p_of_fit"] < 0.001
-    assert [(part["name"], part["n_votes"]) for part in found["parts"]] == [("code", 192), ("prose", 48)]
-    assert found["top_votes"]["n_votes"] == len(found["top_votes"]["rows"]) >= 1
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["matrices"]["n_battles"] == [[0, 80, 80], [80, 0, 80], [80, 80, 0]]
+    assert printed["matrices"]["win_fraction"][0][0] is None
+    assert printed["matrices"]["p_of_fit"] < 0.001
+    assert [(part["name"], part["n_votes"]) for part in printed["parts"]] == [("code", 192), ("prose", 48)]
+    assert printed["top_votes"]["n_votes"] == len(printed["top_votes"]["rows"]) >= 1
     assert main([*words, "--ties", "davidson", "--over", "time", "--matrix", "--markdown"]) == 0
-    shown = capsys.readouterr().out
-    assert "model on 240 votes (60 ties), log ν" in shown
-    assert "## By time" in shown
+    output = capsys.readouterr().out
+    assert "model on 240 votes (60 ties), log ν" in output
+    assert "## By time" in output
     assert main([*words, "--over", "time", "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["time"] for row in rows] == ["2024-05"] * 3 + ["2024-06"] * 3

@@ -20,9 +20,9 @@ class ApiVoter:
 
     def __enter__(self) -> Self:
         """Load the page that gives cookie and token."""
-        found = re.search(r'name="token" value="(\w+)"', self.client.get("/arena").text)
-        assert found is not None
-        self.token = found[1]
+        result = re.search(r'name="token" value="(\w+)"', self.client.get("/arena").text)
+        assert result is not None
+        self.token = result[1]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,8 +37,8 @@ class ApiVoter:
         """Return a battle."""
         answer = self.post("/arena/battles")
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        result: dict[str, Any] = answer.json()
+        return result
 
     def vote(self, battle: str, choice: str, key: str | None = None) -> httpx.Response:
         """Vote on a battle."""

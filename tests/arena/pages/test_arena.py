@@ -42,27 +42,27 @@ def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
 @pytest.fixture
 def url(arena: Arena) -> Iterator[str]:
     """Serve it."""
-    with running(create_app([arena_feature(arena, Ratings(arena.store))])) as found:
-        yield found
+    with running(create_app([arena_feature(arena, Ratings(arena.store))])) as result:
+        yield result
 
 
 def crawl(client: httpx.Client, start: str) -> dict[str, httpx.Response]:
     """Return every page that links lead to from a page, with their JSON twins, by path."""
-    found: dict[str, httpx.Response] = {}
+    results: dict[str, httpx.Response] = {}
     waiting = [start, "/", "/boards", "/arena", "/arena/ratings", "/arena/ratings?style=1", "/compare", "/recommend"]
     while waiting:
         path = waiting.pop()
-        if path in found or not path.startswith("/") or path.startswith("/theme"):
+        if path in results or not path.startswith("/") or path.startswith("/theme"):
             continue
-        found[path] = client.get(path, follow_redirects=True)
+        results[path] = client.get(path, follow_redirects=True)
         plain = path.partition("?")[0]
         if not plain.endswith(".json") and not plain.startswith("/static"):
             waiting.append(path.replace(plain, f"{plain}.json", 1))
-        if found[path].headers.get("content-type", "").startswith("text/html"):
+        if results[path].headers.get("content-type", "").startswith("text/html"):
             waiting += [
-                link.replace("&amp;", "&") for link in re.findall(r'(?:href|action)="([^"]+)"', found[path].text)
+                link.replace("&amp;", "&") for link in re.findall(r'(?:href|action)="([^"]+)"', results[path].text)
             ]
-    return found
+    return results
 
 
 def test_before_the_vote_nothing_joins_a_battle_to_a_model(arena: Arena, url: str) -> None:
@@ -197,10 +197,10 @@ def test_forms_work_without_javascript(arena: Arena, url: str) -> None:
         page = client.get("/arena").text
         token = re.search(r'name="token" value="(\w+)"', page)
         assert token is not None
-        shown = client.post("/arena/battles", data={"token": token[1]})
-        assert shown.url.path.startswith("/arena/battle/")
-        fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)"', shown.text))
-        voted = client.post(f"{shown.url.path}/vote", data={**fields, "choice": "both_bad", "mark_a": "poor"})
+        response = client.post("/arena/battles", data={"token": token[1]})
+        assert response.url.path.startswith("/arena/battle/")
+        fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)"', response.text))
+        voted = client.post(f"{response.url.path}/vote", data={**fields, "choice": "both_bad", "mark_a": "poor"})
         assert voted.status_code == 200
         assert "Both are bad" in voted.text
         (vote,) = ArenaLog(arena.store).votes()
@@ -256,9 +256,9 @@ def served_by_a_process(folder: Path, port: int, answers_file: Path) -> Iterator
 
 def free_port() -> int:
     """Return a port that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 def write_answers(path: Path) -> Path:
@@ -359,12 +359,12 @@ def test_200_votes_over_ten_real_models(tmp_path: Path, monkeypatch: pytest.Monk
         with running(create_app([arena_feature(arena, Ratings(store))])) as url:
             cast = cast_votes(url, 200, lambda one: "a" if len(one["answer_a"]) > len(one["answer_b"]) else "b")
             page = httpx.get(f"{url}/arena/ratings.json", timeout=60).json()
-            shown = httpx.get(f"{url}/arena/ratings", timeout=60).text
+            result = httpx.get(f"{url}/arena/ratings", timeout=60).text
         assert {vote.battle: vote.choice for vote in ArenaLog(store).votes()} == cast
         assert ArenaLog(store).problems() == []
     assert page["n_votes"] == 200
-    assert sum(one["n_votes"] for one in page["models"]) == 400
-    assert {one["model"] for one in page["models"]} == set(source.models)
+    assert sum(each["n_votes"] for each in page["models"]) == 400
+    assert {item["model"] for item in page["models"]} == set(source.models)
     best = [one["rating"]["p_best"] for one in page["models"]]
     assert sum(best) == pytest.approx(1.0, abs=1e-6)
-    assert f'<td class="num">{100 * max(best):.0f}%</td>' in shown
+    assert f'<td class="num">{100 * max(best):.0f}%</td>' in result

@@ -30,16 +30,16 @@ def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
     """Return an arena with 150 votes."""
     monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
     with Store.open(str(tmp_path / "s.sqlite")) as store:
-        found = Arena(store, answers(), NO_LIMITS, Publishing(50, 1e9, 10), seed=1)
-        cast(found, 150)
-        yield found
+        result = Arena(store, answers(), NO_LIMITS, Publishing(50, 1e9, 10), seed=1)
+        cast(result, 150)
+        yield result
 
 
 @pytest.fixture
 def url(arena: Arena) -> Iterator[str]:
     """Serve it."""
-    with running(create_app([arena_feature(arena, Ratings(arena.store))])) as found:
-        yield found
+    with running(create_app([arena_feature(arena, Ratings(arena.store))])) as result:
+        yield result
 
 
 def is_within(page: Any) -> bool:
@@ -81,16 +81,16 @@ def test_a_battle_by_keyboard(browser: Any, url: str, arena: Arena, width: int, 
 def test_two_tabs_show_one_vote(browser: Any, url: str, arena: Arena) -> None:
     """The second tab's vote is refused, and reloading shows the first one."""
     context = browser.new_context()
-    one, other = context.new_page(), context.new_page()
-    one.goto(f"{url}/arena")
-    one.get_by_role("button", name="Start a battle").click()
-    one.wait_for_url("**/arena/battle/*")
-    other.goto(one.url)
-    one.get_by_role("button", name="A is better").click()
-    one.get_by_role("status").wait_for()
+    first, other = context.new_page(), context.new_page()
+    first.goto(f"{url}/arena")
+    first.get_by_role("button", name="Start a battle").click()
+    first.wait_for_url("**/arena/battle/*")
+    other.goto(first.url)
+    first.get_by_role("button", name="A is better").click()
+    first.get_by_role("status").wait_for()
     other.get_by_role("button", name="B is better").click()
     assert "has a vote already" in other.inner_text("main")
-    other.goto(one.url)
+    other.goto(first.url)
     assert "A is better" in other.get_by_role("status").inner_text()
     assert [vote.choice for vote in ArenaLog(arena.store).votes(after=150)] == ["a"]
     context.close()

@@ -25,11 +25,11 @@ from tests.served import running
 
 def test_the_address_says_what_a_model_is() -> None:
     """/completions is of a base model; the base of the API, and /chat/completions, of a chat model."""
-    given = ("a=http://h:1/v1/completions#m", "b=http://h:1/v1/chat/completions", "c=http://h:1/v1", "d=http://h:1")
-    found = read_endpoints(given)
-    assert [one.is_base for one in found] == [True, False, False, False]
-    assert {one.url for one in found} == {"http://h:1/v1"}
-    assert found[0].model == "m"
+    inputs = ("a=http://h:1/v1/completions#m", "b=http://h:1/v1/chat/completions", "c=http://h:1/v1", "d=http://h:1")
+    result = read_endpoints(inputs)
+    assert [each.is_base for each in result] == [True, False, False, False]
+    assert {item.url for item in result} == {"http://h:1/v1"}
+    assert result[0].model == "m"
     with pytest.raises(UsageError, match="expected NAME=URL"):
         read_endpoints(["a=completions"])
 
@@ -80,9 +80,9 @@ def test_a_base_model_fights_a_chat_model(tmp_path: Path, monkeypatch: pytest.Mo
 def wait_until_open(arena: LiveArena, battle: str) -> None:
     """Wait until both models have answered."""
     for _ in range(600):
-        found = arena._battles[battle]
-        if found.state != "answering":
-            assert found.state == "open"
+        result = arena._battles[battle]
+        if result.state != "answering":
+            assert result.state == "open"
             return
         time.sleep(0.05)
     raise AssertionError("the battle is still being answered")

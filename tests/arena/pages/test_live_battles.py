@@ -70,8 +70,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def served(folder: Path) -> Iterator[tuple[str, LiveArena]]:
     """Serve without moderation."""
-    with live_arena(folder) as found:
-        yield found
+    with live_arena(folder) as result:
+        yield result
 
 
 def ask(voter: ApiVoter, battle: str, text: str) -> list[tuple[str, dict[str, str]]]:
@@ -83,21 +83,21 @@ def ask(voter: ApiVoter, battle: str, text: str) -> list[tuple[str, dict[str, st
 
 def followed(voter: ApiVoter, battle: str) -> list[tuple[str, dict[str, str]]]:
     """Return the events of the answers in progress."""
-    found, kind = [], ""
+    result, kind = [], ""
     with voter.client.stream("GET", f"/arena/battle/{battle}/events") as stream:
         for line in stream.iter_lines():
             name, _, value = line.partition(": ")
             if name == "event":
                 kind = value
             elif name == "data":
-                found.append((kind, json.loads(value)))
-    return found
+                result.append((kind, json.loads(value)))
+    return result
 
 
 def state_of(voter: ApiVoter, battle: str) -> dict[str, Any]:
     """Return the JSON twin."""
-    found: dict[str, Any] = voter.client.get(f"/arena/battle/{battle}.json").json()
-    return found
+    result: dict[str, Any] = voter.client.get(f"/arena/battle/{battle}.json").json()
+    return result
 
 
 def model_of(text: str) -> str:
@@ -147,13 +147,13 @@ def test_both_sides_have_one_cadence(served: tuple[str, LiveArena]) -> None:
         battle = voter.begin()["battle"]
         pieces = [data for kind, data in ask(voter, battle, "Where is the ice?") if kind == "piece"]
         assert len(pieces) > 8
-        shorter = min(sum(len(one[side]) for one in pieces) for side in "ab")
+        shorter = min(sum(len(piece[side]) for piece in pieces) for side in "ab")
         seen = 0
-        for one in pieces:
-            assert set(one) == {"a", "b"}
-            size = max(len(one["a"]), len(one["b"]))
+        for each in pieces:
+            assert set(each) == {"a", "b"}
+            size = max(len(each["a"]), len(each["b"]))
             if seen + size < shorter:
-                assert len(one["a"]) == len(one["b"])
+                assert len(each["a"]) == len(each["b"])
                 assert size % CHUNK == 0
             seen += size
 
@@ -209,7 +209,7 @@ def test_several_turns_have_each_sides_own_history(served: tuple[str, LiveArena]
         ask(voter, battle, "First?")
         ask(voter, battle, "Second?")
         for asked in Recorded.asked[2:]:
-            roles = [one["role"] for one in asked["messages"]]
+            roles = [each["role"] for each in asked["messages"]]
             assert roles == ["user", "assistant", "user"]
             assert asked["messages"][1]["content"] == answer_of(asked["model"], "First?", 1).strip()
             assert (asked["temperature"], asked["max_tokens"]) == (0.7, 512)
@@ -324,8 +324,8 @@ def test_forms_work_without_javascript(served: tuple[str, LiveArena]) -> None:
         token = re.search(r'name="token" value="(\w+)"', client.get("/").text)
         assert token is not None
         fields = {"token": token[1]}
-        shown = client.post("/arena/battles", data=fields)
-        path = shown.url.path
+        response = client.post("/arena/battles", data=fields)
+        path = response.url.path
         long = client.post(f"{path}/ask", data={**fields, "text": "long " * 60})
         assert (long.status_code, "at most 200" in long.text, "long long</textarea>" in long.text) == (400, True, True)
         answered = client.post(f"{path}/ask", data={**fields, "text": "Where <i>is</i> it?"})

@@ -32,9 +32,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
         env={**os.environ, "ASSAYMARK_HOME": str(folder / "home"), "ASSAYMARK_THREADS": "1"},
     )  # fmt: skip
     assert process.stdout is not None
-    found = re.search(r"http://[\d.:]+/", process.stdout.readline())
-    assert found is not None
-    yield found[0].rstrip("/"), folder / "s.sqlite"
+    result = re.search(r"http://[\d.:]+/", process.stdout.readline())
+    assert result is not None
+    yield result[0].rstrip("/"), folder / "s.sqlite"
     process.terminate()
     assert process.wait(20) == 0
     process.stdout.close()
@@ -58,8 +58,8 @@ def test_a_battle_of_the_demo_by_keyboard(browser: Any, demo: tuple[str, Path], 
         page.locator("[data-events]").wait_for()
         assert page.locator(".ballot").count() == 0
         page.locator(".ballot").wait_for(timeout=30_000)
-        shown = [*page.locator(".duel h2").all_inner_texts(), page.url, page.title()]
-        assert not any(NAMED.search(text) for text in shown)
+        results = [*page.locator(".duel h2").all_inner_texts(), page.url, page.title()]
+        assert not any(NAMED.search(text) for text in results)
         assert is_within(page)
     page.keyboard.press("2")
     page.locator(".result").wait_for()
@@ -97,22 +97,22 @@ def test_two_tabs_give_one_vote(browser: Any, demo: tuple[str, Path]) -> None:
     """Both tabs show the same answers while they are written; the second vote is refused."""
     url, _ = demo
     context = browser.new_context()
-    one, other = context.new_page(), context.new_page()
-    one.goto(url)
-    one.get_by_role("button", name="Start a battle").click()
-    one.wait_for_url("**/arena/battle/*")
-    one.fill("#text", "Where is the road?")
-    one.press("#text", "Enter")
-    one.locator("[data-events]").wait_for()
-    other.goto(one.url)
-    for page in (one, other):
+    first, other = context.new_page(), context.new_page()
+    first.goto(url)
+    first.get_by_role("button", name="Start a battle").click()
+    first.wait_for_url("**/arena/battle/*")
+    first.fill("#text", "Where is the road?")
+    first.press("#text", "Enter")
+    first.locator("[data-events]").wait_for()
+    other.goto(first.url)
+    for page in (first, other):
         page.locator(".ballot").wait_for(timeout=30_000)
-    assert one.locator(".said").all_inner_texts() == other.locator(".said").all_inner_texts()
-    one.get_by_role("button", name="A is better").click()
-    one.locator(".result").wait_for()
+    assert first.locator(".said").all_inner_texts() == other.locator(".said").all_inner_texts()
+    first.get_by_role("button", name="A is better").click()
+    first.locator(".result").wait_for()
     other.get_by_role("button", name="B is better").click()
     assert "has a vote already" in other.inner_text("main")
-    other.goto(one.url)
+    other.goto(first.url)
     assert "A is better" in other.locator(".result").inner_text()
     context.close()
 

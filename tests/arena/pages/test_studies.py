@@ -43,10 +43,10 @@ def test_a_rater_goes_through_by_plain_forms(links: tuple[str, list[str], Store]
         page = client.post(f"{paths[0]}/consent", data={**fields_of(page), "consent": "yes"}).text
         while "Comparison" in page:
             assert not re.search("careful|brief|Fermi|counterfactual|attention", page)
-            found = client.post(f"{paths[0]}/answer", data={**fields_of(page), "q_better": "a", "q_reason": "style"})
-            assert found.status_code == 200
-            assert found.history[0].status_code == 303
-            page = found.text
+            response = client.post(f"{paths[0]}/answer", data={**fields_of(page), "q_better": "a", "q_reason": "style"})
+            assert response.status_code == 200
+            assert response.history[0].status_code == 303
+            page = response.text
         assert "Thank you" in page
     rater = StudyLog(store).raters("example")[0]
     assert (rater.state, rater.n_answered) == ("finished", rater.n_assignments)

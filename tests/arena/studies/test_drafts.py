@@ -56,10 +56,10 @@ def accept(path: Path, *numbers: int) -> None:
 
 def test_empty_long_and_repeated_drafts_are_dropped_and_asked_for_again() -> None:
     """Three rounds at most; what remains is different from each other and from the study's own prompts."""
-    found = draft_prompts(PromptWriter(Drafter([*SAID, None])), {"animals": 5}, known=["Write a poem"])
-    assert [one.prompt for one in found.candidates] == ["Tell me about owls.", "Sum 2 and 3 please now."]
-    assert not any(one.accepted for one in found.candidates)
-    assert found.dropped == {"near-duplicate": 2, "empty": 1 + 5, "too long": 1, "failed": 1}
+    result = draft_prompts(PromptWriter(Drafter([*SAID, None])), {"animals": 5}, known=["Write a poem"])
+    assert [candidate.prompt for candidate in result.candidates] == ["Tell me about owls.", "Sum 2 and 3 please now."]
+    assert not any(each.accepted for each in result.candidates)
+    assert result.dropped == {"near-duplicate": 2, "empty": 1 + 5, "too long": 1, "failed": 1}
 
 
 def test_texts_are_cleaned() -> None:
@@ -74,8 +74,8 @@ def test_the_fake_model_and_a_base_model_draft(kind: type[Drafter], tmp_path: Pa
     """A chat model gets one instruction, a base model a list to continue; the file has what was sent."""
     study = write_example(tmp_path / "s")
     model = kind([f"Prompt number {n} of its own kind" for n in range(40)])
-    path, found = draft_study(study, model, count=2)
-    assert [one.category for one in found.candidates] == [
+    path, result = draft_study(study, model, count=2)
+    assert [candidate.category for candidate in result.candidates] == [
         name for name in ("writing", "Fermi", "generic", "counterfactual") for _ in range(2)
     ]
     content = yaml.safe_load(path.read_text())
@@ -85,7 +85,7 @@ def test_the_fake_model_and_a_base_model_draft(kind: type[Drafter], tmp_path: Pa
         assert content["sent"]["writing"].endswith("Kind: writing\nRequest 1:")
     else:
         assert content["sent"]["writing"].startswith("user: Write one request")
-    assert read_drafts(path) == found.candidates
+    assert read_drafts(path) == result.candidates
     with pytest.raises(UsageError, match="exists; name another file"):
         draft_study(study, model)
 
@@ -96,8 +96,8 @@ def test_a_study_compares_what_was_accepted(tmp_path: Path, capsys: pytest.Captu
     study.write_text(study.read_text().replace("# prompts: ", "prompts: ").replace("quotas: {", "# {"))
     candidates = (Candidate("writing", "Write a line about snow."), Candidate("Fermi", "How many cats are in Rome?"),
                   Candidate("generic", "What is in a stew?"))  # fmt: skip
-    model = Drafter([one.prompt for one in candidates])
-    draft = draft_prompts(PromptWriter(model), {one.category: 1 for one in candidates})
+    model = Drafter([candidate.prompt for candidate in candidates])
+    draft = draft_prompts(PromptWriter(model), {each.category: 1 for each in candidates})
     write_drafts(prompts, draft)
     assert main(["study", "check", str(study)]) == DataError.exit_code
     error = capsys.readouterr().err
@@ -113,7 +113,7 @@ def test_a_study_compares_what_was_accepted(tmp_path: Path, capsys: pytest.Captu
     text = study.read_text().replace("# models: [one, other]", "models: [one, two]").replace("raters: 3", "raters: 4")
     study.write_text(text)
     design = design_study(read_study(study))
-    assert [item["prompt"] for item in design.plan["items"][:-1]] == [one.prompt for one in candidates[:2]]
+    assert [item["prompt"] for item in design.plan["items"][:-1]] == [result.prompt for result in candidates[:2]]
     assert [item["category"] for item in design.plan["items"][:-1]] == ["writing", "Fermi"]
     assert design.notes == ("prompts.yaml: 1 of 3 prompts are not accepted, and left out",)
     assert main(["study", "check", str(study)]) == 0
@@ -238,13 +238,13 @@ def test_a_small_local_model_drafts_and_answers(tmp_path: Path) -> None:
     from assaymark.runs.demo import demo_model
 
     study, answers = write_example(tmp_path / "s"), tmp_path / "a.jsonl"
-    path, found = draft_study(study, demo_model("small"), count=1)
-    assert found.form == "template"
-    assert found.candidates
+    path, result = draft_study(study, demo_model("small"), count=1)
+    assert result.form == "template"
+    assert result.candidates
     accept(path, 0)
     for name, is_base in (("chat", False), ("base", True)):
         asked = ask_study(path, demo_model("small"), answers, name=name, max_tokens=16, is_base=is_base)
         assert (asked.n, asked.form) == (1, "plain" if is_base else "template")
     chat, base = map(json.loads, answers.read_text().splitlines())
     assert "<|assistant|>" in chat["sent"]
-    assert base["sent"] == PLAIN_FORM.format(prompt=found.candidates[0].prompt)
+    assert base["sent"] == PLAIN_FORM.format(prompt=result.candidates[0].prompt)

@@ -55,15 +55,17 @@ def test_the_design_is_balanced(study: StudyFile) -> None:
     """Pairs, categories and sides equally often; each rater at most `cap`, no comparison twice, and one check."""
     design = design_study(study)
     assert design.n_comparisons == 24
-    asked = [one for own in design.assignments.values() for one in own if one.expected is None]
+    asked = [each for own in design.assignments.values() for each in own if each.expected is None]
     assert len(asked) == 48
-    pairs = Counter(frozenset((one.model_a, one.model_b)) for one in asked)
+    pairs = Counter(frozenset((item.model_a, item.model_b)) for item in asked)
     assert set(pairs.values()) == {16}
-    sides = Counter((one.model_a, one.model_b) for one in asked)
+    sides = Counter((result.model_a, result.model_b) for result in asked)
     assert all(abs(sides[a, b] - sides[b, a]) <= 1 for a, b in sides)
-    assert Counter(design.plan["items"][one.item]["category"] for one in asked) == {"writing": 24, "coding": 24}
+    assert Counter(design.plan["items"][result.item]["category"] for result in asked) == {"writing": 24, "coding": 24}
     for own in design.assignments.values():
-        comparisons = [(one.item, frozenset((one.model_a, one.model_b))) for one in own if one.expected is None]
+        comparisons = [
+            (result.item, frozenset((result.model_a, result.model_b))) for result in own if result.expected is None
+        ]
         assert len(comparisons) == len(set(comparisons)) == 4
         assert len(own) == 5
     assert design_study(study) == design
@@ -113,7 +115,7 @@ def test_a_wrong_file_is_named(tmp_path: Path, line: str, said: str) -> None:
     """File, key, value and what was expected, in one line."""
     path = write_example(tmp_path)
     key = line.partition(":")[0]
-    kept = [one for one in path.read_text().splitlines() if not one.startswith(f"{key}:")]
+    kept = [each for each in path.read_text().splitlines() if not each.startswith(f"{key}:")]
     path.write_text("\n".join([*kept, line]))
     with pytest.raises((DataError, UnknownName)) as caught:
         read_study(path)
@@ -140,14 +142,14 @@ def test_from_invitation_to_results(study: StudyFile, store: Store, tmp_path: Pa
     session = StudySessions(store)
     assert [answer_all(session, token) for token in tokens] == [5] * 12
     assert {session.step(token).kind for token in tokens} == {"thanks"}
-    found = results_of("test", store.url.removeprefix("sqlite:///"))
-    assert (found.n_finished, found.n_ratings, found.failed_checks) == (12, 48, ())
+    result = results_of("test", store.url.removeprefix("sqlite:///"))
+    assert (result.n_finished, result.n_ratings, result.failed_checks) == (12, 48, ())
     overall = [
-        (one.first, one.second, one.preferred, one.n_comparisons) for one in found.pairs if one.category == "all"
+        (pair.first, pair.second, pair.preferred, pair.n_comparisons) for pair in result.pairs if pair.category == "all"
     ]
     assert overall == [("owl", "fox", 1.0, 8), ("owl", "hen", 1.0, 8), ("fox", "hen", 1.0, 8)]
-    assert (found.agreement.n_pairs, found.agreement.same) == (24, 1.0)
-    assert found.answers == {"why": {"style": 48, "content": 0}}
+    assert (result.agreement.n_pairs, result.agreement.same) == (24, 1.0)
+    assert result.answers == {"why": {"style": 48, "content": 0}}
     path = tmp_path / "x.jsonl"
     assert export_study("test", path, store.url.removeprefix("sqlite:///")) == 48
     assert "Prompt" not in path.read_text()
@@ -162,10 +164,14 @@ def test_who_fails_a_check_is_left_out(study: StudyFile, store: Store) -> None:
     store_study(store, study, SECRET, 0.0)
     session = StudySessions(store)
     token = next(iter(invitations(store, "test", SECRET).values())).rpartition("/")[2]
-    checked = next(one for one in StudyLog(store).assignments("test") if one.rater == "rater 0" and one.expected)
+    checked = next(
+        assignment
+        for assignment in StudyLog(store).assignments("test")
+        if assignment.rater == "rater 0" and assignment.expected
+    )
     answer_all(session, token, better="b" if checked.expected == "a" else "a")
-    found = results_of("test", store.url.removeprefix("sqlite:///"))
-    assert (found.failed_checks, found.n_ratings, found.pairs) == (("rater 0",), 0, ())
+    result = results_of("test", store.url.removeprefix("sqlite:///"))
+    assert (result.failed_checks, result.n_ratings, result.pairs) == (("rater 0",), 0, ())
 
 
 def test_a_rater_sees_no_model_and_no_category(study: StudyFile, store: Store) -> None:

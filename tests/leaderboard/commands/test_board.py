@@ -151,9 +151,9 @@ def test_serve_answers_and_ends_with_control_c(board: Path) -> None:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            found = re.search(r"Ours at (http://127\.0\.0\.1:\d+/)", line)
-            assert found, line
-            with urllib.request.urlopen(f"{found[1]}board/board", timeout=60) as response:
+            result = re.search(r"Ours at (http://127\.0\.0\.1:\d+/)", line)
+            assert result, line
+            with urllib.request.urlopen(f"{result[1]}board/board", timeout=60) as response:
                 assert "b/large" in response.read().decode().replace("<wbr>", "")
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0

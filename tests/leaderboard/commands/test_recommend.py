@@ -31,11 +31,11 @@ def test_a_table_is_ranked_and_printed(table: str, capsys: pytest.CaptureFixture
 def test_json_is_whole_and_says_what_has_no_evidence(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Values are shares; a table without sizes has no standard errors and so no probabilities."""
     assert main(["recommend", "--for", "math,code", "--table", table, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["for"] == ["maths", "code"]
-    assert [one["for"] for one in found["no_evidence"]] == ["code"]
-    (ranking,) = found["rankings"]
-    assert [(one["model"], one["value"]) for one in ranking["models"]] == [
+    output = json.loads(capsys.readouterr().out)
+    assert output["for"] == ["maths", "code"]
+    assert [each["for"] for each in output["no_evidence"]] == ["code"]
+    (ranking,) = output["rankings"]
+    assert [(item["model"], item["value"]) for item in ranking["models"]] == [
         ("c/big", 0.9),
         ("a/one", 0.6),
         ("b/two", 0.5),

@@ -90,10 +90,10 @@ def test_a_failure_to_store_facts_is_one_line(tmp_path: Path, capsys: pytest.Cap
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "excepthook", failed.append)
         fill_facts_beside(str(broken)).join(30)
-    shown = capsys.readouterr().err.splitlines()
+    output = capsys.readouterr().err.splitlines()
     assert failed == []
-    assert len(shown) == 1
-    assert shown[0].startswith("sample lists of older runs stay slow: ")
+    assert len(output) == 1
+    assert output[0].startswith("sample lists of older runs stay slow: ")
 
 
 @pytest.mark.slow

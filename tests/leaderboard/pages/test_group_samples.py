@@ -21,7 +21,7 @@ def test_a_group_lists_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert main(["run", "--model", "fake", "--tasks", "demo", "--limit", "3", "--store", store]) == 0
     runs = StoredRuns(Store.open_to_read(store))
     run = runs.runs()[0]
-    groups = {one.task for one in run.estimates if one.details.get("kind") == "group"}
+    groups = {estimate.task for estimate in run.estimates if estimate.details.get("kind") == "group"}
     assert groups
     with running(create_app([board_feature(Site([], runs))])) as url, httpx.Client(base_url=url, timeout=20) as client:
         for group in groups:

@@ -34,11 +34,11 @@ def test_a_sample_shows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         page = client.get(address)
         assert f'src="{address}/images/{sha}"' in page.text
         assert client.get(f"{address}.json").json()["turns"][0]["images"][0]["sha256"] == image.sha256
-        found = client.get(f"{address}/images/{sha}")
-        assert found.content == digit(1)
-        assert found.headers["content-type"] == "image/png"
-        assert found.headers["x-content-type-options"] == "nosniff"
-        assert "sandbox" in found.headers["content-security-policy"]
+        response = client.get(f"{address}/images/{sha}")
+        assert response.content == digit(1)
+        assert response.headers["content-type"] == "image/png"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in response.headers["content-security-policy"]
         other_sample = f"/run/{run.run_id}/samples/rows/0/images/{sha}"
         beyond = f"/run/{run.run_id}/samples/rows/99999999999/images/{sha}"
         for other in (other_sample, beyond, f"{address}/images/{sha[:-1]}", f"{address}/images/..%2f{sha}"):

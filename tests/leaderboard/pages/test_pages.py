@@ -29,13 +29,13 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note a tag."""
-        given = dict(attrs)
+        inputs = dict(attrs)
         self.tags.add(tag)
-        self.attributes |= set(given)
-        if tag == "a" and given.get("href"):
-            self.links.append(str(given["href"]))
+        self.attributes |= set(inputs)
+        if tag == "a" and inputs.get("href"):
+            self.links.append(str(inputs["href"]))
         if tag == "script":
-            self.scripts.append(given)
+            self.scripts.append(inputs)
 
     def handle_data(self, data: str) -> None:
         """Note a text."""
@@ -46,15 +46,15 @@ def test_the_boards_table_shows_models_with_intervals_and_baselines(client: http
     """One row for each model and setup, the computed and the cited baselines among them."""
     response = client.get("/board/exam")
     assert response.status_code == 200
-    shown = client.get("/board/exam.json").json()
-    assert shown["n_models"] == 3  # two models, one of them on the first ten samples as well
-    assert [column["key"] for column in shown["columns"]] == ["plain", "hostile"]
-    rows = {row["id"]: row for row in shown["rows"]}
+    result = client.get("/board/exam.json").json()
+    assert result["n_models"] == 3  # two models, one of them on the first ten samples as well
+    assert [column["key"] for column in result["columns"]] == ["plain", "hostile"]
+    rows = {row["id"]: row for row in result["rows"]}
     plain = rows["baseline-random"]["scores"]["plain"]["value"]
     assert abs(plain - 1 / 3) < 1e-12
     human = rows["baseline-human"]
     assert abs(human["average"]["value"] - (0.935 + 0.80) / 2) < 1e-12  # computed, not typed
-    for row in shown["rows"]:
+    for row in result["rows"]:
         if row["origin"] == "measured":
             cell = row["scores"]["plain"]
             assert cell["low"] < cell["value"] < cell["high"]
@@ -109,8 +109,8 @@ def test_downloads_hold_every_matching_row_unrounded(client: httpx.Client) -> No
     """CSV and Parquet have the same rows and columns as the JSON, and follow the search."""
     listed = list(csv.DictReader(io.StringIO(client.get("/board/exam.csv").text)))
     table = pq.read_table(io.BytesIO(client.get("/board/exam.parquet").content)).to_pylist()
-    shown = client.get("/board/exam.json").json()["rows"]
-    assert [row["id"] for row in listed] == [row["id"] for row in table] == [row["id"] for row in shown]
+    result = client.get("/board/exam.json").json()["rows"]
+    assert [row["id"] for row in listed] == [row["id"] for row in table] == [row["id"] for row in result]
     assert [float(row["plain"]) for row in listed] == [row["plain"] for row in table]
     assert list(listed[0]) == list(table[0])
     few = list(csv.DictReader(io.StringIO(client.get("/board/exam.csv?q=nobody&hide=baselines").text)))
@@ -208,7 +208,7 @@ def test_the_about_page_has_commands_and_citations_without_local_paths(client: h
     assert twin["command"].endswith("--tasks plain.csv,hostile.csv")
     assert [task["command"].rpartition(" ")[2] for task in twin["tasks"]] == ["plain.csv", "hostile.csv"]
     assert "@misc{exam," in twin["bibtex"]
-    assert {one["name"] for one in twin["baselines"]} == {"Random", "Majority class", "Human"}
+    assert {each["name"] for each in twin["baselines"]} == {"Random", "Majority class", "Human"}
 
 
 def test_the_theme_is_kept_without_javascript(client: httpx.Client) -> None:

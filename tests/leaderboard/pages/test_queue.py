@@ -62,8 +62,8 @@ class SubmissionServer:
 
     def client(self, token: str = "", **headers: str) -> httpx.Client:
         """Return a client that sends a token."""
-        given = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, timeout=20, headers={**given, **headers})
+        inputs = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, timeout=20, headers={**inputs, **headers})
 
     def submit(self, token: str, **values: Any) -> httpx.Response:
         """Submit a model by the API."""
@@ -93,9 +93,9 @@ def queue(tmp_path: Path) -> Iterator[SubmissionServer]:
 
 def form_token(page: str) -> str:
     """Return the token of a page's form."""
-    found = re.search(r'name="token" value="([0-9a-f]{64,104})"', page)
-    assert found
-    return found[1]
+    result = re.search(r'name="token" value="([0-9a-f]{64,104})"', page)
+    assert result
+    return result[1]
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_a_failure_shows_reason_fault_and_log(queue: SubmissionServer) -> None:
 def test_no_change_without_an_account_or_from_elsewhere(queue: SubmissionServer) -> None:
     """Every path that changes something refuses readers, other sites, and forms without their token."""
     submission = queue.submit(queue.token()).json()["submission"]
-    for path in (one.format(id=submission) for one in CHANGES):
+    for path in (each.format(id=submission) for each in CHANGES):
         with queue.client() as nobody:
             assert nobody.post(path, data={"model": "small"}).status_code in {401, 403}, path
         with queue.client(queue.token(), origin="https://evil.example") as elsewhere:
@@ -274,7 +274,7 @@ def test_a_proxys_header_counts_only_from_the_proxy(queue: SubmissionServer, tmp
 def test_limits_count_submitters_and_networks(queue: SubmissionServer) -> None:
     """Three submissions of one submitter; and of one IPv6 network, whichever of its addresses sends them."""
     token = queue.token()
-    codes = [queue.submit(token, precision=one).status_code for one in ("float32", "bfloat16", "float16")]
+    codes = [queue.submit(token, precision=each).status_code for each in ("float32", "bfloat16", "float16")]
     assert codes == [201, 201, 201]
     refused = queue.submit(token, model="large")
     assert refused.status_code == 422
@@ -305,10 +305,10 @@ def test_reported_results_stand_as_self_reported(queue: SubmissionServer) -> Non
     job = SubmissionQueue(queue.store).claim("", 60)
     assert job is not None
     assert job.kind == "reproduce"
-    (row,) = [one for one in queue.site.table(queue.site.board("demo")).rows if not one.is_baseline]
+    (row,) = [each for each in queue.site.table(queue.site.board("demo")).rows if not each.is_baseline]
     assert (row.model, row.origin) == ("small", "self-reported")
     SubmissionQueue(queue.store).finish(job, "run", (False, "not verified: 1 of 1 reported scores differ"))
-    (row,) = [one for one in queue.site.table(queue.site.board("demo")).rows if not one.is_baseline]
+    (row,) = [item for item in queue.site.table(queue.site.board("demo")).rows if not item.is_baseline]
     assert row.notes == ("not verified: 1 of 1 reported scores differ",)
 
 
@@ -450,7 +450,7 @@ def test_only_the_submitter_and_moderators_act(queue: SubmissionServer) -> None:
         assert boss.post("/moderation/rename", json={"old": "small", "new": "a,b=c"}).status_code == 400
         assert boss.post("/moderation/rename", json={"old": "small", "new": "demo/small"}).status_code == 200
         log = boss.get("/moderation.json").json()
-    assert [one["action"] for one in log["log"]] == ["rename", "relaunch", "cancel"]
+    assert [each["action"] for each in log["log"]] == ["rename", "relaunch", "cancel"]
     assert log["problems"] == []
     with queue.client() as reader:
         moved = reader.get("/model/small")
@@ -515,14 +515,16 @@ def test_a_reported_row_changes_no_other_row(queue: SubmissionServer) -> None:
                     {"task": "demo_orders", "metric": ["acc"], "column": "Ends"}],
     }))  # fmt: skip
     site = Site([board], StoredRuns(queue.store))
-    found = Site([], StoredRuns(queue.store))
+    actual = Site([], StoredRuns(queue.store))
 
     def state() -> object:
         rows = all_rows(site.table(board), View(), board.shown_columns)
-        columns = {name: [column.key for column in found.table(one).columns] for name, one in found.boards.items()}
-        sources = [(one.name, [column.key for column in one.table.columns]) for one in sources_of(site)]
+        columns = {
+            name: [column.key for column in actual.table(entry).columns] for name, entry in actual.boards.items()
+        }
+        sources = [(each.name, [column.key for column in each.table.columns]) for each in sources_of(site)]
         known = [
-            (one.row, one.rank, one.best, one.worst, one.average) for one in rows if one.row.origin != "self-reported"
+            (row.row, row.rank, row.best, row.worst, row.average) for row in rows if row.row.origin != "self-reported"
         ]
         return known, site.table(board).columns, columns, sources
 
@@ -542,10 +544,10 @@ def test_a_reported_row_changes_no_other_row(queue: SubmissionServer) -> None:
             assert answer.status_code == 201, answer.text
         assert state() == before, number
     rows = [
-        one for one in all_rows(site.table(board), View(), board.shown_columns) if one.row.origin == "self-reported"
+        item for item in all_rows(site.table(board), View(), board.shown_columns) if item.row.origin == "self-reported"
     ]
     assert len(rows) >= 3
-    assert {one.rank for one in rows} == {None}
+    assert {result.rank for result in rows} == {None}
 
 
 def test_a_withdrawn_run_is_at_no_address(queue: SubmissionServer) -> None:
@@ -573,8 +575,8 @@ def report(queue: SubmissionServer, model: str, network: str) -> httpx.Response:
 
 def recommended(client: httpx.Client) -> list[str]:
     """Return the models that the server recommends for its own task."""
-    found = client.get("/recommend.json?for=demo_facts").json()["recommendation"]["rankings"][0]["models"]
-    return [one["model"] for one in found]
+    result = client.get("/recommend.json?for=demo_facts").json()["recommendation"]["rankings"][0]["models"]
+    return [each["model"] for each in result]
 
 
 def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: SubmissionServer) -> None:
@@ -594,7 +596,7 @@ def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: SubmissionSer
         assert reader.get("/board/demo.json?hide=flagged").json()["n_matching"] == 2
         assert recommended(reader) == ["fake-random-2", "fake-random-1"]
     with queue.client(queue.token("boss", "moderator")) as boss:
-        listed = [one["flag"] for one in boss.get("/flags.json?model=fake-random-1").json()["flags"]]
+        listed = [each["flag"] for each in boss.get("/flags.json?model=fake-random-1").json()["flags"]]
         assert boss.post("/flags/settle", json={"flag": [], "state": "upheld"}).status_code == 400
         assert boss.post("/flags/settle", json={"flag": [*listed, "nosuch"], "state": "upheld"}).status_code == 404
         assert boss.post("/flags/settle", json={"flag": listed[:2], "state": "rejected"}).json() == {"settled": 2}
@@ -603,7 +605,7 @@ def test_reports_mark_a_model_once_a_moderator_upholds_them(queue: SubmissionSer
         assert "flagged</a>" in boss.get("/board/demo").text
         assert boss.get("/board/demo.json?hide=flagged").json()["n_matching"] == 1
         assert recommended(boss) == ["fake-random-2"]
-        assert [one["action"] for one in boss.get("/moderation.json").json()["log"]].count("flag upheld") == 3
+        assert [item["action"] for item in boss.get("/moderation.json").json()["log"]].count("flag upheld") == 3
 
 
 def test_fresh_cookies_of_one_network_are_one_reporter(queue: SubmissionServer) -> None:
@@ -615,7 +617,7 @@ def test_fresh_cookies_of_one_network_are_one_reporter(queue: SubmissionServer) 
     codes = [report(queue, f"org/m{number}", f"2001:db8::{number:x}").status_code for number in range(25)]
     assert codes == [303] * 18 + [429] * 7
     assert report(queue, "small", "2001:db8:0:1::1").status_code == 303
-    reporters = {one.reporter for one in Moderation(queue.store).flags()}
+    reporters = {flag.reporter for flag in Moderation(queue.store).flags()}
     assert len(reporters) == 2
 
 

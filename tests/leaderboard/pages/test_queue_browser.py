@@ -71,9 +71,9 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     """Return a host whose processes end with the test."""
-    found = Host(tmp_path)
-    yield found
-    for process in found.processes:
+    result = Host(tmp_path)
+    yield result
+    for process in result.processes:
         process.kill()
         process.communicate()
 
@@ -133,7 +133,7 @@ def evaluate_with_a_kill(page: Any, url: str, host: Host, submissions: tuple[str
         for submission in submissions:
             page.goto(f"{url}/submission/{submission}")
             page.wait_for_selector(".state-finished", timeout=PATIENCE_MS)  # the page follows by itself
-        attempts = {one: SubmissionQueue(store).jobs_of(one)[0].n_attempts for one in submissions}
+        attempts = {each: SubmissionQueue(store).jobs_of(each)[0].n_attempts for each in submissions}
         assert attempts[job.submission] == 2
         assert sum(attempts.values()) == 3
     page.screenshot(path=shots / "5_finished.png")

@@ -8,12 +8,12 @@ def test_the_page_and_its_twin_hold_the_same_recommendation(client: httpx.Client
     query = "for=plain&max_params=8&license=mit&where=type%3Achat"
     page = client.get(f"/recommend?{query}")
     assert page.status_code == 200
-    found = client.get(f"/recommend.json?{query}").json()["recommendation"]
-    (ranking,) = found["rankings"]
-    assert [one["rank"] for one in ranking["models"]] == [1, 2]
-    for one in ranking["models"]:
-        assert one["model"] in page.text
-        assert one["reason"].partition(" (")[0] in page.text
+    result = client.get(f"/recommend.json?{query}").json()["recommendation"]
+    (ranking,) = result["rankings"]
+    assert [each["rank"] for each in ranking["models"]] == [1, 2]
+    for item in ranking["models"]:
+        assert item["model"] in page.text
+        assert item["reason"].partition(" (")[0] in page.text
     first, second = ranking["models"]
     assert first["value"] >= second["value"]
     assert 0.5 <= first["p_better_than_next"] <= 1.0

@@ -36,9 +36,9 @@ def test_a_perplexity_is_never_right_and_a_target_is_a_text(
     ):
         for path in ("", "/0"):
             page = client.get(f"/run/{run}/samples/demo_stories{path}").text
-            assert {one.split(">")[1] for one in re.findall(r'class="verdict[^"]*">\w+', page)} == {"scored"}, path
+            assert {each.split(">")[1] for each in re.findall(r'class="verdict[^"]*">\w+', page)} == {"scored"}, path
         listed = client.get(f"/run/{run}/samples/demo_facts").text
-        assert {one.split(">")[1] for one in re.findall(r'class="verdict[^"]*">\w+', listed)} <= {"right", "wrong"}
+        assert {item.split(">")[1] for item in re.findall(r'class="verdict[^"]*">\w+', listed)} <= {"right", "wrong"}
         assert client.get(f"/run/{run}/samples/demo_stories.json").json()["samples"][0]["verdict"] == "scored"
         page = client.get(f"/run/{run}/samples/demo_facts/0").text
     assert re.fullmatch(r"\d", fact.request.target)

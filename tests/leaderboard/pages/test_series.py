@@ -38,15 +38,20 @@ def site(tmp_path_factory: pytest.TempPathFactory, made_once: Path) -> Site:
 def test_checkpoints_are_ordered_by_step_and_paired_with_the_first(site: Site) -> None:
     """Steps are numbers, not texts; values are the runs' estimates; differences are second minus first."""
     assert series_names(site.stored_runs()) == {"train": 2}
-    found = find_series(site, "train")
-    assert [one.step for one in found.checkpoints] == [900, 1000]
-    (line,) = found.lines
-    stored = {run.model: one.value for run in site.stored_runs() for one in run.estimates if one.details.get("primary")}
+    result = find_series(site, "train")
+    assert [checkpoint.step for checkpoint in result.checkpoints] == [900, 1000]
+    (line,) = result.lines
+    stored = {
+        run.model: estimate.value
+        for run in site.stored_runs()
+        for estimate in run.estimates
+        if estimate.details.get("primary")
+    }
     assert [(step, number.value) for step, number in line.points] == [
         (step, stored[f"train/checkpoint-{step}"]) for step in (900, 1000)
     ]
-    assert found.checkpoints[0].against_first is None
-    pair = found.checkpoints[1].against_first
+    assert result.checkpoints[0].against_first is None
+    pair = result.checkpoints[1].against_first
     assert pair is not None
     assert pair.overall is not None
     assert pair.overall.difference == pytest.approx(line.points[1][1].value - line.points[0][1].value, abs=1e-12)
@@ -64,7 +69,7 @@ def test_the_page_draws_the_series_and_its_twin_has_its_numbers(pages: httpx.Cli
     page = pages.get("/series/train")
     assert page.status_code == 200
     assert 'aria-label="demo_who against the step, with 95% intervals"' in page.text
-    found = pages.get("/series/train.json").json()
-    assert [one["step"] for one in found["benchmarks"][0]["points"]] == [900, 1000]
+    result = pages.get("/series/train.json").json()
+    assert [each["step"] for each in result["benchmarks"][0]["points"]] == [900, 1000]
     assert pages.get("/series/trian").status_code == 404
     assert "nearest: train" in pages.get("/series/trian").text

@@ -82,8 +82,8 @@ def url(board: Path) -> Iterator[str]:
     """Serve the exported site as files."""
     done = export_site([read_board(board)], None, board.parent / "site")
     assert done.n_written == done.n_files
-    with serving(board.parent / "site") as found:
-        yield found
+    with serving(board.parent / "site") as result:
+        yield result
 
 
 def shown_models(page: Any) -> list[str]:
@@ -110,14 +110,14 @@ def test_searches_and_orders_find_what_the_server_finds(browser: Any, url: str, 
             query,
             page.locator(".problems[role=alert]").first.inner_text(),
         )
-        found, number = shown_models(page), 1
+        result, number = shown_models(page), 1
         while page.locator("nav.pager a[rel=next]").count():
             number += 1
             page.locator("nav.pager a[rel=next]").click()
             page.locator("nav.pager", has_text=f"page {number} of").wait_for()
-            found += shown_models(page)
-        if found != expected:
-            wrong.append((query, sort, len(found), len(expected)))
+            result += shown_models(page)
+        if result != expected:
+            wrong.append((query, sort, len(result), len(expected)))
     assert wrong == []
     assert complaints == []
 
@@ -183,10 +183,10 @@ def test_without_javascript_every_row_is_on_a_page(browser: Any, url: str) -> No
     page = context.new_page()
     page.goto(f"{url}/index.html")
     assert "need JavaScript" in page.inner_text("main")
-    found = [one.inner_text() for one in page.locator("table.board tbody a.name").all()]
+    results = [each.inner_text() for each in page.locator("table.board tbody a.name").all()]
     while page.locator("nav.pager a[rel=next]").count():
         with page.expect_navigation():  # else the page that is left may be read
             page.locator("nav.pager a[rel=next]").click()
-        found += [one.inner_text() for one in page.locator("table.board tbody a.name").all()]
-    assert len({"".join(one.split()) for one in found}) == N_ROWS
+        results += [item.inner_text() for item in page.locator("table.board tbody a.name").all()]
+    assert len({"".join(result.split()) for result in results}) == N_ROWS
     context.close()

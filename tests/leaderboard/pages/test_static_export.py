@@ -42,10 +42,10 @@ class Links(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note a tag."""
-        given = dict(attrs)
-        self.links += [str(given[name]) for name in ("href", "src", "data-rows") if given.get(name)]
-        self.ids |= {str(given["id"])} if given.get("id") else set()
-        self.names += [f"{tag} {given.get('name')}"]
+        inputs = dict(attrs)
+        self.links += [str(inputs[name]) for name in ("href", "src", "data-rows") if inputs.get(name)]
+        self.ids |= {str(inputs["id"])} if inputs.get("id") else set()
+        self.names += [f"{tag} {inputs.get('name')}"]
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ def copy_of(exported: Path, tmp_path: Path) -> Path:
 
 def manifest(site: Path) -> dict[str, str]:
     """Return the files that the manifest names, with their hashes."""
-    found: dict[str, str] = json.loads((site / MANIFEST).read_bytes())["files"]
-    return found
+    result: dict[str, str] = json.loads((site / MANIFEST).read_bytes())["files"]
+    return result
 
 
 def files_of(site: Path) -> dict[str, tuple[int, str]]:
@@ -197,9 +197,9 @@ def test_the_rows_of_filters_are_the_tables(exported: Path) -> None:
     listed = [json.loads(line) for line in lines]
     assert compact["model"] == [row["model"] for row in listed]
     for key in ("average", "plain", "hostile"):
-        for found, row in zip(compact["scores"][key], listed, strict=True):
-            assert (found is None) == (row[key] is None)
-            assert found is None or found[0] == pytest.approx(row[key], rel=1e-5)
+        for entry, row in zip(compact["scores"][key], listed, strict=True):
+            assert (entry is None) == (row[key] is None)
+            assert entry is None or entry[0] == pytest.approx(row[key], rel=1e-5)
 
 
 def test_a_second_export_writes_nothing(exported: Path, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_second_export_writes_nothing(exported: Path, tmp_path: Path) -> None:
     text = (folder / "exam.yaml").read_text()
     (folder / "exam.yaml").write_text(text.replace("**We** do.", "**They** do."))
     assert export(folder, folder / "site") == 0
-    changed = {path for path, found in files_of(folder / "site").items() if before.get(path) != found}
+    changed = {path for path, entry in files_of(folder / "site").items() if before.get(path) != entry}
     assert changed == {"board/exam/about.html", MANIFEST}
 
 
@@ -249,7 +249,7 @@ def test_an_export_that_is_killed_leaves_the_earlier_one_complete(exported: Path
     process.send_signal(signal.SIGKILL)
     assert process.wait(10) == -signal.SIGKILL
     assert list(site.glob(".assaymark-draft-*"))
-    assert {path: found for path, found in files_of(site).items() if not path.startswith(".")} == before
+    assert {path: entry for path, entry in files_of(site).items() if not path.startswith(".")} == before
     assert export(folder, site) == 0
     assert not list(site.glob(".assaymark-draft-*"))
     assert "New &lt;b&gt;board" in (site / "index.html").read_text()
@@ -308,7 +308,7 @@ def test_names_that_a_file_system_cannot_hold_are_hashed() -> None:
     paths = Paths()
     addresses = [*("/model/a/b", "/model/A/b", "/model/a.html/b", "/model/a", "/task/con", "/task/.."),
                  "/task/%2e%2e%2fx", "/task/a%2Fb", "/task/" + "x" * 300, "/task/%00", "/task/dot."]  # fmt: skip
-    files = [paths.add(one) for one in addresses]
+    files = [paths.add(address) for address in addresses]
     assert len({file.lower() for file in files}) == len(files)
     assert all(re.fullmatch(r"(model|task)(/[A-Za-z0-9~][\w.~+-]*){1,2}\.html", file) for file in files)
     assert not any(".." in file or len(file) > 150 for file in files)

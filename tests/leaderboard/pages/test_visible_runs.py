@@ -29,23 +29,23 @@ def place(tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch) -> s
 
 def statuses(url: str, runs: dict[tuple[str, str], str]) -> dict[str, int]:
     """Return the status of each address of the runs that are not on the board."""
-    own, other, task = (runs[one] for one in (
+    own, other, task = (runs[each] for each in (
         ("fake-random-1", "demo_sums"), ("fake-random-2", "demo_sums"), ("fake-random-0", "demo_orders"),
     ))  # fmt: skip
     paths = [f"/run/{other}", f"/run/{other[:6]}", f"/run/{other}.json", f"/run/{other}/samples/demo_sums",
              f"/run/{other}/samples/demo_sums/0", f"/run/{task}", "/model/fake-random-2", "/model/fake-random-0.json",
              f"/compare?runs={own},{other}"]  # fmt: skip
     with httpx.Client(base_url=url, timeout=20) as client:
-        found = {path.replace(other, "OTHER").replace(task, "TASK"): client.get(path).status_code for path in paths}
+        results = {path.replace(other, "OTHER").replace(task, "TASK"): client.get(path).status_code for path in paths}
         assert client.get(f"/run/{own}/samples/demo_sums/0").status_code == 200
         assert client.get(f"/run/{own[:6]}").status_code == 200
-        found["names"] = sum(
+        results["names"] = sum(
             text in client.get(path).text
             for text in ("fake-random-2", other[:8], task[:8])
             for path in ("/compare", "/task/demo_sums", "/task/demo_sums.json", f"/run/{own}/samples/demo_sums/0",
                          "/recommend?for=demo_sums", "/run/" + other[:5] + "0", "/model/fake-random")
         )  # fmt: skip
-    return found
+    return results
 
 
 def test_a_board_shows_the_runs_that_its_file_chooses(place: str, tmp_path: Path) -> None:
@@ -54,10 +54,10 @@ def test_a_board_shows_the_runs_that_its_file_chooses(place: str, tmp_path: Path
         runs = {(run.model, run.tasks[0]): run.run_id for run in store.runs()}
     board = (str(tmp_path / "board.yaml"),)
     with running(create_app([board_feature(open_site(board, place))])) as url:
-        found = statuses(url, runs)
-        assert found.pop("names") == 0
-        assert set(found.values()) == {404}, found
+        result = statuses(url, runs)
+        assert result.pop("names") == 0
+        assert set(result.values()) == {404}, result
     with running(create_app([board_feature(open_site(board, place, all_runs=True))])) as url:
-        found = statuses(url, runs)
-        assert found.pop("names") > 0
-        assert set(found.values()) == {200}, found
+        result = statuses(url, runs)
+        assert result.pop("names") > 0
+        assert set(result.values()) == {200}, result

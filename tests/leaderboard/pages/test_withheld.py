@@ -58,32 +58,32 @@ def pages(folder: Path, *, show_gated: bool) -> dict[str, httpx.Response]:
              f"/run/{first}/samples/gpqa_diamond_zeroshot?wrong=1", "/task/gpqa_diamond_zeroshot",
              f"/run/{first}/samples/gpqa_diamond_zeroshot/3", f"/compare?runs={first},{second}"]  # fmt: skip
     with running(create_app([board_feature(Site([read_board(folder / "board.yaml")], runs))])) as url:
-        found = {}
+        results = {}
         for path in paths:
             place, mark, query = path.partition("?")
-            for one in (path, f"{place}.json{mark}{query}"):
-                found[one.replace(first, "RUN").replace(second, "OTHER")] = httpx.get(url + one, timeout=20)
-        return found
+            for each in (path, f"{place}.json{mark}{query}"):
+                results[each.replace(first, "RUN").replace(second, "OTHER")] = httpx.get(url + each, timeout=20)
+        return results
 
 
 def test_texts_are_withheld(folder: Path) -> None:
     """On no page, in no twin; the search finds nothing by text; the sample's page says why and how to allow it."""
-    found = pages(folder, show_gated=False)
-    for path, response in found.items():
+    result = pages(folder, show_gated=False)
+    for path, response in result.items():
         assert SECRET not in re.sub(f'(q=|%3Fq%3D|value="){SECRET}', "", response.text), path
-    sample = found["/run/RUN/samples/gpqa_diamond_zeroshot/3"]
+    sample = result["/run/RUN/samples/gpqa_diamond_zeroshot/3"]
     assert sample.status_code == 403
     assert "--show_gated" in sample.text
-    assert "(withheld: the data set is gated)" in found["/run/RUN/samples/gpqa_diamond_zeroshot"].text
-    assert found["/board/board"].status_code == 200
+    assert "(withheld: the data set is gated)" in result["/run/RUN/samples/gpqa_diamond_zeroshot"].text
+    assert result["/board/board"].status_code == 200
 
 
 def test_the_host_may_allow_them(folder: Path) -> None:
     """With the option they are shown as any other."""
-    found = pages(folder, show_gated=True)
-    assert found["/run/RUN/samples/gpqa_diamond_zeroshot/3"].status_code == 200
-    assert SECRET in found["/run/RUN/samples/gpqa_diamond_zeroshot/3"].text
-    assert SECRET in found["/run/RUN/samples/gpqa_diamond_zeroshot"].text
+    result = pages(folder, show_gated=True)
+    assert result["/run/RUN/samples/gpqa_diamond_zeroshot/3"].status_code == 200
+    assert SECRET in result["/run/RUN/samples/gpqa_diamond_zeroshot/3"].text
+    assert SECRET in result["/run/RUN/samples/gpqa_diamond_zeroshot"].text
 
 
 @pytest.mark.slow

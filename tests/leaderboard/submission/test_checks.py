@@ -46,20 +46,20 @@ def change(file: Path, **values: Any) -> None:
 
 def fields(found: CheckOutcome) -> set[str]:
     """Return the fields that have problems."""
-    return {one.field for one in found.problems}
+    return {problem.field for problem in found.problems}
 
 
 def test_a_good_model_passes_with_its_facts(check: Callable[..., CheckOutcome]) -> None:
     """Revision and content are pinned; licence, size and architecture are read from the files."""
-    found = check(model="demo/small", kind="pretrained")
-    assert found.problems == ()
-    assert found.new is not None
-    assert found.new.revision.startswith("sha256:")
-    assert found.new.facts["licence"] == "apache-2.0"
-    assert found.new.facts["architecture"] == "LlamaForCausalLM"
-    assert found.new.facts["chat_template"] is True
-    assert check(model="demo/small", revision=found.new.revision.removeprefix("sha256:")).new == found.new.__class__(
-        **{**{name: getattr(found.new, name) for name in found.new.__slots__}, "kind": "unknown"}
+    result = check(model="demo/small", kind="pretrained")
+    assert result.problems == ()
+    assert result.new is not None
+    assert result.new.revision.startswith("sha256:")
+    assert result.new.facts["licence"] == "apache-2.0"
+    assert result.new.facts["architecture"] == "LlamaForCausalLM"
+    assert result.new.facts["chat_template"] is True
+    assert check(model="demo/small", revision=result.new.revision.removeprefix("sha256:")).new == result.new.__class__(
+        **{**{name: getattr(result.new, name) for name in result.new.__slots__}, "kind": "unknown"}
     )
 
 
@@ -77,10 +77,10 @@ def test_no_name_carries_a_path_or_an_argument(check: Callable[..., CheckOutcome
 
 def test_every_problem_is_reported_at_once(check: Callable[..., CheckOutcome]) -> None:
     """One answer has all problems, each with a remedy."""
-    found = check(model="a,b", precision="int1", preset="lama-3", weights="delta", kind="?", board="none", base="/x")
-    assert fields(found) == {"model", "precision", "preset", "weights", "kind", "board", "base"}
-    assert all(one.remedy for one in found.problems)
-    assert "nearest: llama-3" in next(one.remedy for one in found.problems if one.field == "preset")
+    result = check(model="a,b", precision="int1", preset="lama-3", weights="delta", kind="?", board="none", base="/x")
+    assert fields(result) == {"model", "precision", "preset", "weights", "kind", "board", "base"}
+    assert all(problem.remedy for problem in result.problems)
+    assert "nearest: llama-3" in next(each.remedy for each in result.problems if each.field == "preset")
 
 
 def test_links_do_not_lead_out_of_the_folder(models: Path, check: Callable[..., CheckOutcome], tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_pickles_code_and_large_models_are_refused(models: Path, check: Callable
     folder = models / "demo" / "small"
     change(folder / "config.json", model_type="mine", auto_map={"AutoModel": "mine.Mine"})
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    found = check(Policy(most_bytes=10), model="demo/small")
-    whats = " ".join(one.what for one in found.problems)
+    result = check(Policy(most_bytes=10), model="demo/small")
+    whats = " ".join(problem.what for problem in result.problems)
     assert "no weights as safetensors" in whats
     assert "needs trust_remote_code" in whats
     assert "GB of weights" in whats
@@ -120,23 +120,25 @@ def test_an_adapter_needs_its_base(models: Path, check: Callable[..., CheckOutco
     assert fields(check(model="demo/tuned")) == {"model"}
     assert fields(check(model="demo/tuned", weights="adapter")) == {"base"}
     assert fields(check(model="demo/tuned", weights="adapter", base="demo/large")) == {"base"}
-    found = check(model="demo/tuned", weights="adapter", base="demo/small")
-    assert found.problems == ()
-    assert found.new is not None
-    assert (found.new.base or "").startswith("demo/small")
+    result = check(model="demo/tuned", weights="adapter", base="demo/small")
+    assert result.problems == ()
+    assert result.new is not None
+    assert (result.new.base or "").startswith("demo/small")
 
 
 def test_a_copy_has_the_same_content(models: Path, check: Callable[..., CheckOutcome]) -> None:
     """Weights under another name, and in another file name, are the same content."""
     shutil.copytree(models / "demo" / "small", models / "eve" / "own")
-    one, other = check(model="demo/small").new, check(model="eve/own").new
-    assert one is not None
+    first, other = check(model="demo/small").new, check(model="eve/own").new
+    assert first is not None
     assert other is not None
-    assert one.content_hash == other.content_hash
+    assert first.content_hash == other.content_hash
     change(models / "eve" / "own" / "config.json", rope_theta=1.0)
     broken = check(model="eve/own").new
     assert broken is not None
-    assert broken.content_hash != one.content_hash, "a broken copy does not keep the model itself from being submitted"
+    assert broken.content_hash != first.content_hash, (
+        "a broken copy does not keep the model itself from being submitted"
+    )
 
 
 def test_truncated_weights_are_found_before_loading(models: Path, check: Callable[..., CheckOutcome]) -> None:
@@ -170,10 +172,10 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(
 ) -> None:
     """The submitter learns it at once, and no folder of the host."""
     change(models / "demo" / "small" / "config.json", **{key: value})
-    found = check(model="demo/small")
-    assert fields(found) == {"model"}
-    assert said in found.problems[0].what
-    assert str(models) not in found.problems[0].what
+    result = check(model="demo/small")
+    assert fields(result) == {"model"}
+    assert said in result.problems[0].what
+    assert str(models) not in result.problems[0].what
 
 
 def test_files_that_are_no_weights_are_refused(models: Path, check: Callable[..., CheckOutcome]) -> None:

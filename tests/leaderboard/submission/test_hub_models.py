@@ -35,8 +35,8 @@ class Hub(JsonHandler):
         Hub.headers_seen.append({name.lower(): value for name, value in self.headers.items()})
         path = self.path.partition("?")[0]
         if path.startswith("/api/models/demo/small/tree/"):
-            tree = [{"type": "file", "path": one.name, "size": one.stat().st_size, "oid": "0" * 40}
-                    for one in sorted(MODEL.iterdir())]  # fmt: skip
+            tree = [{"type": "file", "path": each.name, "size": each.stat().st_size, "oid": "0" * 40}
+                    for each in sorted(MODEL.iterdir())]  # fmt: skip
             tree.append({"type": "file", "path": "nested/model.safetensors", "size": 5, "oid": "0" * 40})
             self.send_json(tree)
         elif path.startswith("/api/models/demo/small"):
@@ -83,26 +83,26 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubModels]:
 
 def test_a_model_is_found_and_pinned_to_its_commit(hub: HubModels) -> None:
     """Facts, card, licence and the weights' hashes come from the API; no token is sent."""
-    found = hub.find("demo/small", "main")
-    assert (found.revision, found.licence, found.has_template, found.n_parameters) == (
+    result = hub.find("demo/small", "main")
+    assert (result.revision, result.licence, result.has_template, result.n_parameters) == (
         COMMIT,
         "apache-2.0",
         True,
         369_000,
     )
     digest = hashlib.sha256((MODEL / "model.safetensors").read_bytes()).hexdigest()
-    assert found.weights == ("model.safetensors",)
-    assert found.digests["model.safetensors"] == digest
-    assert found.config["model_type"] == "llama"
-    assert len(found.card) > 200
+    assert result.weights == ("model.safetensors",)
+    assert result.digests["model.safetensors"] == digest
+    assert result.config["model_type"] == "llama"
+    assert len(result.card) > 200
     assert Hub.headers_seen
     assert not any("authorization" in headers for headers in Hub.headers_seen)
 
 
 def test_it_passes_the_checks_and_is_fetched_whole(hub: HubModels, tmp_path: Path) -> None:
     """The submission is pinned to the commit; what is fetched has the weights, and no code."""
-    given = {"model": "demo/small", "kind": "chat"}
-    chosen, problems = read_choices(lambda name: given.get(name, ""), BOARDS)
+    inputs = {"model": "demo/small", "kind": "chat"}
+    chosen, problems = read_choices(lambda name: inputs.get(name, ""), BOARDS)
     checked = check_submission(chosen, problems, [hub], Policy(), "ada")
     assert checked.problems == ()
     assert checked.new is not None
@@ -115,9 +115,9 @@ def test_it_passes_the_checks_and_is_fetched_whole(hub: HubModels, tmp_path: Pat
 
 def test_what_is_fetched_is_what_was_listed(hub: HubModels, tmp_path: Path) -> None:
     """Sizes are those of the files that are fetched; weights with another content, or another size, are refused."""
-    found = hub.find("demo/small", COMMIT)
-    assert "nested/model.safetensors" not in found.sizes
-    assert found.n_bytes + found.n_other_bytes == sum(found.sizes.values())
+    result = hub.find("demo/small", COMMIT)
+    assert "nested/model.safetensors" not in result.sizes
+    assert result.n_bytes + result.n_other_bytes == sum(result.sizes.values())
     weights = (MODEL / "model.safetensors").read_bytes()
     Hub.sent = {"model.safetensors": weights[:-1] + bytes([weights[-1] ^ 1])}
     with pytest.raises(ModelMissing, match=r"model.safetensors is not the file that the Hub lists"):

@@ -16,9 +16,11 @@ def test_a_flag_is_answered_and_settled(store: Store) -> None:
     Moderation(store).reply(flag, "ada", "owner", "It is a licensed copy.")
     assert Moderation(store).settle([flag, flag], "rejected", "mod") == 1
     assert Moderation(store).settle([flag], "rejected", "mod") == 0
-    assert [(one.state, one.settled_by) for one in Moderation(store).flags("org/model")] == [("rejected", "mod")]
-    assert [(one.role, one.text) for one in Moderation(store).replies(flag)] == [("owner", "It is a licensed copy.")]
-    assert [(one.action, one.subject) for one in Moderation(store).entries()] == [("flag rejected", "org/model")]
+    assert [(each.state, each.settled_by) for each in Moderation(store).flags("org/model")] == [("rejected", "mod")]
+    assert [(reply.role, reply.text) for reply in Moderation(store).replies(flag)] == [
+        ("owner", "It is a licensed copy.")
+    ]
+    assert [(entry.action, entry.subject) for entry in Moderation(store).entries()] == [("flag rejected", "org/model")]
     with pytest.raises(UnknownName):
         Moderation(store).reply("nothing", "ada", "owner", "?")
 
@@ -43,7 +45,7 @@ def test_the_log_shows_what_was_changed_or_removed(store: Store) -> None:
     with store._database.writing() as connection:
         connection.execute(moderation.delete().where(moderation.c.number == 3))
     assert "entry 3 is missing" in Moderation(store).verify_log()
-    assert ("moderation", "log") in {(one.table, one.row) for one in store.verify()}
+    assert ("moderation", "log") in {(each.table, each.row) for each in store.verify()}
 
 
 def test_a_token_is_revoked_once(store: Store) -> None:

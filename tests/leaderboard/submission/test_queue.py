@@ -43,7 +43,7 @@ def test_a_job_is_taken_once_and_finished(store: Store) -> None:
     assert job is not None
     assert SubmissionQueue(store).claim(OTHER, 60) is None
     SubmissionQueue(store).renew(job, 60, JobProgress(3, 10, "evaluating"))
-    assert [(one.n_done, one.n_total, one.stage) for one in SubmissionQueue(store).jobs_in("running")] == [
+    assert [(each.n_done, each.n_total, each.stage) for each in SubmissionQueue(store).jobs_in("running")] == [
         (3, 10, "evaluating")
     ]
     SubmissionQueue(store).finish(job, "run1")

@@ -35,9 +35,9 @@ def copied(tmp_path: Path) -> Path:
 
 def test_a_renamed_folder_is_the_same_model(copied: Path) -> None:
     """The name does not matter: content, dtype and positions are equal under another path."""
-    one, other = identity(folder("stories260K")), identity(copied)
-    assert one.content_hash == other.content_hash
-    assert (one.dtype, one.max_length, one.n_parameters) == ("float16", 512, 260032)
+    first, other = identity(folder("stories260K")), identity(copied)
+    assert first.content_hash == other.content_hash
+    assert (first.dtype, first.max_length, first.n_parameters) == ("float16", 512, 260032)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_positions_are_found_if_the_file_has_none(
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     safetensors.save_file({"a": np.zeros((2, 3), np.float16)}, str(tmp_path / "model.safetensors"))
-    found = identity(tmp_path)
-    assert (found.max_length, found.dtype, found.n_parameters) == (expected, "float16", 6)
-    assert identity(tmp_path) == found  # from the cached result
+    result = identity(tmp_path)
+    assert (result.max_length, result.dtype, result.n_parameters) == (expected, "float16", 6)
+    assert identity(tmp_path) == result  # from the cached result
 
 
 def test_an_adapter_is_part_of_the_content(copied: Path, tmp_path: Path) -> None:
@@ -147,9 +147,11 @@ def test_an_adapter_is_part_of_the_content(copied: Path, tmp_path: Path) -> None
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
     (adapter / "adapter_model.safetensors").write_bytes(b"one")
-    one = identity(copied, peft=str(adapter))
+    item = identity(copied, peft=str(adapter))
     (adapter / "adapter_model.safetensors").write_bytes(b"other")
-    assert len({identity(copied).content_hash, one.content_hash, identity(copied, peft=str(adapter)).content_hash}) == 3
+    assert (
+        len({identity(copied).content_hash, item.content_hash, identity(copied, peft=str(adapter)).content_hash}) == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,9 +184,9 @@ def test_a_hub_id_comes_from_the_local_cache(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert files.folder_of("org/tiny") == snapshot
     for revision in (None, "main", "a" * 40):
-        found = identity("org/tiny", revision=revision)
-        assert found.content_hash == identity(folder("stories260K")).content_hash
-        assert found.revision == "a" * 40
+        result = identity("org/tiny", revision=revision)
+        assert result.content_hash == identity(folder("stories260K")).content_hash
+        assert result.revision == "a" * 40
     with pytest.raises(ModelUnavailable, match=r"org/other.*cannot be reached.*") as caught:
         files.folder_of("org/other")
     assert "\n" not in str(caught.value)

@@ -60,9 +60,9 @@ def test_a_setting_has_the_same_effect_as_in_the_configuration(tmp_path: Path, c
     by_argument = made(folder("stories260K"), **changes)
     by_file = made(with_config(tmp_path / "copy", **changes))
     assert by_argument.max_length == by_file.max_length
-    found = nats(answers(by_argument, requests))
-    assert found == pytest.approx(nats(answers(by_file, requests)), abs=1e-5)
-    assert found != pytest.approx(nats(answers(made(folder("stories260K")), requests)), abs=1e-2)
+    result = nats(answers(by_argument, requests))
+    assert result == pytest.approx(nats(answers(by_file, requests)), abs=1e-5)
+    assert result != pytest.approx(nats(answers(made(folder("stories260K")), requests)), abs=1e-2)
 
 
 def test_settings_that_change_outputs_are_part_of_the_key(tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def nats(folder: Path) -> list[float]:
         Request("t", index, f"sha{index}", ("Question:",), (LoglikelihoodQuery(0, text),))
         for index, text in enumerate(TEXTS)
     ]
-    found = {output.request_id: output.total_nats for output in model.answer(requests)}
+    results = {output.request_id: output.total_nats for output in model.answer(requests)}
     model.close()
-    values = [found[request.id] for request in requests]
+    values = [results[request.id] for request in requests]
     assert all(value is not None for value in values)
     return [value for value in values if value is not None]
 

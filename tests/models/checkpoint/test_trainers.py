@@ -125,8 +125,8 @@ def test_a_lora_checkpoint_is_added_to_its_base(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 4, "lora_alpha": 16, "peft_type": "LORA"}))
     others = [write.write_meta(DEMO, tmp_path / "meta"), write.write_litgpt(DEMO, tmp_path / "litgpt")]
     for base in (DEMO, *others):
-        found = scores(adapter, base=str(base), dtype="float32")
-        assert found == pytest.approx(expected, abs=1e-4)
+        result = scores(adapter, base=str(base), dtype="float32")
+        assert result == pytest.approx(expected, abs=1e-4)
     assert abs(expected[0] - scores(DEMO, dtype="float32")[0]) > 0.01  # the update matters
 
 
@@ -140,8 +140,8 @@ def test_lora_weights_beside_the_base_weights_need_their_scale(tmp_path: Path) -
         scores(path, base=str(DEMO))
     folder = write.copy_beside(DEMO, tmp_path / "merged", *(p.name for p in DEMO.iterdir()))
     save_file(write.merged(state, alpha=8.0), folder / "model.safetensors", metadata={"format": "pt"})
-    found = scores(path, base=str(DEMO), lora_alpha=8, dtype="float32")
-    assert found == pytest.approx(scores(folder, dtype="float32"), abs=1e-4)
+    result = scores(path, base=str(DEMO), lora_alpha=8, dtype="float32")
+    assert result == pytest.approx(scores(folder, dtype="float32"), abs=1e-4)
 
 
 @pytest.mark.parametrize("before_05", [False, True])

@@ -48,10 +48,10 @@ def renamed(state: State, config: dict[str, Any], table: dict[str, str]) -> Stat
     """Return the tensors under Meta's or torchtune's names and in their layout."""
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     result = {}
-    for name, given in state.items():
-        tensor = given
+    for name, entry in state.items():
+        tensor = entry
         if "q_proj" in name or "k_proj" in name:
-            tensor = to_pairs(given, heads if "q_proj" in name else groups)
+            tensor = to_pairs(entry, heads if "q_proj" in name else groups)
         new = name
         for theirs, ours in sorted(table.items(), key=lambda pair: -len(pair[0])):
             new = new.replace(theirs, ours)

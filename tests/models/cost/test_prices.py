@@ -43,9 +43,9 @@ def test_every_price_of_the_table_is_dated_and_has_a_source() -> None:
 )
 def test_a_name_is_found_with_its_provider_and_its_date(name: str, expected: tuple[float, float] | None) -> None:
     """`openai/NAME` (LiteLLM), `models/NAME` (Gemini) and dated names have NAME's price; similar names have none."""
-    found = find_price(named(name))
-    assert (None if found is None else (found.read, found.generated)) == expected
-    assert found is None or (found.date and found.source)
+    result = find_price(named(name))
+    assert (None if result is None else (result.read, result.generated)) == expected
+    assert result is None or (result.date and result.source)
 
 
 def test_a_local_model_has_no_price_of_the_table() -> None:

@@ -45,17 +45,17 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def requests(settings: GenerationSettings) -> list[Request]:
     """Return queries of each kind."""
     scored = tuple(LoglikelihoodQuery(at, choice) for at, choice in enumerate(CHOICES))
-    found = [Request(f"score{at}", 0, f"{at}", (text,), scored) for at, text in enumerate(CONTEXTS)]
-    found.append(Request("rolling", 0, "text", (), (RollingQuery(0, TEXT),)))
-    found += [Request(f"text{at}", 0, f"t{at}", (CONTEXTS[at],), (GenerateQuery(0, settings),)) for at in range(3)]
-    return found
+    results = [Request(f"score{at}", 0, f"{at}", (text,), scored) for at, text in enumerate(CONTEXTS)]
+    results.append(Request("rolling", 0, "text", (), (RollingQuery(0, TEXT),)))
+    results += [Request(f"text{at}", 0, f"t{at}", (CONTEXTS[at],), (GenerateQuery(0, settings),)) for at in range(3)]
+    return results
 
 
 def outputs(model: Model, settings: GenerationSettings) -> dict[tuple[str, int, int], Any]:
     """Return the outputs of all queries."""
-    found = {(o.request_id, o.ask_index, o.repeat): o for o in model.answer(requests(settings))}
-    assert all(output.error is None for output in found.values())
-    return found
+    results = {(o.request_id, o.ask_index, o.repeat): o for o in model.answer(requests(settings))}
+    assert all(output.error is None for output in results.values())
+    return results
 
 
 def assert_equal(ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
@@ -82,10 +82,10 @@ def test_sampled_texts_are_those_of_our_engine(file: Path) -> None:
     """Random numbers depend on names alone, so equal logits draw equal texts; repeats differ."""
     settings = GenerationSettings(max_tokens=12, stop=(), do_sample=True, temperature=0.8, repeats=2, seed=5)
     expected = outputs(create_model("hf", {"pretrained": str(DEMO), "dtype": "float32"}), settings)
-    found = outputs(create_model("gguf", {"pretrained": str(file)}), settings)
-    same = [found[key].text == output.text for key, output in expected.items() if output.text is not None]
+    result = outputs(create_model("gguf", {"pretrained": str(file)}), settings)
+    same = [result[key].text == output.text for key, output in expected.items() if output.text is not None]
     assert sum(same) >= len(same) - 1  # a draw on the boundary of two tokens may fall to either
-    assert found["text0/0/0", 0, 0].text != found["text0/0/0", 0, 1].text
+    assert result["text0/0/0", 0, 0].text != result["text0/0/0", 0, 1].text
 
 
 def test_the_identity_and_the_chat_template_are_the_files(file: Path, tmp_path: Path) -> None:

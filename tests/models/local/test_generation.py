@@ -45,9 +45,9 @@ def text_request(index: int, text: str, **settings: Any) -> Request:
 def answers(model: LocalModel, requests: Sequence[Request], **options: Any) -> dict[tuple[str, int], Output]:
     """Return the outputs by request and repeat; each must occur once."""
     outputs = list(model.answer(requests, **options))
-    found = {(output.request_id, output.repeat): output for output in outputs}
-    assert len(found) == len(outputs)
-    return found
+    results = {(output.request_id, output.repeat): output for output in outputs}
+    assert len(results) == len(outputs)
+    return results
 
 
 def opened(name: str, more: str = "") -> LocalModel:
@@ -102,12 +102,12 @@ def test_texts_equal_lm_eval(name: str, max_gen_toks: int, until: list[str], n: 
     texts = prompts()[-n:]
     expected = lm_eval_texts(name, texts, {"until": until, "do_sample": False, "max_gen_toks": max_gen_toks})
     model = stories() if name == "stories260K" else opened(name)
-    found = answers(
+    result = answers(
         model, [text_request(i, t, max_tokens=max_gen_toks, stop=tuple(until)) for i, t in enumerate(texts)]
     )
-    assert [found[f"task/{i}/0", 0].text for i in range(n)] == expected
+    assert [result[f"task/{i}/0", 0].text for i in range(n)] == expected
     if name == "craftgpt-5m":
-        assert any(output.n_cut_tokens for output in found.values())
+        assert any(output.n_cut_tokens for output in result.values())
 
 
 @pytest.mark.parametrize("think", ["named", 5])
@@ -121,8 +121,8 @@ def test_reasoning_equals_lm_eval(think: str | int) -> None:
         "stories260K", texts, {"until": ["@@"], "do_sample": False, "max_gen_toks": 50}, think_end_token=mark
     )
     thinker = create_model("hf", {"pretrained": folder("stories260K"), "dtype": "float32", "think_end_token": mark})
-    found = answers(thinker, [text_request(i, t, max_tokens=50, stop=("@@",)) for i, t in enumerate(texts)])  # type: ignore[arg-type]
-    outputs = [found[f"task/{i}/0", 0] for i in range(3)]
+    result = answers(thinker, [text_request(i, t, max_tokens=50, stop=("@@",)) for i, t in enumerate(texts)])  # type: ignore[arg-type]
+    outputs = [result[f"task/{i}/0", 0] for i in range(3)]
     assert [output.text for output in outputs] == expected
     assert any(output.reasoning for output in outputs)
 
@@ -142,12 +142,12 @@ def test_finish_reasons_and_counts() -> None:
     """An output states why it ended and how many tokens were generated; truncated prompts can be counted."""
     model = stories()
     assert QueryKind.GENERATE in model.answers
-    found = answers(
+    result = answers(
         model,
         [text_request(0, STORY, max_tokens=7), text_request(1, STORY, max_tokens=90, stop=(".",))],
     )
-    assert (found["task/0/0", 0].finish_reason, found["task/0/0", 0].n_tokens) == ("length", 7)
-    stopped = found["task/1/0", 0]
+    assert (result["task/0/0", 0].finish_reason, result["task/0/0", 0].n_tokens) == ("length", 7)
+    stopped = result["task/1/0", 0]
     assert stopped.finish_reason == "stop"
     assert stopped.n_tokens < 90
     assert "." not in (stopped.text or ".")
@@ -183,11 +183,11 @@ def test_streaming_equals_answering() -> None:
 
 def test_no_space_for_the_prompt() -> None:
     """An answer as long as the model's positions leaves no space; that query fails alone and states the remedy."""
-    found = answers(stories(), [text_request(0, STORY, max_tokens=512), text_request(1, STORY, max_tokens=5)])
-    failed = found["task/0/0", 0]
+    result = answers(stories(), [text_request(0, STORY, max_tokens=512), text_request(1, STORY, max_tokens=5)])
+    failed = result["task/0/0", 0]
     assert failed.error_kind == "PromptTooLong"
     assert "max_gen_toks=" in (failed.error or "")
-    assert found["task/1/0", 0].error is None
+    assert result["task/1/0", 0].error is None
 
 
 def test_too_long_may_be_an_error() -> None:
@@ -225,9 +225,9 @@ def test_samples_are_reproducible_and_cached() -> None:
     cache = Kept()
     cache.outputs = {output.cache_key or "": output for output in first.values()}
     more = replace(request, queries=(GenerateQuery(0, replace(request.queries[0].settings, repeats=5)),))  # type: ignore[union-attr]
-    found = answers(model, [more], cache=cache)
-    assert [found["task/0/0", repeat].from_cache for repeat in range(5)] == [True] * 4 + [False]
-    assert all(found["task/0/0", repeat].text == first["task/0/0", repeat].text for repeat in range(4))
+    result = answers(model, [more], cache=cache)
+    assert [result["task/0/0", repeat].from_cache for repeat in range(5)] == [True] * 4 + [False]
+    assert all(result["task/0/0", repeat].text == first["task/0/0", repeat].text for repeat in range(4))
 
 
 def test_keys_contain_what_decides_a_text() -> None:
@@ -256,9 +256,9 @@ def test_equal_queries_are_generated_once() -> None:
     model = stories()
     seen: list[Progress] = []
     requests = [text_request(0, STORY, max_tokens=10), text_request(1, STORY, max_tokens=10, repeats=2)]
-    found = answers(model, requests, observe=seen.append)
-    assert len({output.text for output in found.values()}) == 1
-    assert len(found) == 3
+    result = answers(model, requests, observe=seen.append)
+    assert len({output.text for output in result.values()}) == 1
+    assert len(result) == 3
     assert (seen[-1].n_outputs_done, seen[-1].n_outputs) == (3, 3)
     assert seen[-1].n_tokens_done == seen[-1].n_tokens_distinct > 10
 
@@ -322,7 +322,7 @@ def test_a_stop_is_found_at_its_last_token() -> None:
     tokenizer = stories().encoder.tokenizer
     tokens = tokenizer.encode("She was happy and went home. The end", add_special_tokens=False)
     finder = StopFinder(tokenizer, ("home.",))
-    found = [finder.has_stopped(tokens[: n + 1]) for n in range(len(tokens))]
-    at = found.index(True)
+    results = [finder.has_stopped(tokens[: n + 1]) for n in range(len(tokens))]
+    at = results.index(True)
     assert "home." in tokenizer.decode(tokens[: at + 1])
     assert "home." not in tokenizer.decode(tokens[:at])

@@ -53,9 +53,9 @@ def choices(*texts: str) -> list[LoglikelihoodQuery]:
 def answers(model: LocalModel, requests: Sequence[Request], **options: Any) -> dict[tuple[str, int], Output]:
     """Return the outputs by request and query; each query is answered once."""
     outputs = list(model.answer(requests, **options))
-    found = {(output.request_id, output.ask_index): output for output in outputs}
-    assert len(found) == len(outputs)
-    return found
+    results = {(output.request_id, output.ask_index): output for output in outputs}
+    assert len(results) == len(outputs)
+    return results
 
 
 @cache
@@ -128,9 +128,9 @@ def test_scores_equal_lm_evals(name: str) -> None:
 def test_a_continuation_longer_than_the_model_fails_alone() -> None:
     """It gets PromptTooLong and no score; the others are scored."""
     model = opened("craftgpt-5m")
-    found = answers(model, [request(0, "hello", *choices(" how are you", " word" * 200))])
-    assert found["task/0/0", 0].total_nats is not None
-    failed = found["task/0/0", 1]
+    result = answers(model, [request(0, "hello", *choices(" how are you", " word" * 200))])
+    assert result["task/0/0", 0].total_nats is not None
+    failed = result["task/0/0", 1]
     assert (failed.total_nats, failed.error_kind) == (None, "PromptTooLong")
     assert "64 positions" in str(failed.error)
 
@@ -138,25 +138,25 @@ def test_a_continuation_longer_than_the_model_fails_alone() -> None:
 def test_too_long_error_fails_instead_of_truncating() -> None:
     """With too_long=error a prompt that does not fit fails instead of being truncated."""
     strict = create_model("hf", {"pretrained": folder("craftgpt-5m"), "dtype": "float32"}, too_long="error")
-    found = answers(strict, [request(0, "hello there " * 90, *choices(" friend")), request(1, "hi", *choices(" you"))])  # type: ignore[arg-type]
-    assert found["task/0/0", 0].error_kind == "PromptTooLong"
-    assert found["task/1/0", 0].total_nats is not None
+    result = answers(strict, [request(0, "hello there " * 90, *choices(" friend")), request(1, "hi", *choices(" you"))])  # type: ignore[arg-type]
+    assert result["task/0/0", 0].error_kind == "PromptTooLong"
+    assert result["task/1/0", 0].total_nats is not None
     assert opened("craftgpt-5m").identity.content_hash == strict.identity.content_hash
 
 
 def test_a_choice_that_merges_with_the_context_fails_alone() -> None:
     """If no token is left to score, that query fails with a remedy and the others are scored."""
-    found = answers(opened("stories260K"), [request(0, "the dog", *choices("", " ran"))])
-    assert "target_delimiter" in str(found["task/0/0", 0].error)
-    assert found["task/0/0", 1].total_nats is not None
+    result = answers(opened("stories260K"), [request(0, "the dog", *choices("", " ran"))])
+    assert "target_delimiter" in str(result["task/0/0", 0].error)
+    assert result["task/0/0", 1].total_nats is not None
 
 
 def test_equal_queries_are_scored_once() -> None:
     """Two requests with the same query cost one span, and both get the same number."""
     seen: list[Progress] = []
     twice = [replace(request(i, "Once upon a time", *choices(" there was", " a dog")), task=f"t{i}") for i in (0, 1)]
-    found = answers(opened("stories260K"), twice, observe=seen.append)
-    assert found["t0/0/0", 0].total_nats == found["t1/1/0", 0].total_nats
+    result = answers(opened("stories260K"), twice, observe=seen.append)
+    assert result["t0/0/0", 0].total_nats == result["t1/1/0", 0].total_nats
     alone: list[Progress] = []
     answers(opened("stories260K"), twice[:1], observe=alone.append)
     assert seen[-1].n_tokens_asked == alone[-1].n_tokens_asked
@@ -236,7 +236,7 @@ def test_order_and_batch_change_nothing() -> None:
     model, sent = opened("stories260K"), list(real_requests())
     together = answers(model, sent)
     shuffled = random.Random(0).sample(sent, len(sent))
-    alone = [output for one in sent for output in answers(model, [one]).items()]
+    alone = [output for each in sent for output in answers(model, [each]).items()]
     for other in (answers(model, sent[::-1]), answers(model, shuffled), dict(alone)):
         assert other.keys() == together.keys()
         for key, output in other.items():
@@ -313,10 +313,10 @@ def test_the_plan_counts_what_the_engine_computes() -> None:
     estimate = model.estimate(real_requests())
     assert isinstance(model, LocalModel)
     assert model._engine is None
-    found = answers(model, real_requests(), observe=seen.append)
+    result = answers(model, real_requests(), observe=seen.append)
     assert estimate.n_tokens_distinct == seen[-1].n_tokens_distinct == seen[-1].n_tokens_done
-    assert estimate.n_queries == len(found)
-    assert set(estimate.too_long) == {key[0] for key, output in found.items() if output.n_cut_tokens}
+    assert estimate.n_queries == len(result)
+    assert set(estimate.too_long) == {key[0] for key, output in result.items() if output.n_cut_tokens}
     assert estimate.seconds is not None
     assert estimate.seconds > 0
 

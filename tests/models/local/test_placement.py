@@ -28,9 +28,9 @@ def test_a_model_larger_than_memory_is_read_from_disk_as_it_runs(tmp_path: Path,
     folder = write.write_torchtune(DEMO, tmp_path / "tuned") if trained else DEMO
     places = {**dict.fromkeys(PARTS, "cpu"), "model.layers.1": "disk"}
     with load_model(str(folder), device_map=places, offload_folder=str(tmp_path / "offloaded")) as loaded:
-        found = loaded.rank("The lamp", [" had gone dark", " sang"]).total_nats
+        result = loaded.rank("The lamp", [" had gone dark", " sang"]).total_nats
     with load_model(str(DEMO)) as loaded:
-        assert found == pytest.approx(loaded.rank("The lamp", [" had gone dark", " sang"]).total_nats, abs=1e-4)
+        assert result == pytest.approx(loaded.rank("The lamp", [" had gone dark", " sang"]).total_nats, abs=1e-4)
     if trained:  # safetensors are read where they are
         assert list((tmp_path / "offloaded").iterdir())
 
@@ -48,14 +48,14 @@ def test_a_quantised_model_names_the_package_it_needs(package: str, settings: An
     """One line with the command that installs it."""
     if find_spec(package.replace("-", "_")) is not None:
         pytest.skip(f"{package} is installed here")
-    folder, given = DEMO, {"load_in_4bit": True}
+    folder, inputs = DEMO, {"load_in_4bit": True}
     if settings is not None:
-        folder, given = tmp_path / "model", {}
+        folder, inputs = tmp_path / "model", {}
         shutil.copytree(DEMO, folder)
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**config, "quantization_config": settings}))
     with pytest.raises(ModelUnavailable, match=rf"needs the package {package}.*pip install '{package}") as caught:
-        scores(folder, **given)
+        scores(folder, **inputs)
     assert "\n" not in str(caught.value)
 
 

@@ -99,10 +99,10 @@ def test_the_numbers_are_lm_evals(folder: Path, numerics: str) -> None:
     ours = answers(folder, numerics=numerics)
     asked = [Instance("loglikelihood", {}, pair, at) for at, pair in enumerate(PAIRS)]
     for at, (nats, is_greedy) in enumerate(theirs.loglikelihood(asked, disable_tqdm=True)):
-        found = ours[f"pair-{at}"]
-        assert found.error is None
-        assert found.total_nats == pytest.approx(nats, abs=1e-4)
-        assert found.is_greedy == is_greedy
+        result = ours[f"pair-{at}"]
+        assert result.error is None
+        assert result.total_nats == pytest.approx(nats, abs=1e-4)
+        assert result.is_greedy == is_greedy
     (nats,) = theirs.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, (TEXT,), 0)], disable_tqdm=True)
     assert ours["text"].total_nats == pytest.approx(nats, abs=1e-3)
     kwargs = {"max_gen_toks": 12, "until": []}
@@ -125,9 +125,9 @@ def test_the_configuration_decides_and_padding_does_not_matter(folder: Path) -> 
 @pytest.mark.slow
 def test_two_workers_give_the_same(folder: Path) -> None:
     """Workers load the same kind of engine."""
-    one, two = answers(folder), answers(folder, workers=2)
-    assert {name: output.text for name, output in one.items()} == {name: output.text for name, output in two.items()}
-    assert two["pair-0"].total_nats == pytest.approx(one["pair-0"].total_nats, abs=1e-5)
+    first, two = answers(folder), answers(folder, workers=2)
+    assert {name: output.text for name, output in first.items()} == {name: output.text for name, output in two.items()}
+    assert two["pair-0"].total_nats == pytest.approx(first["pair-0"].total_nats, abs=1e-5)
 
 
 def test_bad_input_is_one_line(folder: Path) -> None:

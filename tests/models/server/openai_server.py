@@ -101,9 +101,9 @@ class SmallModel:
                 return self._decoded(ids, generated), "stop", len(generated)
             generated.append(token)
             text = self._decoded(ids, generated)
-            found = [text.index(stop) for stop in stops if stop in text]
-            if found:
-                return text[: min(found)], "stop", len(generated)
+            results = [text.index(stop) for stop in stops if stop in text]
+            if results:
+                return text[: min(results)], "stop", len(generated)
         return self._decoded(ids, generated), "length", len(generated)
 
     def _decoded(self, ids: list[int], generated: list[int]) -> str:
@@ -135,8 +135,8 @@ class _Handler(JsonHandler):
         key = self.server.faults.key
         if key is None or self.headers.get("authorization") == f"Bearer {key}":
             return False
-        given = self.headers.get("authorization", "nothing")
-        self.send_json({"error": {"message": f"Incorrect API key provided: {given}"}}, 401)
+        inputs = self.headers.get("authorization", "nothing")
+        self.send_json({"error": {"message": f"Incorrect API key provided: {inputs}"}}, 401)
         return True
 
     def _has_fault(self, n_at_once: int) -> bool:

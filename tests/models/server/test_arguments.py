@@ -19,9 +19,14 @@ def made(kind: str = "local-completions", **given: Any) -> Any:
 
 def test_lm_evals_arguments_are_accepted() -> None:
     """A command line of lm-eval becomes a record with lm-eval's defaults."""
-    found = made(num_concurrent=8, max_retries=5, tokenizer="org/t", batch_size=4, max_length=4096, timeout=60)
-    assert (found.num_concurrent, found.max_retries, found.timeout, found.max_length) == (8, 5, 60.0, 4096)
-    assert (found.tokenizer, found.tokenized_requests, found.seed, found.add_bos_token) == ("org/t", True, 1234, False)
+    result = made(num_concurrent=8, max_retries=5, tokenizer="org/t", batch_size=4, max_length=4096, timeout=60)
+    assert (result.num_concurrent, result.max_retries, result.timeout, result.max_length) == (8, 5, 60.0, 4096)
+    assert (result.tokenizer, result.tokenized_requests, result.seed, result.add_bos_token) == (
+        "org/t",
+        True,
+        1234,
+        False,
+    )
     plain = made(pretrained="p", model=None, custom_prefix_token_id=7)
     assert (plain.model, plain.tokenizer, plain.prefix_token_id, plain.num_concurrent) == ("p", "p", 7, 1)
     assert (plain.max_retries, plain.timeout, plain.max_length) == (3, 300.0, 2048)
@@ -30,8 +35,8 @@ def test_lm_evals_arguments_are_accepted() -> None:
 @pytest.mark.parametrize("backend", ["none", "None", "tiktoken", parse_arguments("a=none")["a"]])
 def test_without_a_tokenizer_texts_are_sent(backend: str | None) -> None:
     """If the server tokenises, there is no tokenizer here; on the command line too, which reads `none` as None."""
-    found = made(tokenizer_backend=backend)
-    assert (found.tokenizer, found.tokenized_requests) == (None, False)
+    result = made(tokenizer_backend=backend)
+    assert (result.tokenizer, result.tokenized_requests) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +53,10 @@ def test_without_a_tokenizer_texts_are_sent(backend: str | None) -> None:
 )
 def test_a_url_is_completed(kind: str, given: str | None, expected: str) -> None:
     """The server's address suffices, lm-eval's whole URL works too, and OpenAI's own is known."""
-    found = openai_arguments(kind, {"model": "m", "base_url": given})
-    assert found.base_url == expected
-    assert expected.startswith(found.server)
-    assert found.server.endswith("/v1")
+    result = openai_arguments(kind, {"model": "m", "base_url": given})
+    assert result.base_url == expected
+    assert expected.startswith(result.server)
+    assert result.server.endswith("/v1")
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,14 @@ def test_a_generated_text_is_read_completely() -> None:
     """Text, reasoning, tool calls, finish reason and counts are read."""
     message = {"content": [{"type": "text", "text": "4"}], "reasoning_content": "2+2", "tool_calls": [{"id": "x"}]}
     usage = {"prompt_tokens": 7, "completion_tokens": 3}
-    found = read_text({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}, is_chat=True)
-    assert (found.text, found.reasoning, found.tool_calls, found.finish_reason) == ("4", "2+2", '[{"id": "x"}]', "stop")
-    assert (found.n_context, found.n_tokens) == (7, 3)
+    result = read_text({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}, is_chat=True)
+    assert (result.text, result.reasoning, result.tool_calls, result.finish_reason) == (
+        "4",
+        "2+2",
+        '[{"id": "x"}]',
+        "stop",
+    )
+    assert (result.n_context, result.n_tokens) == (7, 3)
     assert read_text({"choices": [{"text": "hi"}]}, is_chat=False).finish_reason is None
 
 
@@ -129,8 +134,8 @@ def test_a_refusal_is_the_models_answer() -> None:
 def test_an_answer_that_ended_during_reasoning_is_empty() -> None:
     """A model that used up its tokens before answering has an empty answer, which is an answer (as in lm-eval)."""
     choice = {"message": {"content": None, "reasoning": "hm"}, "finish_reason": "length"}
-    found = read_text({"choices": [choice]}, is_chat=True)
-    assert (found.text, found.reasoning, found.finish_reason) == ("", "hm", "length")
+    result = read_text({"choices": [choice]}, is_chat=True)
+    assert (result.text, result.reasoning, result.finish_reason) == ("", "hm", "length")
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def test_a_status_decides_what_follows(
     status: int, headers: dict[str, str], body: str, expected: tuple[str, bool, bool]
 ) -> None:
     """Each status has its error, whether an attempt is spent, and whether it is retried."""
-    found = failure_of_answer(status, headers, body)
-    assert (found.error.__name__, found.was_accepted, found.may_retry) == expected
-    assert str(status) in found.message
+    result = failure_of_answer(status, headers, body)
+    assert (result.error.__name__, result.was_accepted, result.may_retry) == expected
+    assert str(status) in result.message
 
 
 def test_the_servers_message_is_quoted_in_short() -> None:
@@ -65,5 +65,5 @@ def test_a_wait_is_read_as_number_or_date() -> None:
 )
 def test_a_transport_error_decides_what_follows(error: httpx.TransportError, kind: str, was_accepted: bool) -> None:
     """A request that was never sent has spent no attempt; one whose answer was lost has."""
-    found = failure_of_transport(error, 5.0)
-    assert (found.error.__name__, found.was_accepted, found.may_retry) == (kind, was_accepted, True)
+    result = failure_of_transport(error, 5.0)
+    assert (result.error.__name__, result.was_accepted, result.may_retry) == (kind, was_accepted, True)

@@ -35,10 +35,10 @@ def test_a_429_storm_ends_within_the_retry_budget(server: TestServer) -> None:
     server.reset(limited=-1)
     rules = RetryRules(attempts=3, budget_s=0.5, first_wait_s=0.05, longest_wait_s=0.1)
     started = time.monotonic()
-    found = answers(behind(server, rules, num_concurrent=8), many(200))
+    result = answers(behind(server, rules, num_concurrent=8), many(200))
     assert time.monotonic() - started < 20 * rules.budget_s  # a busy machine; if each query waited: 400 * budget / 8
-    assert len(found) == 400
-    assert {output.error_kind for output in found.values()} <= {"RateLimited", "Retryable"}
+    assert len(result) == 400
+    assert {output.error_kind for output in result.values()} <= {"RateLimited", "Retryable"}
     assert len(server.seen.bodies) < 100
 
 
@@ -46,8 +46,8 @@ def test_a_storm_that_passes_costs_time_only(server: TestServer) -> None:
     """With 429 for a while, with and without Retry-After, everything is answered, at lower and then higher pace."""
     server.reset(limited=12, retry_after=0.01)
     model = behind(server, num_concurrent=8)
-    found = answers(model, many(30))
-    assert all(output.error is None for output in found.values())
+    result = answers(model, many(30))
+    assert all(output.error is None for output in result.values())
     described = model.describe()
     assert described["lowest_concurrency"] < 8
     assert described["tried_again"]["RateLimited"] == 12
@@ -56,8 +56,8 @@ def test_a_storm_that_passes_costs_time_only(server: TestServer) -> None:
 def test_the_pace_settles_at_what_the_server_accepts(server: TestServer) -> None:
     """A server that accepts two at once gets them: rejected requests are repeated, and num_concurrent is a ceiling."""
     server.reset(most_at_once=2)
-    found = answers(behind(server, num_concurrent=6), many(20))
-    assert all(output.error is None for output in found.values())
+    result = answers(behind(server, num_concurrent=6), many(20))
+    assert all(output.error is None for output in result.values())
     assert server.seen.most_at_once <= 6
 
 
@@ -67,8 +67,8 @@ def test_a_passing_fault_costs_an_attempt(server: TestServer, fault: str) -> Non
     model = behind(server)
     whole = answers(model, [choices(0)])
     server.reset(**{fault: 2})
-    found = answers(model, [choices(0)])
-    assert found == whole
+    result = answers(model, [choices(0)])
+    assert result == whole
     assert sum(model.describe()["tried_again"].values()) == 2
 
 
@@ -81,8 +81,8 @@ def test_a_request_that_fails_three_times_fails_retryably(server: TestServer, fa
     model = behind(server)
     answers(model, [choices(9)])
     server.reset(**{fault: 3})
-    found = answers(model, [choices(0, "The sky is", " blue"), choices(1, "The sky is", " red")])
-    failed = [output for output in found.values() if output.error is not None]
+    result = answers(model, [choices(0, "The sky is", " blue"), choices(1, "The sky is", " red")])
+    failed = [output for output in result.values() if output.error is not None]
     assert [output.error_kind for output in failed] == [kind]
     assert "tried 3 times" in (failed[0].error or "")
     assert failed[0].total_nats is None

@@ -31,8 +31,8 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # kind -> model arg
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Host the demo's model."""
-    with hosting(local_model(), HostSettings()) as found:
-        yield found
+    with hosting(local_model(), HostSettings()) as result:
+        yield result
 
 
 def asked(url: str, kind: str, n_top: int | None, store: Path, **more: Any) -> Run:
@@ -56,9 +56,9 @@ def test_choices_equal_the_local_engines(url: str, kind: str, tmp_path: Path) ->
     arguments = {"pretrained": str(MODEL), "dtype": "float32", "device": "cpu"}
     ours = evaluate("hf", TASK, model_args=arguments, limit=8, store=tmp_path / "local.sqlite", **KINDS[kind][1])
     for n_top in (20, 3):
-        found = asked(url, kind, n_top, tmp_path / "server.sqlite")
+        result = asked(url, kind, n_top, tmp_path / "server.sqlite")
         expected, outside = outputs_of(ours), 0
-        for key, output in outputs_of(found).items():
+        for key, output in outputs_of(result).items():
             nats, true = output.total_nats, expected[key].total_nats
             assert nats is not None
             assert true is not None
@@ -68,13 +68,13 @@ def test_choices_equal_the_local_engines(url: str, kind: str, tmp_path: Path) ->
                 assert output.finish_reason == BOUND
                 assert true <= nats + 1e-4
                 outside += 1
-        estimate, own = found.estimate(TASK, "acc"), ours.estimate(TASK, "acc")
+        estimate, own = result.estimate(TASK, "acc"), ours.estimate(TASK, "acc")
         assert (estimate.value, estimate.n, estimate.n_failed) == (own.value, own.n, 0)
         assert estimate.details["n_first_token"] == estimate.n
         assert estimate.details["n_outside"] == outside
         assert (outside > 0) == (n_top == 3 or kind == "local-completions")
         assert ("brier" in estimate.details) == (outside == 0)  # undefined, not computed from bounds
-        facts = found.attempts()[-1]["summary"]["model"]["first_token"]
+        facts = result.attempts()[-1]["summary"]["model"]["first_token"]
         assert facts == {"top_logprobs": n_top, "n_questions": 8, "n_choices_outside": outside, "n_undecided": 0}
 
 
@@ -86,14 +86,14 @@ def test_it_is_asked_for_and_recorded(url: str, tmp_path: Path) -> None:
     assert ("top_logprobs", 20) in first.row.plan.model.options
     assert first.id != second.id
     assert "scored by the first generated token" in str(first)
-    shown = str(asked(url, "local-completions", 3, tmp_path / "runs.sqlite"))
-    assert "not among the" in shown
+    result = str(asked(url, "local-completions", 3, tmp_path / "runs.sqlite"))
+    assert "not among the" in result
 
 
 def test_questions_that_nothing_decides_fail(url: str, tmp_path: Path) -> None:
     """With one token no letter is certain to be the best: every question fails, is counted, and none is wrong."""
-    found = asked(url, "local-chat-completions", 1, tmp_path / "runs.sqlite")
-    estimate = found.estimate(TASK, "acc")
+    result = asked(url, "local-chat-completions", 1, tmp_path / "runs.sqlite")
+    estimate = result.estimate(TASK, "acc")
     assert (estimate.value, estimate.n, estimate.n_failed) == (None, 0, 8)
     assert "undecided: 3 of 4 choices are not among the 1 most probable" in estimate.details["first_error"]
 
@@ -128,14 +128,14 @@ def test_what_is_outside_is_bounded(top: dict[str, float], expected: list[tuple[
     """A letter that is not given has the lowest given log-probability as its bound; without a sure winner all fail."""
     (asked,) = questions_of([question(" A", " B")], is_chat=False)
     tally = FirstTokenTally()
-    found = tally.outputs(asked, FirstToken(top, 7))
+    result = tally.outputs(asked, FirstToken(top, 7))
     if expected is None:
-        assert all(output.error is not None and "undecided" in output.error for output in found)
+        assert all(output.error is not None and "undecided" in output.error for output in result)
         assert tally.n_undecided == 1
     else:
-        assert [(output.total_nats, output.finish_reason) for output in found] == expected
-        assert [output.is_greedy for output in found] == [nats == max(top.values()) for nats, _ in expected]
-    assert all(output.n_context_tokens == 7 for output in found)
+        assert [(output.total_nats, output.finish_reason) for output in result] == expected
+        assert [output.is_greedy for output in result] == [nats == max(top.values()) for nats, _ in expected]
+    assert all(output.n_context_tokens == 7 for output in result)
 
 
 CHAT = {"choices": [{"logprobs": {"content": [{"token": "A", "logprob": -0.1, "top_logprobs": [
@@ -188,8 +188,8 @@ def test_what_a_first_token_cannot_decide_is_refused(request_: Request, is_chat:
 
 def test_a_question_is_charged_once(url: str, tmp_path: Path) -> None:
     """One request answers all choices of a question: its prompt is read once, and one token is generated."""
-    found = asked(url, "local-chat-completions", 20, tmp_path / "runs.sqlite", price="1,1")
-    contexts = {output.request_id: output.n_context_tokens for output in outputs_of(found).values()}
-    assert found.cost is not None
-    assert (found.cost["n_read"], found.cost["n_generated"]) == (sum(contexts.values()), len(contexts))
-    assert (found.cost["n_outputs"], found.cost["n_estimated"]) == (8, 0)
+    result = asked(url, "local-chat-completions", 20, tmp_path / "runs.sqlite", price="1,1")
+    contexts = {output.request_id: output.n_context_tokens for output in outputs_of(result).values()}
+    assert result.cost is not None
+    assert (result.cost["n_read"], result.cost["n_generated"]) == (sum(contexts.values()), len(contexts))
+    assert (result.cost["n_outputs"], result.cost["n_estimated"]) == (8, 0)

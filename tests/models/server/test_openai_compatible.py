@@ -32,12 +32,12 @@ def test_scores_equal_the_local_models(server: TestServer, given: dict[str, Any]
     ours, theirs = answers(local(), requests), answers(behind(server, **given), requests)
     assert theirs.keys() == ours.keys()
     for key, output in ours.items():
-        found = theirs[key]
-        assert found.error is None
-        assert found.total_nats == pytest.approx(output.total_nats, abs=1e-4)
-        assert found.is_greedy == output.is_greedy
-        assert (found.n_context_tokens, found.n_tokens) == (output.n_context_tokens, output.n_tokens)
-        assert found.cache_key is None  # the weights are unknown
+        result = theirs[key]
+        assert result.error is None
+        assert result.total_nats == pytest.approx(output.total_nats, abs=1e-4)
+        assert result.is_greedy == output.is_greedy
+        assert (result.n_context_tokens, result.n_tokens) == (output.n_context_tokens, output.n_tokens)
+        assert result.cache_key is None  # the weights are unknown
 
 
 @pytest.mark.parametrize("adds_bos", [False, True])
@@ -45,11 +45,11 @@ def test_without_a_tokenizer_the_server_shows_where_a_choice_begins(server: Test
     """Texts are sent and the last tokens that spell the choice are scored, also if the server adds BOS."""
     server.reset(adds_bos=adds_bos)
     requests = [choices(0, "The sky is", " blue", " green and red"), choices(1, "A dog and a cat", " sat")]
-    found = answers(behind(server, tokenizer=None, tokenizer_backend="none"), requests)
+    result = answers(behind(server, tokenizer=None, tokenizer_backend="none"), requests)
     begun = create_model("hf", f"pretrained={MODEL},dtype=float32,device=cpu,add_bos_token={adds_bos}")
     for key, output in answers(begun, requests).items():
-        assert found[key].total_nats == pytest.approx(output.total_nats, abs=1e-4)
-        assert (found[key].n_context_tokens, found[key].n_tokens) == (output.n_context_tokens, output.n_tokens)
+        assert result[key].total_nats == pytest.approx(output.total_nats, abs=1e-4)
+        assert (result[key].n_context_tokens, result[key].n_tokens) == (output.n_context_tokens, output.n_tokens)
 
 
 def test_texts_equal_the_local_models(server: TestServer) -> None:
@@ -60,8 +60,8 @@ def test_texts_equal_the_local_models(server: TestServer) -> None:
         text_request(2, "A cat", stop=(".", "dog")),
     ]
     ours = answers(local(), requests)
-    for given in ({}, {"tokenized_requests": False}, {"tokenizer": None, "tokenizer_backend": "none"}):
-        theirs = answers(behind(server, **given), requests)
+    for each in ({}, {"tokenized_requests": False}, {"tokenizer": None, "tokenizer_backend": "none"}):
+        theirs = answers(behind(server, **each), requests)
         assert {key: output.text for key, output in theirs.items()} == {key: o.text for key, o in ours.items()}
         assert {o.finish_reason for o in theirs.values()} <= {"stop", "length"}
         assert theirs["task/0/0", 0, 0].n_tokens == 8

@@ -109,9 +109,9 @@ class Service(LoopbackServer):
 
     def answer(self, **more: Any) -> Output:
         """Return the model's output for one chat."""
-        given = {**ARGUMENTS[self.name], **more}
-        given = {"model": "m", "provider": self.name, **given, "base_url": self.address + given["base_url"]}
-        model = OpenAIModel(openai_arguments("local-chat-completions", given), RetryRules(1, 1.0, 0.01, 0.01))
+        inputs = {**ARGUMENTS[self.name], **more}
+        inputs = {"model": "m", "provider": self.name, **inputs, "base_url": self.address + inputs["base_url"]}
+        model = OpenAIModel(openai_arguments("local-chat-completions", inputs), RetryRules(1, 1.0, 0.01, 0.01))
         settings = GenerationSettings(max_tokens=16, stop=("\n\n", "Q:"))
         request = Request("t", 0, "", (), (GenerateQuery(0, settings),), (Message("user", (TextPart("6 * 7?"),)),))
         (output,) = model.answer([request])
@@ -122,8 +122,8 @@ class Service(LoopbackServer):
 def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """Serve each service in turn."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with serving(Service(request.param)) as found:
-        yield found
+    with serving(Service(request.param)) as result:
+        yield result
 
 
 def test_a_request_has_the_services_shape(service: Service) -> None:
@@ -150,8 +150,8 @@ def test_a_wrong_key_ends_the_run(service: Service, monkeypatch: pytest.MonkeyPa
 def test_a_setting_of_the_user_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field that the user set and the service refuses is a refused request with the service's own words."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with serving(Service("gemini")) as found:
-        model_args = {"model": "m", "base_url": found.address + "/v1beta/openai", "provider": "gemini"}
+    with serving(Service("gemini")) as result:
+        model_args = {"model": "m", "base_url": result.address + "/v1beta/openai", "provider": "gemini"}
         model = OpenAIModel(openai_arguments("local-chat-completions", model_args), RetryRules(1, 1.0, 0.01, 0.01))
         settings = GenerationSettings(max_tokens=4, do_sample=True, temperature=1.0, top_k=5)
         request = Request("t", 0, "", (), (GenerateQuery(0, settings),), (Message("user", (TextPart("?"),)),))
@@ -245,7 +245,7 @@ ERRORS: dict[str, tuple[int, Any, str, bool, float | None]] = {
 def test_the_errors_of_services_are_read(case: str) -> None:
     """What may be tried again, after which pause, and what ends the run follows from each service's own form."""
     status, body, kind, may_retry, wait = ERRORS[case]
-    found = failure_of_answer(status, {}, json.dumps(body))
-    assert (found.error.__name__, found.may_retry, found.retry_after_s) == (kind, may_retry, wait)
+    result = failure_of_answer(status, {}, json.dumps(body))
+    assert (result.error.__name__, result.may_retry, result.retry_after_s) == (kind, may_retry, wait)
     said = body[0]["error"]["message"] if isinstance(body, list) else body["error"]["message"]
-    assert said[:60] in found.message
+    assert said[:60] in result.message

@@ -86,10 +86,10 @@ def endless() -> Iterator[bytes]:
 def test_a_response_past_a_limit_fails_alone(server: HostileServer, reply: Callable[[], Reply], message: str) -> None:
     """Endless bodies, gzip and deflate bombs, deep nesting, unknown encodings fail one answer in little memory."""
     make_trouble(server, reply)
-    found: dict[str, Output] = {}
-    assert peak_mib(lambda: found.update(answers(server))) < 100
-    assert [found[f"t/{i}/0"].text for i in range(3)] == ["fine", None, "fine"]
-    failed = found["t/1/0"]
+    results: dict[str, Output] = {}
+    assert peak_mib(lambda: results.update(answers(server))) < 100
+    assert [results[f"t/{i}/0"].text for i in range(3)] == ["fine", None, "fine"]
+    failed = results["t/1/0"]
     assert failed.error_kind == "MalformedAnswer"
     assert message in (failed.error or "")
 
@@ -103,10 +103,10 @@ def test_the_body_of_an_error_is_read_no_further_than_it_is_quoted(
 ) -> None:
     """A 500 with an endless body, plain or compressed, is an ordinary failure that quotes the beginning."""
     make_trouble(server, make)
-    found: dict[str, Output] = {}
-    assert peak_mib(lambda: found.update(answers(server, max_retries=1))) < 100
-    assert found["t/1/0"].error_kind == "ServerFailed"
-    assert found["t/2/0"].text == "fine"
+    results: dict[str, Output] = {}
+    assert peak_mib(lambda: results.update(answers(server, max_retries=1))) < 100
+    assert results["t/1/0"].error_kind == "ServerFailed"
+    assert results["t/2/0"].text == "fine"
 
 
 def test_a_slow_response_ends_at_the_time_limit(server: HostileServer) -> None:
@@ -119,9 +119,9 @@ def test_a_slow_response_ends_at_the_time_limit(server: HostileServer) -> None:
 
     make_trouble(server, lambda: Reply(drip()))
     started = time.monotonic()
-    found = answers(server, timeout=0.5)
-    assert found["t/1/0"].error_kind == "TimedOut"
-    assert found["t/2/0"].text == "fine"
+    result = answers(server, timeout=0.5)
+    assert result["t/1/0"].error_kind == "TimedOut"
+    assert result["t/2/0"].text == "fine"
     assert time.monotonic() - started < 20
 
 
@@ -142,9 +142,9 @@ def test_values_of_other_types_fail_alone(server: HostileServer) -> None:
     odd += [{"choices": [{"text": "x"}], "usage": {"prompt_tokens": value}} for value in (10**30, -1, "x", True, 1e300)]
     for value in odd:
         make_trouble(server, partial(Reply, json.dumps(value).encode()))
-        found = answers(server)
-        assert found["t/2/0"].text == "fine"
-        assert 0 <= found["t/1/0"].n_context_tokens < 2**31
+        result = answers(server)
+        assert result["t/2/0"].text == "fine"
+        assert 0 <= result["t/1/0"].n_context_tokens < 2**31
 
 
 def test_a_list_of_models_is_read_within_the_limits(server: HostileServer) -> None:

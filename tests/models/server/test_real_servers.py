@@ -66,9 +66,9 @@ def local(*, add_bos: bool) -> Any:
 
 def answers(model: Any, requests: list[Request]) -> dict[Key, Output]:
     """Return the outputs by request and query; none has failed."""
-    found = {(output.request_id, output.ask_index): output for output in model.answer(requests)}
-    assert [output.error for output in found.values() if output.error] == []
-    return found
+    results = {(output.request_id, output.ask_index): output for output in model.answer(requests)}
+    assert [output.error for output in results.values() if output.error] == []
+    return results
 
 
 def own_chats(model: Any) -> dict[Key, Output]:
@@ -161,11 +161,11 @@ def test_llama_cpp_scores_and_generates_as_our_engine(serving_llama_cpp: str, mo
 def test_llama_cpp_chooses_letters_as_our_engine(serving_llama_cpp: str, tmp_path: Path) -> None:
     """Letters scored by the first token of a completion have our engine's log-likelihoods; the accuracies are equal."""
     arguments = {"model": "demo", "base_url": serving_llama_cpp, "tokenizer_backend": "none", "top_logprobs": 20}
-    found = evaluate("local-completions", TASK, model_args=arguments, limit=12, store=tmp_path / "a.sqlite")
+    result = evaluate("local-completions", TASK, model_args=arguments, limit=12, store=tmp_path / "a.sqlite")
     own = {"pretrained": str(MODEL), "dtype": "float32", "device": "cpu", "add_bos_token": True}
     ours = evaluate("hf", TASK, model_args=own, limit=12, store=tmp_path / "b.sqlite")
     expected = {(s.request.id, o.ask_index): o.total_nats for s in ours.samples(TASK) for o in s.outputs}
-    for sample in found.samples(TASK):
+    for sample in result.samples(TASK):
         for output in sample.outputs:
             true = expected[sample.request.id, output.ask_index]
             assert true is not None
@@ -174,5 +174,5 @@ def test_llama_cpp_chooses_letters_as_our_engine(serving_llama_cpp: str, tmp_pat
                 assert true <= output.total_nats + 1e-3
             else:
                 assert output.total_nats == pytest.approx(true, abs=1e-3)
-    assert found.estimate(TASK, "acc").value == ours.estimate(TASK, "acc").value
-    assert found.estimate(TASK, "acc").n_failed == 0
+    assert result.estimate(TASK, "acc").value == ours.estimate(TASK, "acc").value
+    assert result.estimate(TASK, "acc").n_failed == 0

@@ -19,9 +19,9 @@ def test_a_server_that_accepts_only_texts_is_sent_texts(server: TestServer, stat
     expected = answers(behind(server, num_concurrent=4), requests)
     server.reset(texts_only=status)
     model = behind(server, num_concurrent=4)
-    found = answers(model, requests)
-    assert all(output.error is None for output in found.values())
-    for key, output in found.items():
+    result = answers(model, requests)
+    assert all(output.error is None for output in result.values())
+    for key, output in result.items():
         assert output.text == expected[key].text
         assert output.total_nats == pytest.approx(expected[key].total_nats, abs=1e-4)
     refused = [body for body in server.seen.bodies if not isinstance(body["prompt"], str)]
@@ -35,8 +35,8 @@ def test_a_server_that_accepts_only_texts_is_sent_texts(server: TestServer, stat
 def test_scores_of_texts_equal_our_engines(server: TestServer) -> None:
     """Such a server's scores of a text's tokens equal our own engine's for the same tokens."""
     server.reset(texts_only=400)
-    found, expected = answers(behind(server), [choices(0)]), answers(local(), [choices(0)])
-    for key, output in found.items():
+    result, expected = answers(behind(server), [choices(0)]), answers(local(), [choices(0)])
+    for key, output in result.items():
         assert output.total_nats == pytest.approx(expected[key].total_nats, abs=1e-3)
         assert output.is_greedy == expected[key].is_greedy
 
@@ -53,16 +53,16 @@ def test_a_run_on_such_a_server_is_complete(server: TestServer) -> None:
 def test_a_failing_server_is_not_taken_for_one_of_texts(server: TestServer) -> None:
     """If tokens are accepted once the server works again, prompts stay tokens."""
     server.reset(failing=3)
-    found = answers(behind(server), many(2))
-    assert all(output.error is None for output in found.values())
+    result = answers(behind(server), many(2))
+    assert all(output.error is None for output in result.values())
     assert isinstance(server.seen.bodies[-1]["prompt"], list)
 
 
 def test_a_refusal_for_another_reason_changes_nothing(server: TestServer) -> None:
     """If the text is refused too, the request fails with the server's message about the tokens."""
     server.reset(refused=2)
-    found = answers(behind(server), [choices(0, "The sky is", " blue"), choices(1, "The sky is", " red")])
-    assert sorted(output.error is None for output in found.values()) == [False, True]
+    result = answers(behind(server), [choices(0, "The sky is", " blue"), choices(1, "The sky is", " red")])
+    assert sorted(output.error is None for output in result.values()) == [False, True]
     assert isinstance(server.seen.bodies[-1]["prompt"], list)
 
 
@@ -87,6 +87,6 @@ def test_a_refusal_for_another_reason_changes_nothing(server: TestServer) -> Non
 def test_a_500_is_reported_with_the_servers_message(body: Any, words: str) -> None:
     """The messages in OpenAI's, FastAPI's and vLLM's errors are shown, and plain text too."""
     text = body if isinstance(body, str) else json.dumps(body)
-    found = failure_of_answer(500, {}, text).message
-    assert found.startswith("500 Internal Server Error: ")
-    assert words.strip() in found
+    result = failure_of_answer(500, {}, text).message
+    assert result.startswith("500 Internal Server Error: ")
+    assert words.strip() in result

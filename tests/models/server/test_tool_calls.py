@@ -134,9 +134,9 @@ def test_every_shape_of_answer_is_read_and_scored(rows: Path) -> None:
         assert (None if output.tool_calls is None else json.loads(output.tool_calls)) == (calls or None)
         assert output.text == (message.get("content") or "")
         assert output.reasoning == message.get("reasoning_content")
-        shown = as_text(sample_view(record), width=200)
-        assert (f"{reason}: " in shown) == (reason is not None)
-        assert ("tool_calls: [" in shown) == bool(calls)
+        result = as_text(sample_view(record), width=200)
+        assert (f"{reason}: " in result) == (reason is not None)
+        assert ("tool_calls: [" in result) == bool(calls)
         assert sample_to_json(record)["tools"] == record.request.tools
     estimate = next(iter(run.estimates))
     n_right = sum(value for _, value, _ in ANSWERS.values())

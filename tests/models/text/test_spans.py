@@ -31,33 +31,33 @@ def test_pieces_are_the_whole_in_order(sizes: list[int], first: int, size: int) 
 def test_a_query_is_done_when_all_its_spans_are() -> None:
     """Windows arrive in any order; a window shared by two queries, or twice in one, counts for each."""
     pending = Pending()
-    one, two = prepared(0, "abb"), prepared(1, "bc")
-    ready, needed = pending.add([one, two])
+    first, two = prepared(0, "abb"), prepared(1, "bc")
+    ready, needed = pending.add([first, two])
     assert (ready, [each.key for each in needed]) == ([], [b"a", b"b", b"c"])
     assert pending.scored(span("b"), -1.0, True) == []
     assert pending.scored(span("c"), -2.0, True) == [two]
-    assert pending.scored(span("a"), -4.0, True) == [one]
-    assert (pending.answer(one).total_nats, pending.answer(two).total_nats) == (-6.0, -3.0)
+    assert pending.scored(span("a"), -4.0, True) == [first]
+    assert (pending.answer(first).total_nats, pending.answer(two).total_nats) == (-6.0, -3.0)
     assert pending.add([prepared(2, "ca")])[0][0].ask_index == 2  # known from before: nothing to score
 
 
 def test_a_span_in_progress_is_not_requested_again() -> None:
     """A later piece that shares a span with one still being scored waits for it, and both get their answer."""
     pending = Pending()
-    one, two = prepared(0, "ab"), prepared(1, "bc")
-    assert [each.key for each in pending.add([one])[1]] == [b"a", b"b"]
+    first, two = prepared(0, "ab"), prepared(1, "bc")
+    assert [each.key for each in pending.add([first])[1]] == [b"a", b"b"]
     assert [each.key for each in pending.add([two])[1]] == [b"c"]
     assert pending.scored(span("c"), -1.0, True) == []
     assert pending.scored(span("b"), -2.0, True) == [two]
-    assert pending.scored(span("a"), -4.0, True) == [one]
+    assert pending.scored(span("a"), -4.0, True) == [first]
 
 
 def test_a_query_fails_once_however_many_of_its_spans_fail() -> None:
     """Two failing windows give one failed output, and a window that arrives later changes nothing."""
     pending = Pending()
-    one, two = prepared(0, "abc"), prepared(1, "c")
-    pending.add([one, two])
-    assert pending.failed(span("a")) == [one]
+    first, two = prepared(0, "abc"), prepared(1, "c")
+    pending.add([first, two])
+    assert pending.failed(span("a")) == [first]
     assert pending.failed(span("b")) == []
     assert pending.scored(span("c"), -1.0, True) == [two]
 

@@ -121,8 +121,8 @@ class LLM:
         """Return one output for each prompt, in order."""
         del use_tqdm, lora_request
         tokens = [prompt["prompt_token_ids"] for prompt in prompts]
-        one = isinstance(sampling_params, SamplingParams)
-        settings = [sampling_params] * len(tokens) if one else list(sampling_params)  # type: ignore[arg-type]
+        item = isinstance(sampling_params, SamplingParams)
+        settings = [sampling_params] * len(tokens) if item else list(sampling_params)  # type: ignore[arg-type]
         self.calls.append((tokens, settings))  # type: ignore[arg-type]
         return [self._answer(ids, each) for ids, each in zip(tokens, settings, strict=True)]  # type: ignore[arg-type]
 

@@ -52,12 +52,12 @@ def test_scores_and_tokens_equal_our_engines(made: list[fake_vllm.LLM]) -> None:
     ours, theirs = answers(by_us(), real_requests()), answers(by_vllm(), real_requests())
     assert theirs.keys() == ours.keys()
     for key, output in ours.items():
-        found = theirs[key]
-        assert found.error is None
-        assert found.total_nats == pytest.approx(output.total_nats, abs=1e-3, rel=1e-5)
-        assert found.is_greedy == output.is_greedy
+        result = theirs[key]
+        assert result.error is None
+        assert result.total_nats == pytest.approx(output.total_nats, abs=1e-3, rel=1e-5)
+        assert result.is_greedy == output.is_greedy
         counts = (output.n_context_tokens, output.n_tokens, output.n_cut_tokens)
-        assert (found.n_context_tokens, found.n_tokens, found.n_cut_tokens) == counts
+        assert (result.n_context_tokens, result.n_tokens, result.n_cut_tokens) == counts
     assert any(output.n_cut_tokens for output in theirs.values())
     assert max(len(tokens) for sequences, _ in made[0].calls for tokens in sequences) == 511  # one is left to generate
 
@@ -180,7 +180,7 @@ def test_without_vllm_the_error_contains_the_installation_command(monkeypatch: p
 
 def test_lm_evals_arguments_are_accepted() -> None:
     """lm-eval's command lines work unchanged: engine settings go to vLLM, the rest defines model and tokens."""
-    found = vllm_arguments(
+    result = vllm_arguments(
         {
             "pretrained": "org/model",
             "tensor_parallel_size": 4,
@@ -195,8 +195,8 @@ def test_lm_evals_arguments_are_accepted() -> None:
             "numerics": "float32",
         }
     )
-    assert found.engine == {"tensor_parallel_size": 4, "gpu_memory_utilization": 0.8}
-    assert (found.local.max_length, found.local.peft, found.local.dtype) == (4096, "adapter", "auto")
+    assert result.engine == {"tensor_parallel_size": 4, "gpu_memory_utilization": 0.8}
+    assert (result.local.max_length, result.local.peft, result.local.dtype) == (4096, "adapter", "auto")
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_a_misspelt_argument_is_named() -> None:
 
 def test_current_engine_arguments_are_passed_on(made: list[fake_vllm.LLM]) -> None:
     """Arguments of vLLM that we do not read are passed on unchanged; only those that change outputs change the run."""
-    given = {"limit_mm_per_prompt": {"image": 0}, "async_scheduling": False, "max_logprobs": 5}
-    plain, placed = vllm_arguments({"pretrained": "x"}), vllm_arguments({"pretrained": "x", **given})
-    assert dict(placed.engine) == given
+    inputs = {"limit_mm_per_prompt": {"image": 0}, "async_scheduling": False, "max_logprobs": 5}
+    plain, placed = vllm_arguments({"pretrained": "x"}), vllm_arguments({"pretrained": "x", **inputs})
+    assert dict(placed.engine) == inputs
     assert placed.options == plain.options
     scaled = vllm_arguments({"pretrained": "x", "rope_scaling": {"rope_type": "linear", "factor": 2.0}})
     assert dict(scaled.options)["rope_scaling"] == {"rope_type": "linear", "factor": 2.0}
@@ -248,7 +248,7 @@ def test_an_argument_of_a_newer_vllm_is_accepted_if_installed(monkeypatch: pytes
         vllm_arguments({"pretrained": "x", "brand_new_setting": 3})
     fake_vllm.install(monkeypatch)
     monkeypatch.setattr(sys.modules["vllm"], "EngineArgs", EngineArgs, raising=False)
-    found = vllm_arguments({"pretrained": "x", "brand_new_setting": 3})
-    assert dict(found.engine) == dict(found.options) == {"brand_new_setting": 3}
+    result = vllm_arguments({"pretrained": "x", "brand_new_setting": 3})
+    assert dict(result.engine) == dict(result.options) == {"brand_new_setting": 3}
     with pytest.raises(UnknownName, match="brand_new_setting"):
         vllm_arguments({"pretrained": "x", "brand_new_seting": 3})

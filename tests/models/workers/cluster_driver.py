@@ -73,14 +73,14 @@ def main() -> None:
         tell_of_changed_files(folder, address)
     model = opened(folder, address, 2)
     next(iter(model.answer(requests())))  # abandoned: its late results must not reach the next call
-    found = answers(model.answer(requests()))
-    report({"answers": found, **model.describe()})
+    result = answers(model.answer(requests()))
+    report({"answers": result, **model.describe()})
     if loses_a_node:
         pool = model.engine
         assert isinstance(pool, EnginePool)
         while len(pool._links.workers) == 2:
-            found = answers(model.answer(requests()))
-        report({"answers": found, **model.describe()})
+            result = answers(model.answer(requests()))
+        report({"answers": result, **model.describe()})
     endless = GenerationSettings(max_tokens=40, do_sample=True, temperature=2.0, repeats=20000)
     for _ in model.answer([Request("endless", 0, "", ("Once",), (GenerateQuery(0, endless),))]):
         report("busy")

@@ -130,12 +130,12 @@ class TwoNodes:
 
     def processes(self, name: str) -> list[psutil.Process]:
         """Return the processes on the nodes with this program name."""
-        found = []
+        results = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 if child.cmdline() and name in Path(child.cmdline()[0]).name:
-                    found.append(child)
-        return found
+                    results.append(child)
+        return results
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes on the nodes that are our workers."""

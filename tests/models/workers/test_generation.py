@@ -97,13 +97,13 @@ def _after_a_kill(model: LocalModel) -> dict[tuple[str, int], Output]:
     """Return what is generated if the first worker is killed after the first text."""
     pool = model.engine
     assert isinstance(pool, EnginePool)
-    found: dict[tuple[str, int], Output] = {}
+    results: dict[tuple[str, int], Output] = {}
     for output in model.answer(requests()):
-        found[output.request_id, output.repeat] = output
-        if len(found) == 2:  # the one that does not fit comes first
+        results[output.request_id, output.repeat] = output
+        if len(results) == 2:  # the one that does not fit comes first
             processes_of(pool)[0].send_signal(signal.SIGKILL)
     assert len(pool._links.workers) == 1
-    return found
+    return results
 
 
 DRIVER = """

@@ -153,12 +153,12 @@ def test_a_batch_begins_before_the_previous_one_is_finished(two_workers: LocalMo
     assert isinstance(pool, EnginePool)
     batches = [random_spans(150, seed=seed) for seed in range(3)]
     queue = pool.queue()
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     for number, batch in enumerate(batches):
-        found += [(of, result.index) for of, result in queue.add(batch)]
-        assert sum(of == number for of, _ in found) < len(batch)
-    found += [(of, result.index) for of, result in queue.finish()]
-    assert sorted(found) == [(number, index) for number, batch in enumerate(batches) for index in range(len(batch))]
+        results += [(of, result.index) for of, result in queue.add(batch)]
+        assert sum(of == number for of, _ in results) < len(batch)
+    results += [(of, result.index) for of, result in queue.finish()]
+    assert sorted(results) == [(number, index) for number, batch in enumerate(batches) for index in range(len(batch))]
 
 
 @pytest.mark.slow
@@ -175,8 +175,8 @@ def test_overlapping_pieces_are_computed_and_counted_once(
     outputs = list(two_workers.answer(twice, observe=reported.append))
     assert len(outputs) == len({(o.request_id, o.ask_index) for o in outputs}) == 2 * len(alone)
     for output in outputs:
-        one = alone[output.request_id.replace("again", "task"), output.ask_index]
-        assert output.total_nats == pytest.approx(one.total_nats, abs=1e-4, rel=1e-6)
+        item = alone[output.request_id.replace("again", "task"), output.ask_index]
+        assert output.total_nats == pytest.approx(item.total_nats, abs=1e-4, rel=1e-6)
     assert reported[-1].n_outputs_done == reported[-1].n_outputs == len(outputs)
     assert reported[-1].n_tokens_done == reported[-1].n_tokens_distinct
 

@@ -305,8 +305,8 @@ def test_the_comparison_table_keeps_within_its_width(width: int) -> None:
 def test_json_and_markdown_have_the_same_content() -> None:
     """JSON has shares in [0, 1] and names the better run; Markdown has one row per line and two header rows."""
     comparison = compare_runs(three_tasks())
-    found = json.loads(json.dumps(comparison_to_json(comparison), allow_nan=False))
-    facts = found["pairs"][0]["tasks"][0]
+    result = json.loads(json.dumps(comparison_to_json(comparison), allow_nan=False))
+    facts = result["pairs"][0]["tasks"][0]
     assert (facts["difference"], facts["better"], facts["scale"]) == (pytest.approx(0.3), "demo-large", "proportion")
     markdown = comparison_markdown(comparison)
     assert markdown.count("\n| ") == 6

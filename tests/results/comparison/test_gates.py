@@ -91,15 +91,17 @@ def test_the_overall_bound_is_made_of_the_tasks_bounds() -> None:
         )
         for label, of in values.items()
     ]  # fmt: skip
-    found = compare_runs(runs)
-    (overall,) = check_gates(found, [parse_gate("overall >= -0.5")])
-    line = found.pairs[0].overall
+    result = compare_runs(runs)
+    (overall,) = check_gates(result, [parse_gate("overall >= -0.5")])
+    line = result.pairs[0].overall
     assert line is not None
     assert line.low is not None
     assert overall.low is not None
     assert line.low < overall.low < line.difference
-    least = [one.one_sided[0] for one in found.pairs[0].tasks]
-    arms = [(one.difference - low) / 2 for one, low in zip(found.pairs[0].tasks, least, strict=True) if low is not None]
+    least = [each.one_sided[0] for each in result.pairs[0].tasks]
+    arms = [
+        (entry.difference - low) / 2 for entry, low in zip(result.pairs[0].tasks, least, strict=True) if low is not None
+    ]
     assert overall.low == pytest.approx(line.difference - math.hypot(*arms))
 
 
@@ -127,7 +129,7 @@ def test_a_lower_perplexity_is_a_gain() -> None:
 
     better, worse = (compare_runs([run("old", -100.0), run("new", nats)]) for nats in (-90.0, -110.0))
     gate = [parse_gate("w > 0")]
-    assert [check_gates(found, gate)[0].passed for found in (better, worse)] == [True, False]
+    assert [check_gates(each, gate)[0].passed for each in (better, worse)] == [True, False]
     message = check_gates(better, gate)[0].message
     assert "w word_perplexity ×0.607 (lower is better), at most ×" in message
     assert "required at most ×1" in message

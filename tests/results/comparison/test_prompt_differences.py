@@ -55,10 +55,10 @@ def test_each_kind_of_difference_is_named() -> None:
         "tokens": record(n_context=6),
     }
     for kind, second in cases.items():
-        (found,) = diff(record(), second).differences
-        assert found.kinds == (kind,)
-    (found,) = diff(record(), cases["tokens"]).differences
-    assert "BOS" in found.lines[0]
+        (result,) = diff(record(), second).differences
+        assert result.kinds == (kind,)
+    (result,) = diff(record(), cases["tokens"]).differences
+    assert "BOS" in result.lines[0]
 
 
 def test_unknown_numbers_of_tokens_are_no_difference() -> None:
@@ -74,9 +74,9 @@ def test_unknown_numbers_of_tokens_are_no_difference() -> None:
 
 def test_samples_are_paired_by_content() -> None:
     """A sample at another position in the other run is compared with itself; unpaired samples are counted."""
-    found = prompt_differences("t", [record(0), record(1)], [record(1), record(2)])
-    assert (found.n, found.n_first_only, found.n_second_only) == (1, 1, 1)
-    assert found.differences == ()
+    result = prompt_differences("t", [record(0), record(1)], [record(1), record(2)])
+    assert (result.n, result.n_first_only, result.n_second_only) == (1, 1, 1)
+    assert result.differences == ()
 
 
 @pytest.fixture
@@ -91,12 +91,12 @@ def runs(tmp_path: Path) -> tuple[str, str]:
 
 def test_the_command_shows_shots_and_tokens(runs: tuple[str, str]) -> None:
     """`diff-prompts A B` reports that the shots differ and marks them; a run compared with itself is identical."""
-    shown = CliRunner().invoke(cli, ["diff-prompts", *runs])
-    assert "shots 6" in shown.output
-    assert "{+shot" in shown.output
-    found = json.loads(CliRunner().invoke(cli, ["diff-prompts", *runs, "--json"]).output)
-    assert found["n_differing"] == 6
-    assert found["tasks"][0]["counts"] == {"shots": 6}
+    result = CliRunner().invoke(cli, ["diff-prompts", *runs])
+    assert "shots 6" in result.output
+    assert "{+shot" in result.output
+    actual = json.loads(CliRunner().invoke(cli, ["diff-prompts", *runs, "--json"]).output)
+    assert actual["n_differing"] == 6
+    assert actual["tasks"][0]["counts"] == {"shots": 6}
     same = CliRunner().invoke(cli, ["diff-prompts", runs[0], runs[0]], standalone_mode=False)
     assert "identical" in same.output
     assert same.return_value == 0

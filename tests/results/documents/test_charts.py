@@ -113,9 +113,9 @@ def test_long_names_are_shortened_in_their_middle_and_stay_distinct() -> None:
     """Names that differ only at their ends or middles keep rows of their own."""
     names = "a_very_long_family_of_benchmarks_with_{}_in_the_middle_and_an_end"
     (spec,) = interval_charts(points(12, name=names))
-    shown = {row["task"] for row in values_in(spec, "value")}
-    assert len(shown) == 12
-    assert max(map(len, shown)) < 60
+    results = {row["task"] for row in values_in(spec, "value")}
+    assert len(results) == 12
+    assert max(map(len, results)) < 60
     (spec,) = interval_charts(points(12, name="a_very_long_family_of_benchmarks_that_goes_on_{}"))
     assert len({row["task"][-4:] for row in values_in(spec, "value")}) == 12
 

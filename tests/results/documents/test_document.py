@@ -118,9 +118,9 @@ def test_html_and_markdown_have_every_number_of_the_table(one: ReportContents, t
     for row in rows:
         cell = row.any_cell
         assert cell is not None
-        shown = shown_value(cell.value, proportion=cell.details["unit"] == "proportion")
-        assert f">{shown}<" in page
-        assert f"| {shown} |" in text
+        result = shown_value(cell.value, proportion=cell.details["unit"] == "proportion")
+        assert f">{result}<" in page
+        assert f"| {result} |" in text
 
 
 def test_markdown_links_the_charts_in_its_folder(two: ReportContents, tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_markdown_links_the_charts_in_its_folder(two: ReportContents, tmp_path: 
     if not can_draw():
         pytest.skip("the extra 'charts' is not installed")
     text = write_document(tmp_path / "report.md", two).read_text()
-    shown = set(re.findall(r"\]\((report_charts/[^)]+)\)", text))
-    assert shown == {f"report_charts/{file.name}" for file in (tmp_path / "report_charts").iterdir()}
-    assert {"values", "differences-1", "calibration"} <= {Path(name).stem for name in shown}
+    results = set(re.findall(r"\]\((report_charts/[^)]+)\)", text))
+    assert results == {f"report_charts/{file.name}" for file in (tmp_path / "report_charts").iterdir()}
+    assert {"values", "differences-1", "calibration"} <= {Path(name).stem for name in results}
 
 
 def test_two_runs_begin_with_the_verdict_and_show_what_changed(two: ReportContents) -> None:

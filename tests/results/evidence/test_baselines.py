@@ -44,10 +44,10 @@ def test_a_value_above_chance_and_below_always_yes_is_noted() -> None:
     """58% with an interval above chance is no better than always answering yes, as the note states."""
     constant = ConstantAnswers()
     list(constant.watch([row("boolq", i, int(i < 622)) for i in range(1000)]))
-    (found,) = with_baselines([estimate("boolq", 1000, 0.58, 0.55)], constant, {})
-    assert highest_baseline(found) == ("always answering 'yes'", 0.622)
-    assert "always answering 'yes' (62.2%)" in baseline_notes(found)[0]
-    assert baseline_cells(found)[1] == "62.2% (yes)"
+    (result,) = with_baselines([estimate("boolq", 1000, 0.58, 0.55)], constant, {})
+    assert highest_baseline(result) == ("always answering 'yes'", 0.622)
+    assert "always answering 'yes' (62.2%)" in baseline_notes(result)[0]
+    assert baseline_cells(result)[1] == "62.2% (yes)"
     (better,) = with_baselines([estimate("boolq", 1000, 0.7, 0.66)], constant, {})
     assert baseline_notes(better) == []
 
@@ -55,9 +55,9 @@ def test_a_value_above_chance_and_below_always_yes_is_noted() -> None:
 def test_the_question_blind_baseline_belongs_to_its_metric() -> None:
     """A question-blind baseline of acc is in the details of acc, and is used where it is the highest."""
     blind = {"boolq": {"acc": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 10}, "acc_norm": {"value": 0.1}}}
-    (found,) = with_baselines([estimate("boolq", 10, 0.58, 0.55)], ConstantAnswers(), blind)
-    assert highest_baseline(found) == ("the question-blind model", 0.6)
-    assert baseline_cells(found)[2] == "60.0%"
+    (result,) = with_baselines([estimate("boolq", 10, 0.58, 0.55)], ConstantAnswers(), blind)
+    assert highest_baseline(result) == ("the question-blind model", 0.6)
+    assert baseline_cells(result)[2] == "60.0%"
 
 
 def test_a_groups_majority_class_is_weighted_as_its_value() -> None:
@@ -76,8 +76,8 @@ def test_a_group_of_tiny_tasks_has_no_majority_class() -> None:
     constant = ConstantAnswers()
     list(constant.watch([row("tiny", i, int(i < 2)) for i in range(3)]))
     group = estimate("both", 3, 0.5, 0.4, kind="group", weighting="micro", path=())
-    found, leaf = with_baselines([group, estimate("tiny", 3, 0.5, 0.4)], constant, {})
-    assert "best_constant" not in found.details
+    result, leaf = with_baselines([group, estimate("tiny", 3, 0.5, 0.4)], constant, {})
+    assert "best_constant" not in result.details
     assert leaf.details["best_constant"] == 2 / 3
 
 
@@ -86,5 +86,5 @@ def test_baselines_are_compared_with_the_primary_value() -> None:
     acc = estimate("arc", 40, 0.5, 0.4, best_constant=0.3, primary=False)
     norm = replace(acc, metric="acc_norm", value=0.6, details={**acc.details, "primary": True})
     rows = table_rows([RunView("model", "r1", (acc, norm))])
-    (found,) = baseline_rows(rows)[1]
-    assert (found[0].metric, found[1][0]) == ("acc_norm", "60.0%")
+    (result,) = baseline_rows(rows)[1]
+    assert (result[0].metric, result[1][0]) == ("acc_norm", "60.0%")

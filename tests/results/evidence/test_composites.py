@@ -46,58 +46,58 @@ def composite(suite: ChosenSuite, rows: Sequence[ScoreRow], metrics: Sequence[Me
     collected = SuiteRows([suite])
     names = dict.fromkeys(row.task for row in rows)
     estimates = summarise(collected.watch(rows), [task_of(name, *metrics) for name in names], bootstrap_iters=0)
-    (found,) = composite_estimates([suite], collected, estimates)
-    json.dumps(found.details, allow_nan=False)
-    return found
+    (result,) = composite_estimates([suite], collected, estimates)
+    json.dumps(result.details, allow_nan=False)
+    return result
 
 
 def test_the_mean_of_two_tasks() -> None:
     """Value, standard error, interval and chance of the simplest composite."""
-    found = composite(chosen(member("a"), member("b")), [*plain_rows("a", A), *plain_rows("b", B)])
-    assert found.value == pytest.approx((0.75 + 0.25) / 2)
+    result = composite(chosen(member("a"), member("b")), [*plain_rows("a", A), *plain_rows("b", B)])
+    assert result.value == pytest.approx((0.75 + 0.25) / 2)
     errors = [math.sqrt(0.75 * 0.25 / 39), math.sqrt(0.25 * 0.75 / 79)]
-    assert found.stderr == pytest.approx(macro_stderr(errors))
-    assert found.low is not None
-    assert found.high is not None
-    assert 0.38 < found.low < 0.5 < found.high < 0.62
-    assert (found.n, found.chance, found.details["lm_eval_value"]) == (120, 0.25, pytest.approx(0.5))
-    assert [column["name"] for column in found.details["columns"]] == ["a", "b"]
+    assert result.stderr == pytest.approx(macro_stderr(errors))
+    assert result.low is not None
+    assert result.high is not None
+    assert 0.38 < result.low < 0.5 < result.high < 0.62
+    assert (result.n, result.chance, result.details["lm_eval_value"]) == (120, 0.25, pytest.approx(0.5))
+    assert [column["name"] for column in result.details["columns"]] == ["a", "b"]
 
 
 def test_ties_share_credit_and_lm_evals_value_is_in_the_details() -> None:
     """The composite is computed from our values; the one from lm-eval's is in the details."""
-    found = composite(chosen(member("a")), choice_rows("a", [1.0, 0.5, 0.0, 0.5]))
-    assert found.value == pytest.approx(0.5)
-    assert found.details["lm_eval_value"] == pytest.approx(0.25)
+    result = composite(chosen(member("a")), choice_rows("a", [1.0, 0.5, 0.0, 0.5]))
+    assert result.value == pytest.approx(0.5)
+    assert result.details["lm_eval_value"] == pytest.approx(0.25)
 
 
 def test_chance_is_subtracted_per_sample_where_the_suite_defines_it_so() -> None:
     """1/choices: Σ(score - 1/k) / Σ(1 - 1/k), not one chance for all; random guessing then scores 0."""
     rows = choice_rows("a", [1.0, 0.0, 1.0, 1.0], n_choices=4)
     rows += [replace(row, sample_index=9 + row.sample_index) for row in choice_rows("a", [1.0, 0.0], n_choices=10)]
-    found = composite(chosen(member("a", chance="1/choices"), normalise="chance"), rows)
-    assert found.value == pytest.approx((4 - 4 * 0.25 - 2 * 0.1) / (4 * 0.75 + 2 * 0.9))
-    assert found.chance == pytest.approx(0.0)
+    result = composite(chosen(member("a", chance="1/choices"), normalise="chance"), rows)
+    assert result.value == pytest.approx((4 - 4 * 0.25 - 2 * 0.1) / (4 * 0.75 + 2 * 0.9))
+    assert result.chance == pytest.approx(0.0)
 
 
 def test_members_below_chance_count_as_zero_where_clipped() -> None:
     """Clipped per member; the value without clipping is reported too, and the interval extends to it or to 0."""
     rows = [*plain_rows("a", A), *plain_rows("b", [1.0] * 4 + [0.0] * 76)]
-    found = composite(chosen(member("a"), member("b"), normalise="chance", clip=True), rows)
-    assert found.value == pytest.approx((0.5 / 0.75) / 2)
-    unclipped = found.details["unclipped"]
+    result = composite(chosen(member("a"), member("b"), normalise="chance", clip=True), rows)
+    assert result.value == pytest.approx((0.5 / 0.75) / 2)
+    unclipped = result.details["unclipped"]
     assert unclipped is not None
     assert unclipped["value"] == pytest.approx((0.5 / 0.75 - 0.2 / 0.75) / 2)
-    assert found.low is not None
-    assert 0 <= found.low < unclipped["value"] < found.value
+    assert result.low is not None
+    assert 0 <= result.low < unclipped["value"] < result.value
 
 
 def test_the_tasks_of_a_group_are_averaged_by_the_suites_rule() -> None:
     """within: mean weights tasks equally, weighted samples."""
     rows = [*plain_rows("a", A), *plain_rows("b", B)]
     for within, expected in (("mean", 0.5), ("weighted", 50 / 120)):
-        found = composite(chosen(member("group", within=within), leaves=[["a", "b"]]), rows)
-        assert found.value == pytest.approx(expected)
+        result = composite(chosen(member("group", within=within), leaves=[["a", "b"]]), rows)
+        assert result.value == pytest.approx(expected)
 
 
 def test_two_metrics_of_one_answer_are_averaged_per_sample() -> None:
@@ -113,11 +113,11 @@ def test_two_metrics_of_one_answer_are_averaged_per_sample() -> None:
         return sum(map(sum, items)) / sum(map(len, items))
 
     metrics = [MetricInput("prompt_level"), MetricInput("inst_level", flat)]
-    found = composite(chosen(member("a", metric=["prompt_level", "inst_level"])), rows, metrics)
+    result = composite(chosen(member("a", metric=["prompt_level", "inst_level"])), rows, metrics)
     per_item = [(float(all(h)) + sum(h) / 2) / 2 for h in hits]
     mean = sum(per_item) / 40
-    assert found.value == pytest.approx(mean)
-    assert found.stderr == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in per_item) / 39 / 40))
+    assert result.value == pytest.approx(mean)
+    assert result.stderr == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in per_item) / 39 / 40))
 
 
 def test_members_with_the_same_questions_are_not_independent() -> None:
@@ -137,8 +137,8 @@ def test_members_with_the_same_questions_are_not_independent() -> None:
 def test_a_metric_that_is_no_mean_has_no_error() -> None:
     """Where the value is not the mean of the samples' scores, the composite has no standard error."""
     rows = plain_rows("a", A, "best")
-    found = composite(chosen(member("a", metric="best")), rows, [MetricInput("best", max)])
-    assert (found.value, found.stderr, found.low) == (1.0, None, None)
+    result = composite(chosen(member("a", metric="best")), rows, [MetricInput("best", max)])
+    assert (result.value, result.stderr, result.low) == (1.0, None, None)
 
 
 def test_missing_scores_leave_no_composite() -> None:
@@ -153,35 +153,35 @@ def test_missing_scores_leave_no_composite() -> None:
 
 def test_a_chance_that_is_not_known_leaves_no_composite() -> None:
     """gold/choices where the chance of a task is unknown: there is no composite, and no crash."""
-    found = composite(chosen(member("a", chance="gold/choices"), normalise="chance"), plain_rows("a", A))
-    assert found.value is None
-    assert "the chance score of a is not known" in (found.details["why"] or "")
+    result = composite(chosen(member("a", chance="gold/choices"), normalise="chance"), plain_rows("a", A))
+    assert result.value is None
+    assert "the chance score of a is not known" in (result.details["why"] or "")
 
 
 def test_suites_are_stored_with_a_run() -> None:
     """Facts survive JSON, keep the suites stored before, and show whether a selection's suites are among them."""
-    one, two = chosen(member("a")), chosen(member("b"))
+    first, two = chosen(member("a")), chosen(member("b"))
     two = replace(two, suite=suite_from({**two.suite.spec, "name": "other"}))
-    facts = {"suites": json.loads(json.dumps(suite_facts(Selection((), suites=(one,)), {})))}
-    assert [(c.suite.spec, c.leaves) for c in suites_from(facts)] == [(one.suite.spec, one.leaves)]
+    facts = {"suites": json.loads(json.dumps(suite_facts(Selection((), suites=(first,)), {})))}
+    assert [(c.suite.spec, c.leaves) for c in suites_from(facts)] == [(first.suite.spec, first.leaves)]
     both = suite_facts(Selection((), suites=(two,)), facts)
     assert [c.suite.name for c in suites_from({"suites": both})] == ["board", "other"]
-    assert holds_suites(facts, Selection((), suites=(one,)))
+    assert holds_suites(facts, Selection((), suites=(first,)))
     assert holds_suites(facts, Selection(()))
     assert not holds_suites(facts, Selection((), suites=(two,)))
 
 
 def test_the_line_under_the_table() -> None:
     """The composite is a line, not a row: value, interval, columns, and whether the prompts are reproduced."""
-    found = composite(chosen(member("a"), member("b")), [*plain_rows("a", A), *plain_rows("b", B)])
-    view = RunView("model", "abc", (found,))
+    result = composite(chosen(member("a"), member("b")), [*plain_rows("a", A), *plain_rows("b", B)])
+    view = RunView("model", "abc", (result,))
     (line,) = composite_lines([view])
     assert line.startswith("board: 50.0% (95%: ")
     assert "mean of 2 columns; a 75.0%, b 25.0%; chance 25.0%" in line
     assert "not reproduced" in line
     drawn = as_text(run_table([view]))
     assert drawn.count("board:") == 1
-    known = replace(found, details={**found.details, "reproduced": True})
+    known = replace(result, details={**result.details, "reproduced": True})
     assert "reproduced" not in composite_lines([RunView("model", "abc", (known,))])[0]
     assert ", model: " in composite_lines([view, view])[0]
     hole = composite(chosen(member("a"), member("b")), plain_rows("a", A))

@@ -102,9 +102,9 @@ def test_wrong_samples_are_found_and_drawn(store: Store) -> None:
     text = as_text(sample_view(next(record for record in records if is_wrong(record))))
     assert "picked" in text
     assert "gold" in text
-    found = sample_to_json(records[0])
-    assert found["prompt"]
-    assert len(found["outputs"]) == len(records[0].outputs)
+    result = sample_to_json(records[0])
+    assert result["prompt"]
+    assert len(result["outputs"]) == len(records[0].outputs)
 
 
 @pytest.mark.slow
@@ -185,5 +185,5 @@ def test_a_run_stored_without_chance_has_the_declared_one(store: Store) -> None:
     for origin, expected in (("assaymark", 0.4563), ("user", None)):
         tasks = {"demo_truth": {**facts["tasks"]["demo_truth"], "chance": None, "origin": origin}}
         store.save_estimates(run_id, [replace(now, chance=None)], {**facts, "tasks": tasks})
-        (shown,) = run_view(store, run_id).estimates
-        assert shown.chance == expected
+        (result,) = run_view(store, run_id).estimates
+        assert result.chance == expected

@@ -10,8 +10,8 @@ def answers(n_tasks: int) -> list[TurnAnswers]:
 
 def lines_of(n_tasks: int) -> list[str]:
     """Return the lines where every task is scored."""
-    found = answers(n_tasks)
-    return generated_lines(found, frozenset(each.task for each in found), is_finished=True)
+    result = answers(n_tasks)
+    return generated_lines(result, frozenset(each.task for each in result), is_finished=True)
 
 
 def test_few_tasks_are_listed_one_by_one() -> None:

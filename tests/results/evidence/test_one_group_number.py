@@ -87,13 +87,13 @@ def test_a_group_has_one_number(
     assert [line["first"], line["second"]] == pytest.approx(expected, abs=1e-12)
     assert line["difference"] == pytest.approx(expected[1] - expected[0], abs=1e-12)
 
-    shown = f"{100 * expected[0]:.1f}%"
+    result = f"{100 * expected[0]:.1f}%"
     for words in (["show", first.short_id], ["report", first.short_id, "-o", str(tmp_path / "r.html")]):
         assert main([*words, "--store", place]) == 0
     page = (tmp_path / "r.html").read_text()
-    assert re.search(rf"<span>{group}</span><b>{shown}</b>", page)
+    assert re.search(rf"<span>{group}</span><b>{result}</b>", page)
     table = capsys.readouterr().out
-    assert shown in next(line for line in table.splitlines() if group in line)
+    assert result in next(line for line in table.splitlines() if group in line)
 
     assert main(["export", first.short_id, "-o", str(tmp_path / "r.csv"), "--store", place]) == 0
     rows = [row for row in csv.DictReader((tmp_path / "r.csv").open()) if row["task"] == group]

@@ -21,36 +21,36 @@ def test_all_equal_choices_score_exactly_chance() -> None:
         )
         for i in range(100)
     ]
-    (found,) = summarise(rows, [task_of()])
-    assert found.value == pytest.approx(0.25)
-    assert found.chance == pytest.approx(0.25)
-    assert found.details["lm_eval_value"] == pytest.approx(0.5)
-    assert found.details["n_tied"] == 100
+    (result,) = summarise(rows, [task_of()])
+    assert result.value == pytest.approx(0.25)
+    assert result.chance == pytest.approx(0.25)
+    assert result.details["lm_eval_value"] == pytest.approx(0.5)
+    assert result.details["n_tied"] == 100
 
 
 @pytest.mark.parametrize("credit", [0.0, 1.0])
 def test_the_interval_is_no_point_at_the_ends(credit: float) -> None:
     """Ten right (or wrong) answers of ten have Wilson's interval, while lm-eval's error is zero."""
-    (found,) = summarise(choice_rows("t", [credit] * 10), [task_of()])
+    (result,) = summarise(choice_rows("t", [credit] * 10), [task_of()])
     expected = wilson(10 * credit, 10)
-    assert found.low == pytest.approx(expected.low)
-    assert found.high == pytest.approx(expected.high)
-    assert found.method == "wilson"
-    assert found.details["lm_eval_stderr"] == 0.0
+    assert result.low == pytest.approx(expected.low)
+    assert result.high == pytest.approx(expected.high)
+    assert result.method == "wilson"
+    assert result.details["lm_eval_stderr"] == 0.0
 
 
 def test_a_failed_request_is_excluded_and_counted() -> None:
     """Failed requests change n_failed and never the value."""
-    (found,) = summarise(plain_rows("t", [1.0, None, 0.0, 1.0, None]), [task_of()])
-    assert found.value == pytest.approx(2 / 3)
-    assert (found.n, found.n_failed) == (3, 2)
+    (result,) = summarise(plain_rows("t", [1.0, None, 0.0, 1.0, None]), [task_of()])
+    assert result.value == pytest.approx(2 / 3)
+    assert (result.n, result.n_failed) == (3, 2)
 
 
 def test_without_any_answer_everything_is_undefined() -> None:
     """A task all of whose requests failed has no value, no interval and no lm-eval value: None, not 0."""
-    (found,) = summarise(plain_rows("t", [None, None]), [task_of()])
-    assert (found.value, found.low, found.high, found.n, found.n_failed) == (None, None, None, 0, 2)
-    assert found.details["lm_eval_value"] is None
+    (result,) = summarise(plain_rows("t", [None, None]), [task_of()])
+    assert (result.value, result.low, result.high, result.n, result.n_failed) == (None, None, None, 0, 2)
+    assert result.details["lm_eval_value"] is None
 
 
 def test_chance_is_the_mean_over_samples() -> None:
@@ -59,30 +59,30 @@ def test_chance_is_the_mean_over_samples() -> None:
         *choice_rows("t", [1.0, 0.0]),
         ScoreRow("t", 9, "x", "acc", 1.0, detail={"picked": 0, "n_tied": 1, "credit": 1.0, "n_choices": 5}),
     ]
-    (found,) = summarise(rows, [task_of()])
-    assert found.chance == pytest.approx((0.25 + 0.25 + 0.2) / 3)
+    (result,) = summarise(rows, [task_of()])
+    assert result.chance == pytest.approx((0.25 + 0.25 + 0.2) / 3)
 
 
 def test_the_card_gives_chance_where_samples_do_not() -> None:
     """A metric without choices in its details takes the card's chance, and only the task's main metric does."""
     task = task_of("t", MetricInput("mc2"), MetricInput("other"), chance=0.4)
-    found = summarise(plain_rows("t", [0.5, 0.7], "mc2") + plain_rows("t", [1.0, 0.0], "other"), [task])
-    assert [estimate.chance for estimate in found] == [0.4, None]
+    result = summarise(plain_rows("t", [0.5, 0.7], "mc2") + plain_rows("t", [1.0, 0.0], "other"), [task])
+    assert [estimate.chance for estimate in result] == [0.4, None]
 
 
 def test_perplexity_is_a_ratio_of_sums() -> None:
     """Word perplexity is exp(-sum of nats / sum of words), with an unsymmetrical interval and no lm-eval error."""
     parts = [(-100.0, 20), (-330.0, 60), (-52.0, 11)]
     rows = [ScoreRow("t", i, f"s{i}", "word_perplexity", None, parts=pair) for i, pair in enumerate(parts)]
-    (found,) = summarise(rows, [task_of("t", PERPLEXITY)])
+    (result,) = summarise(rows, [task_of("t", PERPLEXITY)])
     expected = math.exp(482 / 91)
-    assert found.value == pytest.approx(expected)
-    assert found.details["lm_eval_value"] == pytest.approx(expected)
-    assert found.details["lm_eval_stderr"] is None
-    assert found.low is not None
-    assert found.high is not None
-    assert expected - found.low < found.high - expected
-    assert found.higher_is_better is False
+    assert result.value == pytest.approx(expected)
+    assert result.details["lm_eval_value"] == pytest.approx(expected)
+    assert result.details["lm_eval_stderr"] is None
+    assert result.low is not None
+    assert result.high is not None
+    assert expected - result.low < result.high - expected
+    assert result.higher_is_better is False
 
 
 def test_leaked_shots_and_cut_prompts_are_counted_per_sample() -> None:
@@ -91,8 +91,8 @@ def test_leaked_shots_and_cut_prompts_are_counted_per_sample() -> None:
         *plain_rows("t", [1.0, 0.0, 1.0], n_leaked_shots=1, n_cut_tokens=0)[:2],
         ScoreRow("t", 2, "s2", "acc", 1.0, n_cut_tokens=17),
     ]
-    (found,) = summarise(rows, [task_of()])
-    assert (found.details["n_leaked"], found.details["n_cut"]) == (2, 1)
+    (result,) = summarise(rows, [task_of()])
+    assert (result.details["n_leaked"], result.details["n_cut"]) == (2, 1)
 
 
 def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
@@ -107,9 +107,9 @@ def test_rows_whose_right_answer_is_no_choice_are_counted_and_named() -> None:
         for index in range(4 if task == "t" else 1)
     ]
     group = GroupSummaryInput("both", ("s", "t"), (GroupAggregate("acc"),))
-    found = summarise(rows, [task_of("s"), task_of("t")], [group])
-    assert [cell.details.get("n_gold_absent") for cell in found] == [2, None, 2]
-    view = RunView("model", "run", found)
+    result = summarise(rows, [task_of("s"), task_of("t")], [group])
+    assert [cell.details.get("n_gold_absent") for cell in result] == [2, None, 2]
+    view = RunView("model", "run", result)
     lines = note_lines(table_rows([view], unfold=True), [view])
     assert "! t: 2 rows whose correct answer is none of the choices, counted wrong (first: t, sample 2)" in lines
 
@@ -121,8 +121,8 @@ def test_the_same_note_of_several_tasks_is_one_line() -> None:
         ScoreRow(name, 0, f"{name}0", "acc", 0.0, detail={"credit": 0.5, "n_choices": 2, "n_tied": 2}) for name in names
     ]
     rows += [ScoreRow("h", i, f"h{i}", "acc", 0.0, detail=rows[0].detail) for i in range(2)]
-    found = summarise(rows, [task_of(name) for name in (*names, "h")])
-    view = RunView("model", "run", found)
+    result = summarise(rows, [task_of(name) for name in (*names, "h")])
+    view = RunView("model", "run", result)
     ties = [line for line in note_lines(table_rows([view], unfold=True), [view]) if "tie" in line]
     assert [line.partition(":")[0] for line in ties] == ["! a acc, b acc, c acc, d acc and 3 more", "! h acc"]
 
@@ -134,17 +134,17 @@ def test_every_multiple_choice_has_brier_score_and_calibration() -> None:
     rows += [
         ScoreRow("t", i, f"s{i}", "confidence", c, parts=(c, r)) for i, (c, r) in enumerate([(0.9, 1.0), (0.6, 0.0)])
     ]
-    (found,) = summarise(rows, [task_of()])
-    assert found.metric == "acc"
-    assert found.details["brier"] == pytest.approx(0.8)
-    assert found.details["calibration_error"] == pytest.approx((0.1 + 0.6) / 2)
-    assert 0 < found.details["calibration_error_null"] < 1
+    (result,) = summarise(rows, [task_of()])
+    assert result.metric == "acc"
+    assert result.details["brier"] == pytest.approx(0.8)
+    assert result.details["calibration_error"] == pytest.approx((0.1 + 0.6) / 2)
+    assert 0 < result.details["calibration_error_null"] < 1
 
 
 def test_metrics_that_a_task_adds_are_averaged() -> None:
     """A metric that only process_results returns is averaged, as in lm-eval."""
-    found = summarise(plain_rows("t", [1.0, 0.0]) + plain_rows("t", [0.2, 0.4], "own"), [task_of()])
-    assert [(e.metric, e.value, e.details["primary"]) for e in found] == [
+    result = summarise(plain_rows("t", [1.0, 0.0]) + plain_rows("t", [0.2, 0.4], "own"), [task_of()])
+    assert [(e.metric, e.value, e.details["primary"]) for e in result] == [
         ("acc", 0.5, True),
         ("own", pytest.approx(0.3), False),
     ]
@@ -153,8 +153,8 @@ def test_metrics_that_a_task_adds_are_averaged() -> None:
 def test_a_task_own_aggregation_is_called() -> None:
     """An aggregation that is a function of the task file gives the value; its standard error is unknown."""
     task = task_of("t", MetricInput("acc", max))
-    (found,) = summarise(plain_rows("t", [0.1, 0.9, 0.4]), [task])
-    assert (found.value, found.low, found.stderr) == (0.9, None, None)
+    (result,) = summarise(plain_rows("t", [0.1, 0.9, 0.4]), [task])
+    assert (result.value, result.low, result.stderr) == (0.9, None, None)
 
 
 def groups_of_two(weight_by_size: bool) -> list[GroupSummaryInput]:
@@ -198,9 +198,9 @@ def test_group_errors_match_a_simulation() -> None:
                 for name, (p, n) in shares.items()
                 for row in choice_rows(name, [float(drawn.random() < p) for _ in range(n)])
             ]
-            found = summarise(rows, [task_of("a"), task_of("b")], groups, bootstrap_iters=0)[0]
-            values.append(found.value or 0.0)
-            errors.append(found.stderr or 0.0)
+            result = summarise(rows, [task_of("a"), task_of("b")], groups, bootstrap_iters=0)[0]
+            values.append(result.value or 0.0)
+            errors.append(result.stderr or 0.0)
         mean = sum(values) / len(values)
         spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
         assert sum(errors) / len(errors) == pytest.approx(spread, rel=0.12)
@@ -208,8 +208,8 @@ def test_group_errors_match_a_simulation() -> None:
 
 def test_groups_come_before_their_members() -> None:
     """Estimates are in table order: a group, its inner groups, their tasks; each knows its path."""
-    found = summarise(ROWS, [task_of(name) for name in "abc"], groups_of_two(weight_by_size=True))
-    assert [(e.task, e.details["path"]) for e in found] == [
+    result = summarise(ROWS, [task_of(name) for name in "abc"], groups_of_two(weight_by_size=True))
+    assert [(e.task, e.details["path"]) for e in result] == [
         ("top", ()),
         ("pair", ("top",)),
         ("a", ("top", "pair")),
@@ -230,5 +230,5 @@ def test_a_group_at_full_marks_keeps_an_interval() -> None:
 
 def test_a_group_without_aggregate_is_only_a_heading() -> None:
     """A group that averages nothing has no estimate; its tasks still have it in their path."""
-    found = summarise(choice_rows("a", [1.0]), [task_of("a")], [GroupSummaryInput("g", ("a",))])
-    assert [(e.task, e.details["path"]) for e in found] == [("a", ("g",))]
+    result = summarise(choice_rows("a", [1.0]), [task_of("a")], [GroupSummaryInput("g", ("a",))])
+    assert [(e.task, e.details["path"]) for e in result] == [("a", ("g",))]

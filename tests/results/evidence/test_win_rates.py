@@ -43,25 +43,25 @@ def test_win_rates_by_hand() -> None:
         run("high", {"a": share(80), "b": share(80), "c": share(80)}),
         run("mid", {"a": share(40), "b": share(50), "c": share(40)}),
     ]
-    (found,) = win_rates(runs)
-    assert [rate.value for rate in found.rates] == pytest.approx([1 / 6, 1.0, 1 / 3])
-    assert all(rate.low is not None and rate.high is not None for rate in found.rates)
-    lines = win_rate_lines([found])
+    (result,) = win_rates(runs)
+    assert [rate.value for rate in result.rates] == pytest.approx([1 / 6, 1.0, 1 / 3])
+    assert all(rate.low is not None and rate.high is not None for rate in result.rates)
+    lines = win_rate_lines([result])
     assert lines[0] == "board: mean win rate over 3 columns among 3 runs"
     assert [line.split()[0] for line in lines[1:]] == ["high", "mid", "low"]
-    table = win_rates_markdown([found]).split("\n")
+    table = win_rates_markdown([result]).split("\n")
     assert table[0] == f"**{lines[0]}**"
     assert [row.split()[1] for row in table[4:7]] == ["high", "mid", "low"]
     assert "| high (id-high) | 100.0% | " in table[4]
-    assert json.loads(json.dumps(win_rates_to_json([found])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
+    assert json.loads(json.dumps(win_rates_to_json([result])))[0]["runs"][1] == {"label": "high", "run_id": "id-high"}
 
 
 def test_runs_with_similar_answers_are_distinguished() -> None:
     """With eight more right answers, all others the same, the paired error is much smaller than the unpaired one."""
     better = share(50)
     worse = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *better[8:]]
-    (found,) = win_rates([run("x", dict.fromkeys("abc", better)), run("y", dict.fromkeys("abc", worse))])
-    first = found.rates[0]
+    (result,) = win_rates([run("x", dict.fromkeys("abc", better)), run("y", dict.fromkeys("abc", worse))])
+    first = result.rates[0]
     assert first.value == 1.0
     assert first.low is not None
     assert first.low > 0.6
@@ -70,10 +70,10 @@ def test_runs_with_similar_answers_are_distinguished() -> None:
 def test_a_missing_column_leaves_no_win_rates() -> None:
     """With a run that lacks a column there are no win rates, and the line names run and column."""
     whole = run("x", dict.fromkeys("abc", share(50)))
-    (found,) = win_rates([whole, run("y", dict.fromkeys("ab", share(50)))])
-    assert found.rates == ()
-    assert win_rate_lines([found]) == ["board: no win rates, y has no c"]
-    assert win_rates_markdown([found]) == "**board: no win rates, y has no c**\n"
+    (result,) = win_rates([whole, run("y", dict.fromkeys("ab", share(50)))])
+    assert result.rates == ()
+    assert win_rate_lines([result]) == ["board: no win rates, y has no c"]
+    assert win_rates_markdown([result]) == "**board: no win rates, y has no c**\n"
 
 
 def test_one_run_names_the_command_for_win_rates() -> None:
@@ -89,5 +89,5 @@ def test_one_run_names_the_command_for_win_rates() -> None:
 def test_other_suites_have_none() -> None:
     """A suite with another aggregate has no win rates."""
     mean = ChosenSuite(suite_from({"name": "m", "members": [{"task": "a", "metric": "acc"}]}), (("a",),))
-    one = run("x", {"a": share(50)})
-    assert win_rates([BoardRun(one.label, one.run_id, (mean,), one.rows, one.estimates)] * 2) == []
+    item = run("x", {"a": share(50)})
+    assert win_rates([BoardRun(item.label, item.run_id, (mean,), item.rows, item.estimates)] * 2) == []

@@ -40,11 +40,11 @@ def test_models_stay_apart_at_80_columns(tmp_path: Path) -> None:
         "train/checkpoint-500", "other/checkpoint-500", "a/llama-3.1-8b-instruct-finetuned-on-medical-notes-v1",
         "a/llama-3.1-8b-instruct-finetuned-on-medical-notes-v2", "b/small",
     ]  # fmt: skip
-    shown = models_in(models, tmp_path, 80)
-    assert len(set(shown)) == len(models)
-    assert [name[:5] for name in shown[:2]] == ["train", "other"]
-    assert shown[4] == "small"
-    assert [name[-2:] for name in shown[2:4]] == ["v1", "v2"]
+    result = models_in(models, tmp_path, 80)
+    assert len(set(result)) == len(models)
+    assert [name[:5] for name in result[:2]] == ["train", "other"]
+    assert result[4] == "small"
+    assert [name[-2:] for name in result[2:4]] == ["v1", "v2"]
 
 
 def test_a_piped_list_is_whole(

@@ -170,8 +170,8 @@ def test_subjects_significantly_below_the_others_are_named() -> None:
     """A subject far below the others is named with Holm's p; one that could be chance among 57 is not."""
     fair = [estimate_of(f"fair_{i}", 0.5, 200, path=["mmlu"]) for i in range(55)]
     hard, unlucky = estimate_of("hard", 0.25, 200, path=["mmlu"]), estimate_of("unlucky", 0.42, 200, path=["mmlu"])
-    ((found, p),) = weak_subjects([*fair, hard, unlucky])
-    assert found is hard
+    ((result, p),) = weak_subjects([*fair, hard, unlucky])
+    assert result is hard
     right = round(0.5 * 200) * 55 + round(0.42 * 200)
     pooled = (right + 50) / (56 * 200 + 200)
     z = (right / (56 * 200) - 0.25) / (pooled * (1 - pooled) * (1 / (56 * 200) + 1 / 200)) ** 0.5
@@ -195,11 +195,11 @@ def test_an_undefined_value_is_a_dash() -> None:
 def test_json_keeps_shares_and_everything_folded() -> None:
     """The JSON has every estimate, shares in [0, 1] and undefined as null."""
     view = view_of("m", *mmlu(), estimate_of("t", None, 0))
-    found = json.loads(json.dumps(to_json([view]), allow_nan=False))["runs"][0]
-    assert len(found["estimates"]) == 26
-    assert found["estimates"][0]["value"] == 0.3
-    assert found["estimates"][-1]["value"] is None
-    assert found["estimates"][3]["detail_path"] == ["mmlu", "stem"]
+    result = json.loads(json.dumps(to_json([view]), allow_nan=False))["runs"][0]
+    assert len(result["estimates"]) == 26
+    assert result["estimates"][0]["value"] == 0.3
+    assert result["estimates"][-1]["value"] is None
+    assert result["estimates"][3]["detail_path"] == ["mmlu", "stem"]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_checkpoint_scores_as_its_hugging_face_folder(
     same = ["run", "--model_args", f"pretrained={DEMO}", "--tasks", "demo_letters,demo_facts", "--num_fewshot", "2"]
     assert main([*same, *map(str, rest)]) == 0
     other = json.loads(capsys.readouterr().out)
-    values = [[each["value"] for each in found["estimates"]] for found in (json.loads(out), other)]
+    values = [[each["value"] for each in item["estimates"]] for item in (json.loads(out), other)]
     assert values[0] == values[1]
     assert values[0]
 

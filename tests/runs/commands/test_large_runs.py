@@ -89,8 +89,8 @@ def test_a_large_run_opens_like_a_small_one(place: str, words: list[str], shown:
     """Showing 50,000 samples, or the first of them, takes the queries and memory of 400."""
     cost = {}
     for run, name in (("last~1", "small"), ("last", "large")):
-        given = [part for word in words for part in ([word, name] if word == "--samples" else [word])]
-        printed, cost[name] = look(place, "show", run, *given)
+        inputs = [part for word in words for part in ([word, name] if word == "--samples" else [word])]
+        printed, cost[name] = look(place, "show", run, *inputs)
         assert shown in printed
         assert name in printed
     assert cost["large"]["code"] == cost["small"]["code"] == 0

@@ -11,6 +11,6 @@ def test_a_mistyped_kind_is_an_error_with_the_nearest_one(
 ) -> None:
     """A word that is neither a kind of list nor in the name of any task ends with exit code 2."""
     assert main(["ls", f"{word}zz" if word == "run" else word]) == 2
-    shown = capsys.readouterr().err
-    assert f"nearest: {near}" in shown
-    assert "kinds: tasks, groups, tags, suites, models" in shown
+    output = capsys.readouterr().err
+    assert f"nearest: {near}" in output
+    assert "kinds: tasks, groups, tags, suites, models" in output

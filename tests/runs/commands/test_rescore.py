@@ -29,12 +29,12 @@ def test_rescore_shows_the_new_score(capsys: pytest.CaptureFixture[str]) -> None
     output = printed(capsys, "rescore", "last", "--metric", "acc_bytes", "--task", "demo_facts")
     assert "acc_bytes" in output
     assert "demo_facts: 4 stored responses scored again, no request was sent" in output
-    shown = printed(capsys, "show", "last")
-    assert "scored again after the run" in " ".join(shown.split())
-    assert "demo_facts scored again: acc_bytes under none" in shown
-    found = json.loads(printed(capsys, "rescore", "last", "--metric", "acc_bytes", "--json"))
-    assert [each["task"] for each in found["scored_again"]] == ["demo_facts"]
-    assert found["rescored"][0]["metrics"][0]["name"] == "acc_bytes"
+    result = printed(capsys, "show", "last")
+    assert "scored again after the run" in " ".join(result.split())
+    assert "demo_facts scored again: acc_bytes under none" in result
+    actual = json.loads(printed(capsys, "rescore", "last", "--metric", "acc_bytes", "--json"))
+    assert [each["task"] for each in actual["scored_again"]] == ["demo_facts"]
+    assert actual["rescored"][0]["metrics"][0]["name"] == "acc_bytes"
 
 
 def test_rescore_refuses_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

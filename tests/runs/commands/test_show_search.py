@@ -22,7 +22,7 @@ def place(tmp_path: Path) -> str:
 def found(place: str, capsys: pytest.CaptureFixture[str], *words: str) -> list[int]:
     """Return which samples a command shows."""
     assert main(["show", "last", "--samples", "letters", *words, "--store", place, "--json"]) == 0
-    return [one["sample_index"] for one in json.loads(capsys.readouterr().out)]
+    return [each["sample_index"] for each in json.loads(capsys.readouterr().out)]
 
 
 def test_samples_are_searched(place: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,7 @@ def test_recommend_and_arena_take_shown_names(tmp_path: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["for"] == ["demo-letters"]
     short = LONG.format(2).removeprefix("lab/")
     assert main(["arena", "rate", str(tmp_path / "votes.csv"), "--anchor", f"{short}=900", "--json"]) == 0
-    rated = {one["model"]: one for one in json.loads(capsys.readouterr().out)["ratings"]}
+    rated = {each["model"]: each for each in json.loads(capsys.readouterr().out)["ratings"]}
     assert (rated[LONG.format(2)]["rating"], rated[LONG.format(2)]["low"]) == (900, None)
 
 

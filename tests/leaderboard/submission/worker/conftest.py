@@ -47,8 +47,8 @@ def submit(store: Store, host: Host) -> Callable[..., str]:
     """Return a function that checks and submits a model of the folder."""
 
     def submitted(model: str, **values: str) -> str:
-        given = {"model": model, **values}
-        chosen, problems = read_choices(lambda name: given.get(name, ""), host.boards)
+        inputs = {"model": model, **values}
+        chosen, problems = read_choices(lambda name: inputs.get(name, ""), host.boards)
         checked = check_submission(chosen, problems, [FolderModels(host.folders)], Policy(), "ada")
         assert checked.new is not None, checked.problems
         return SubmissionQueue(store).submit(checked.new)

@@ -61,13 +61,13 @@ def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, mon
         words = sandbox.command(inside, job, [model.parent], environment, Resources(4 << 30))
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["home"], found["network"], found["own"], found["other"]) == (False, False, True, False)
-    assert found["model"] == "weights"
-    assert found["processes"] <= 3
-    assert found["capabilities"] == ["CapEff:\t0000000000000000\n"], "root outside has no rights inside"
-    assert "secret" not in json.dumps(found["environment"])
-    assert found["environment"]["HOME"] == str(job)
+    result = json.loads(done.stdout)
+    assert (result["home"], result["network"], result["own"], result["other"]) == (False, False, True, False)
+    assert result["model"] == "weights"
+    assert result["processes"] <= 3
+    assert result["capabilities"] == ["CapEff:\t0000000000000000\n"], "root outside has no rights inside"
+    assert "secret" not in json.dumps(result["environment"])
+    assert result["environment"]["HOME"] == str(job)
 
 
 def test_of_the_system_no_keys_and_no_other_programs_are_there(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_jobs_variables_are_a_list_of_harmless_ones(tmp_path: Path, monkeypatc
         monkeypatch.setenv(name, "secret-value")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
     for network in (True, False):
-        found = settings.environment_of_job(tmp_path, network=network)
-        assert "secret-value" not in found.values()
-        assert ("HTTPS_PROXY" in found) is network
-        assert set(found) < set(os.environ) | {"HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TMPDIR",
+        result = settings.environment_of_job(tmp_path, network=network)
+        assert "secret-value" not in result.values()
+        assert ("HTTPS_PROXY" in result) is network
+        assert set(result) < set(os.environ) | {"HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TMPDIR",
                                                "HF_HUB_DISABLE_TELEMETRY", "ASSAYMARK_LEASE_SECONDS",
                                                "ASSAYMARK_PUBLIC_ONLY"}  # fmt: skip
 

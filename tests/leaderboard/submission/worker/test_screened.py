@@ -72,14 +72,14 @@ def test_a_submission_stops_where_its_rank_set_is_settled(
     assert store.verify() == []
     board = screening_host.boards["demo"]
     table = Site([board], StoredRuns(store)).table(board)
-    shown, of_model = rank_set(table, row.model)
+    result, of_model = rank_set(table, row.model)
     assert of_model.stopped is not None
     complete = str(tmp_path / "complete.sqlite")
     arguments = {"pretrained": str(MODEL), "dtype": row.plan.model.dtype}
     full = assaymark.evaluate("hf", "demo_facts", model_args=arguments, store=complete)
     add_rivals(complete)
     with Store.open_to_read(complete) as opened:
-        assert rank_set(Site([board], StoredRuns(opened)).table(board), full.row.model)[0] == shown
+        assert rank_set(Site([board], StoredRuns(opened)).table(board), full.row.model)[0] == result
 
 
 def rank_set(table: BoardTable, model: str) -> tuple[tuple[int, int], BoardRow]:

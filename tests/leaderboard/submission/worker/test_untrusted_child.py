@@ -43,10 +43,10 @@ Attack = Callable[..., StepEnd]
 @pytest.fixture
 def sandbox() -> JobSandbox:
     """Return the sandbox, or skip where it cannot work."""
-    found = find_sandbox()
-    if found is None:
+    result = find_sandbox()
+    if result is None:
         pytest.skip("bubblewrap is not installed, or cannot start a process here")
-    return found
+    return result
 
 
 @pytest.fixture

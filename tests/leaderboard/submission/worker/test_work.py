@@ -53,9 +53,9 @@ def test_a_damaged_model_fails_with_a_reason_and_without_secrets(
     job = job_of(store, submission)
     assert (job.state, job.fault) == ("failed", "submission")
     assert "a weights file is truncated or damaged" in (job.reason or "")
-    shown = f"{job.reason} {job.log_tail}"
-    assert str(host.work.parent) not in shown
-    assert "hf_ofthehost" not in shown
+    result = f"{job.reason} {job.log_tail}"
+    assert str(host.work.parent) not in result
+    assert "hf_ofthehost" not in result
 
 
 def test_a_sealed_jobs_reason_and_log_are_the_hosts(store: Store, host: Host, submit: Callable[..., str]) -> None:
@@ -145,11 +145,11 @@ def wait_for_outputs(host: Host) -> int:
         for place in host.work.glob("*/*/run.sqlite"):
             try:
                 with Store.open(str(place), read_only=True) as own:
-                    found = [row.n_outputs for row in own.runs()]
+                    results = [row.n_outputs for row in own.runs()]
             except Exception:  # noqa: BLE001 - it is being created
                 continue
-            if found and found[0] > 0:
-                return found[0]
+            if results and results[0] > 0:
+                return results[0]
         time.sleep(0.05)
     raise AssertionError("nothing was evaluated")
 
@@ -176,11 +176,11 @@ def test_reported_results_are_verified_by_measuring(store: Store, host: Host, su
     (run,) = store.runs()
     measured = store.estimates(run.run_id)
     assert verdict_of(measured, measured)[0]
-    inflated = [replace(one, value=1.5) for one in measured]
+    inflated = [replace(each, value=1.5) for each in measured]
     is_verified, why = verdict_of(inflated, measured)
     assert not is_verified
     assert "1.5000 reported" in why
-    assert verdict_of([replace(one, task="other") for one in measured], measured)[0] is False
+    assert verdict_of([replace(item, task="other") for item in measured], measured)[0] is False
 
 
 def test_a_reproduce_job_gives_the_submission_a_verdict(store: Store, host: Host, submit: Callable[..., str]) -> None:
