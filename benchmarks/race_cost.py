@@ -116,10 +116,10 @@ def write_tasks(folder: Path, n: int) -> None:
         (folder / f"{task}.yaml").write_text(YAML.format(task=task, folder=folder, form=form), encoding="utf-8")
 
 
-def write_copy(folder: Path, noise: float, **more: Any) -> None:
+def write_copy(folder: Path, noise: float, seed: int = 0, **more: Any) -> None:
     """Write the large demo model with Gaussian noise on its matrices, in units of their own standard deviation."""
     shutil.copytree(LARGE, folder, dirs_exist_ok=True)
-    weights, generator = load_file(LARGE / "model.safetensors"), torch.Generator().manual_seed(0)
+    weights, generator = load_file(LARGE / "model.safetensors"), torch.Generator().manual_seed(seed)
     for name, tensor in sorted(weights.items()):
         if tensor.ndim == 2:
             drawn = torch.randn(tensor.shape, generator=generator)

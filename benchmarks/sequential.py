@@ -1,6 +1,6 @@
 """How many questions a race and a goal need: simulated orders, as in the tables of `docs/racing.md`, and stored scores.
 
-    python benchmarks/sequential.py [table | false | means | stored | forecasts] [--orders 1000] [--scores FILE]
+    python benchmarks/sequential.py [table | false | means | stored | forecasts | own] [--orders 1000] [--scores FILE]
 
 - table: for each size of a benchmark and each share of questions on which two models disagree, a true difference of 5
   points: the median share of questions until the verdict, for our rules (and the share by which 80% of the orders were
@@ -11,10 +11,13 @@
   columns model, question_id, pred, answer): pairs about 5 and 10 points apart, and pairs made equal by swapping the two
   models' scores on random questions, which keeps how often they disagree.
 - forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models.
+- own: stored and forecasts for stored runs of ours: 25 copies of the large demo model, weakened by noise, on
+  14,000 questions of the demo's generator, which are evaluated first; `--data` keeps task, models and store.
 """
 
 import argparse
 import itertools
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +29,8 @@ from benchmarks.sequential_rules import RULES, fixed_size
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SCORES = SHARED / "data" / "TIGER-Lab" / "MMLU-Pro" / "_model_predictions" / "test.parquet"
 SIZES, DISCORDANCES, DIFFERENCE = (1_000, 14_042), (0.15, 0.25, 0.35), 0.05
+OWN_MODELS, OWN_QUESTIONS = 25, 14_000
+NOISE = (0.25, 0.7)  # of the best and the worst model, in standard deviations of each matrix
 MOST_AT_ONCE = 20_000_000  # values of orders in memory
 
 
@@ -139,9 +144,29 @@ def stored_scores(path: Path) -> tuple[list[str], np.ndarray]:
     return models, np.array([[by_model[model][question] for question in questions] for model in models], dtype=float)
 
 
-def print_stored(path: Path, n_orders: int) -> None:
+def own_scores(data: Path) -> tuple[list[str], np.ndarray]:
+    """Return models and scores of whole stored runs, which are made where they are missing. Shape: as above."""
+    import assaymark
+    from benchmarks.race_cost import TASK, write_copy, write_tasks
+
+    if not (data / "test.jsonl").is_file():
+        write_tasks(data, OWN_QUESTIONS)
+    models, scores = [], []
+    for at in range(OWN_MODELS):
+        folder = data / f"copy{at:02}"
+        if not (folder / "model.safetensors").is_file():
+            write_copy(folder, float(np.interp(at, (0, OWN_MODELS - 1), NOISE)), seed=at)
+        run = assaymark.evaluate(str(folder), TASK, include_path=[str(data)], store=str(data / "store.sqlite"))
+        models.append(folder.name)
+        scores.append(
+            [score.value or 0.0 for sample in run.samples(TASK) for score in sample.scores if score.metric == "acc"]
+        )
+        print(f"{folder.name}: {100 * np.mean(scores[-1]):.2f}%", flush=True)
+    return models, np.array(scores, dtype=float)
+
+
+def print_stored(models: list[str], scores: np.ndarray, n_orders: int) -> None:
     """Print the shares of questions for real pairs, false verdicts, and verdicts on pairs made equal."""
-    models, scores = stored_scores(path)
     n = scores.shape[1]
     gaps = {pair: abs(scores[pair[0]].mean() - scores[pair[1]].mean()) for pair in
             itertools.combinations(range(len(models)), 2)}  # fmt: skip
@@ -180,9 +205,8 @@ def print_stored(path: Path, n_orders: int) -> None:
         print(f"{len(drawn)} pairs made equal, {rule}: {100 * n_false / n_all:.2f}% of {n_all} decided", flush=True)
 
 
-def print_forecasts(path: Path) -> None:
+def print_forecasts(models: list[str], scores: np.ndarray) -> None:
     """Print after how many questions real accuracies are known to ± 2 points, without and with 20 stored models."""
-    models, scores = stored_scores(path)
     n, rng, needed, n_missed = scores.shape[1], np.random.default_rng(0), [], 0
     for at in range(0, len(models), 3):
         order = rng.permutation(n)
@@ -207,9 +231,10 @@ def print_forecasts(path: Path) -> None:
 def main() -> None:
     """Print one part, or the first three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "forecasts"))
+    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "forecasts", "own"))
     parser.add_argument("--orders", type=int, default=1_000)
     parser.add_argument("--scores", type=Path, default=SCORES)
+    parser.add_argument("--data", type=Path, help="folder of task, models and runs of `own`")
     arguments = parser.parse_args()
     if arguments.part in {None, "table"}:
         print_table(arguments.orders)
@@ -218,9 +243,14 @@ def main() -> None:
     if arguments.part in {None, "means"}:
         print_means(max(1, arguments.orders // 20))
     if arguments.part == "stored":
-        print_stored(arguments.scores, arguments.orders)
+        print_stored(*stored_scores(arguments.scores), arguments.orders)
     if arguments.part == "forecasts":
-        print_forecasts(arguments.scores)
+        print_forecasts(*stored_scores(arguments.scores))
+    if arguments.part == "own":
+        with tempfile.TemporaryDirectory() as folder:
+            models, scores = own_scores(arguments.data or Path(folder))
+        print_stored(models, scores, arguments.orders)
+        print_forecasts(models, scores)
 
 
 if __name__ == "__main__":
