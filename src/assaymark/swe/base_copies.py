@@ -51,7 +51,7 @@ class Repositories:
         self._folders: dict[str, Path] = {}
         for text in named:
             name, is_named, folder = text.partition("=")
-            path = Path(folder if is_named else text).expanduser()
+            path = Path(folder if is_named else text).expanduser().absolute()
             if not path.is_dir():
                 raise DataError(f"no repository {path}; expected a folder, or owner/name=FOLDER")
             git(path, "rev-parse", "--git-dir")

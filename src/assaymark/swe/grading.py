@@ -2,15 +2,22 @@
 
 Before an instance is graded in an environment, its gold patch must resolve it and the empty patch must not, twice. An
 instance for which that is not so is not runnable here: no patch fails because of it.
+
+Predictions are graded in threads, or on the machines of a cluster, which need the same environments and repositories at
+the same paths; only this process reads and writes the store.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from socket import gethostname
+from typing import Protocol
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import DataError, PlanError
+from assaymark.models.workers.cluster import run_on_cluster
+from assaymark.settings import VERSION
 from assaymark.stopping import raise_if_requested, under_way
 from assaymark.store.connection import OpenStore
 from assaymark.swe.attempts import PatchAttempt, attempt_tests
@@ -38,12 +45,17 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class GradeOptions:
-    """Where the repositories and environments are, and what grading may use."""
+    """Where the repositories and environments are, and what grading may use.
+
+    workers: instances that are graded at the same time; None: one here, all processors of a cluster.
+    cluster: address of a Ray cluster; None: this machine.
+    """
 
     repositories: Repositories
     environments: Environments
     limits: SweLimits = field(default_factory=SweLimits)
-    workers: int = 1
+    workers: int | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +106,99 @@ def grade(
     Raises: DataError, as `match_predictions`; PlanError without a sandbox; StoreError.
     """
     pairs = match_predictions(instances, predictions)
-    _check_sandbox([instance for instance, _ in pairs], options)
     log = GradingLog(store)
     graded: dict[str, Graded] = {}
-    with under_way(), ThreadPoolExecutor(max_workers=options.workers) as executor:
+    with under_way():
+        for done in (_graded_in_threads if options.cluster is None else _graded_on_cluster)(log, pairs, options):
+            graded[done.prediction.instance_id] = done
+            notify(done)
+    return [graded[each.instance_id] for each in predictions]
+
+
+Pairs = Sequence[tuple[Instance, Prediction]]
+
+
+def _graded_in_threads(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Iterator[Graded]:
+    _check_sandbox([instance for instance, _ in pairs], options)
+    with ThreadPoolExecutor(max_workers=options.workers or 1) as executor:
         waiting = [executor.submit(_grade_prediction, log, instance, each, options) for instance, each in pairs]
         try:
             for future in as_completed(waiting):
-                done = future.result()
-                graded[done.prediction.instance_id] = done
-                notify(done)
+                yield future.result()
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
-    return [graded[each.instance_id] for each in predictions]
+
+
+def _graded_on_cluster(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Iterator[Graded]:
+    """Yield what is stored, then what the cluster grades, which is stored here as it arrives."""
+    calls: list[tuple[Instance, Prediction, GradeOptions, str, Check | None, str]] = []
+    for instance, prediction in pairs:
+        done, sha = _without_tests(log, instance, prediction, options)
+        if done is not None:
+            yield done
+        else:
+            calls.append((instance, prediction, options, sha, log.check(instance.sha, sha), VERSION))
+    for number, result, reason in run_on_cluster(options.cluster or "", _grade_elsewhere, calls, options.workers):
+        if result is None:
+            yield Graded(calls[number][1], "infra_failure", f"not graded on the cluster: {reason}")
+            continue
+        done, new_check = result
+        if new_check is not None:
+            log.add_check(new_check)
+        if done.is_new and done.grading is not None:
+            log.add_grading(done.grading)
+        yield done
+
+
+class _Log(Protocol):
+    """What grading one prediction needs of the store."""
+
+    def check(self, instance_sha: str, environment_sha: str) -> Check | None: ...
+    def add_check(self, check: Check) -> None: ...
+    def gradings(self, patch_sha: str, instance_sha: str, environment_sha: str | None = None) -> list[Grading]: ...
+    def add_grading(self, grading: Grading) -> None: ...
+
+
+class _NoStore:
+    """The log on a machine of a cluster: what is known travels there, and what is new travels back."""
+
+    def __init__(self, known: Check | None) -> None:
+        self._known = known
+        self.new_check: Check | None = None
+
+    def check(self, instance_sha: str, environment_sha: str) -> Check | None:  # noqa: ARG002 - there is one instance
+        return self._known
+
+    def add_check(self, check: Check) -> None:
+        self.new_check = check
+
+    def gradings(self, *_: str | None) -> list[Grading]:
+        return []  # the driver has looked
+
+    def add_grading(self, grading: Grading) -> None:
+        """It is in the result."""
+
+
+def _grade_elsewhere(
+    instance: Instance, prediction: Prediction, options: GradeOptions, sha: str, known: Check | None, version: str
+) -> tuple[Graded, Check | None]:
+    """Grade on a machine of a cluster; `sha` is the driver's environment, and its version of Assaymark follows."""
+    machine = gethostname()
+    if version != VERSION:
+        return _not_here(prediction, f"{machine} has Assaymark {VERSION}, the driver {version}"), None
+    try:
+        if options.environments.of(instance).sha != sha:
+            return _not_here(prediction, f"{machine} has another environment than the driver; prepare it there"), None
+        _check_sandbox([instance], options)
+    except PlanError as error:
+        return _not_here(prediction, f"{error} (on {machine})"), None
+    log = _NoStore(known)
+    return _grade_prediction(log, instance, prediction, options), log.new_check
+
+
+def _not_here(prediction: Prediction, reason: str) -> Graded:
+    return Graded(prediction, "infra_failure", f"not runnable here: {reason}")
 
 
 def _check_sandbox(instances: Sequence[Instance], options: GradeOptions) -> None:
@@ -122,39 +213,48 @@ def _check_sandbox(instances: Sequence[Instance], options: GradeOptions) -> None
             return
 
 
-def _grade_prediction(log: GradingLog, instance: Instance, prediction: Prediction, options: GradeOptions) -> Graded:
-    raise_if_requested()
+def _without_tests(
+    log: _Log, instance: Instance, prediction: Prediction, options: GradeOptions
+) -> tuple[Graded | None, str]:
+    """Return what is known of a prediction before its tests run, None for nothing; and the environment's hash."""
     if is_empty(prediction):
-        return Graded(prediction, "empty_patch", "the patch is empty")
+        return Graded(prediction, "empty_patch", "the patch is empty"), ""
     try:
-        environment = options.environments.of(instance)
-        sha = environment.sha
-        source = options.repositories.folder_of(instance.repo)
+        sha = options.environments.of(instance).sha
+        options.repositories.folder_of(instance.repo)
     except PlanError as error:  # it may be put right, so nothing is stored
-        return Graded(prediction, "infra_failure", f"not runnable here: {error}")
+        return _not_here(prediction, str(error)), ""
+    stored = log.gradings(prediction.patch_sha, instance.sha, sha)
+    return (Graded(prediction, stored[0].outcome, stored[0].reason, stored[0]) if stored else None), sha
+
+
+def _grade_prediction(log: _Log, instance: Instance, prediction: Prediction, options: GradeOptions) -> Graded:
+    raise_if_requested()
+    done, sha = _without_tests(log, instance, prediction, options)
+    if done is not None:
+        return done
+    environment, source = options.environments.of(instance), options.repositories.folder_of(instance.repo)
     with alone(f"{prediction.patch_sha} {instance.sha} {sha}"):
-        if stored := log.gradings(prediction.patch_sha, instance.sha, sha):
+        if stored := log.gradings(prediction.patch_sha, instance.sha, sha):  # by another process meanwhile
             return Graded(prediction, stored[0].outcome, stored[0].reason, stored[0])
         with draft_folder() as folder:
             try:
                 make_base_copy(source, instance.base_commit, folder / "base")
             except DataError as error:
-                return Graded(prediction, "infra_failure", f"not runnable here: {error}")
+                return _not_here(prediction, str(error))
             check = check_instance(log, instance, folder, environment, options.limits)
             if not check.is_runnable:
-                return Graded(prediction, "infra_failure", f"not runnable here: {check.reason}")
+                return _not_here(prediction, check.reason)
             grading = _grade(instance, prediction, folder, environment, options.limits)
         log.add_grading(grading)
     return Graded(prediction, grading.outcome, grading.reason, grading, is_new=True)
 
 
-def check_instance(
-    log: GradingLog, instance: Instance, folder: Path, environment: Environment, limits: SweLimits
-) -> Check:
+def check_instance(log: _Log, instance: Instance, folder: Path, environment: Environment, limits: SweLimits) -> Check:
     """Return whether gold resolves an instance and empty does not, twice; a stored yes is not computed again.
 
     Args:
-        log: of the store.
+        log: of the store, or what stands for it.
         instance: the instance.
         folder: has its base copy, `base`.
         environment: of the tests.

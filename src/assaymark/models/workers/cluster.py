@@ -8,6 +8,8 @@ any way. When a worker's process ends, Ray fails the pending call within seconds
 but does not run (stopped, hung), and reports a machine without network only after about a minute. So replies are timed
 here: the pending call returns every second.
 
+`run_on_cluster` calls a function on the machines instead, which other work than a model's needs.
+
 An actor finds the model on its machine and then works as a worker of a single machine does. The driver sends it orders
 and fetches its messages; both calls return at once or within a moment, while the work runs in a thread.
 """
@@ -16,13 +18,13 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from assaymark.engine.options import EngineSettings
@@ -33,9 +35,22 @@ from assaymark.models.text.tokenizer import TokenizerSource
 from assaymark.models.workers.links import POLL_SECONDS, START_SECONDS, RemoteWorker
 from assaymark.models.workers.process import serve_orders
 from assaymark.settings import VERSION
+from assaymark.stopping import raise_if_requested
 
-__all__ = ["ClusterLinks", "ClusterWorker", "Node", "PlacedModel", "Seat", "join", "leave", "nodes_of_cluster", "seats"]
+__all__ = [
+    "ClusterLinks",
+    "ClusterWorker",
+    "Node",
+    "PlacedModel",
+    "Seat",
+    "join",
+    "leave",
+    "nodes_of_cluster",
+    "run_on_cluster",
+    "seats",
+]
 
+T = TypeVar("T")
 
 LONG_POLL_SECONDS = 1.0
 
@@ -376,6 +391,48 @@ class ClusterLinks:
         if self._is_ours:
             leave()
             self._is_ours = False
+
+
+def run_on_cluster(
+    address: str, function: Callable[..., T], arguments: Sequence[tuple[object, ...]], n_at_once: int | None = None
+) -> Iterator[tuple[int, T | None, str]]:
+    """Yield the number and the result of each call of a function on the cluster's machines, as they end.
+
+    Args:
+        address: of the cluster.
+        function: of a module that every machine has; a call takes one processor.
+        arguments: of each call; they are pickled.
+        n_at_once: calls in progress at the same time; None: as many as the cluster has processors.
+
+    Yields: the call's place in `arguments`, its result, and "". A call that raised, or whose process or machine was
+        lost, has no result, and the reason; it is not tried again. What is in progress ends with the iterator.
+    Raises: as `join`; KeyboardInterrupt after a signal.
+    """
+    is_ours = join(address)
+    import ray
+
+    running: dict[Any, int] = {}
+    try:
+        remote = ray.remote(function).options(num_cpus=1, max_retries=0)
+        most = n_at_once or max(1, sum(node.n_cpus for node in nodes_of_cluster()))
+        waiting = deque(enumerate(arguments))
+        while waiting or running:
+            while waiting and len(running) < most:
+                number, values = waiting.popleft()
+                running[remote.remote(*values)] = number
+            done, _ = ray.wait(list(running), timeout=LONG_POLL_SECONDS)
+            raise_if_requested()
+            for reference in done:
+                number = running.pop(reference)
+                try:
+                    yield number, ray.get(reference), ""
+                except ray.exceptions.RayError as error:
+                    yield number, None, _last_line(error)
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+        if is_ours:
+            leave()
 
 
 def _last_line(error: Exception) -> str:

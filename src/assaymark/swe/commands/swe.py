@@ -288,8 +288,15 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
 @_instances
 @_places
 @_tests
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N",
-              help="Instances graded at the same time.")  # fmt: skip
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Instances graded at the same time; default: 1, with --cluster as many as it has processors.",
+)
+@click.option("--cluster", metavar="ADDRESS",
+              help="Grade on a Ray cluster: auto, HOST:6379 or ray://HOST:10001. Each machine needs the environments "
+              "and repositories at the same paths.")  # fmt: skip
 @store_option
 @json_option
 def grade_command(predictions: Path, instances: Path, *, store: str | None, as_json: bool, **options: Any) -> None:
@@ -308,6 +315,7 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
         Environments.read(options["environments"], options["python"], options["where"]),
         _limits(options),
         options["workers"],
+        options["cluster"],
     )
     with Store.open(store) as opened:
         graded = grade(opened, known, written, chosen, _say)
