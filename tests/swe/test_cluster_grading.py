@@ -65,7 +65,7 @@ def test_a_cluster_grades_what_is_graded_here(
     tmp_path: Path,
 ) -> None:
     """Outcomes are equal; the second time nothing is graded."""
-    patches = {"gold": instance.patch, "empty": "", "damaged": instance.patch.replace("def add", "def plus")}
+    patches = {"gold": instance.patch, "empty": "", "damaged": instance.patch.replace("calc.py", "none.py")}
     instances, predictions = written(tmp_path, instance, patches)
     here = {each.prediction.instance_id: each for each in grade(store, instances, predictions, options)}
     first = subprocess.run(command(tmp_path, project, two_nodes, "--json"), capture_output=True, text=True, check=False)
