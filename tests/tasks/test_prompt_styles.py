@@ -41,9 +41,11 @@ def test_every_row_of_real_tasks_has_every_prompt_style(shared_dir: Path, name: 
     by_style = {style: bound(styled_task(task, style), shared_dir / "data") for style in PROMPT_STYLES}
     prompts = {style: [request.prompt for request in one.requests()] for style, one in by_style.items()}
     assert len({len(texts) for texts in prompts.values()}) == 1
-    for letter, text, cot in zip(*(prompts[style] for style in PROMPT_STYLES), strict=True):
+    for letter, text, cot, joint in zip(*(prompts[style] for style in PROMPT_STYLES[:4]), strict=True):
+        assert joint.endswith("\nAnswer:")
         listed = letter[letter.rindex("\nA. ") : letter.rindex("\n")].split()
         assert " ".join(listed) in " ".join(cot.split())
+        assert " ".join(listed) in " ".join(joint.split())
         assert " ".join(listed) not in " ".join(text.split())
 
 
@@ -52,6 +54,6 @@ def test_another_prompt_style_is_another_task_of_the_same_name() -> None:
     task = task_named("mmlu_anatomy")
     made = [styled_task(task, style) for style in PROMPT_STYLES]
     assert {one.name for one in made} == {"mmlu_anatomy"}
-    assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 4
+    assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 7
     selection = styled_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")
     assert [metric.metric for metric in selection.groups[0].metrics] == ["exact_match"]

@@ -90,11 +90,12 @@ class LmEvalOptions(TypedDict, total=False):
     prompt_style: Annotated[
         str | None,
         Option(
-            help="Prompt style of multiple choice: letter, text or cot. Several styles (own: the file's), and several "
-            "numbers of shots (--num_fewshot 0,5), are compared.",
+            help="Prompt style of multiple choice: letter, text, cot, or HELM's (helm-joint, helm-separate, "
+            "helm-separate-calibrated). Several styles (own: the file's), and several numbers of shots "
+            "(--num_fewshot 0,5), are compared.",
             flags=("--prompt_style",),
             metavar="STYLES",
-            expected="letter, text or cot",
+            expected="letter, text, cot, helm-joint, helm-separate or helm-separate-calibrated",
             is_shared=False,
             in_plan=InPlan(
                 field="prompt_style",
