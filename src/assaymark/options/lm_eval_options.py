@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from assaymark.options.of_plans import (
-    limit_shown,
+    limit_heading,
     model_arguments,
     perturb_heading,
     perturb_plan,
@@ -72,7 +72,7 @@ class LmEvalOptions(TypedDict, total=False):
                 field="limit",
                 read_back=lambda plan: plan.limit,
                 label="limit",
-                heading=lambda plan: None if plan.limit is None else ("limit", limit_shown(plan.limit)),
+                heading=limit_heading,
             ),
         ),
     ]

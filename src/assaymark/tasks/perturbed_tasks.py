@@ -57,6 +57,7 @@ class PerturbedTask:
             name=self.name,
             n_samples=len(self._samples),
             sample_indices=None,
+            drawn=None,
             perturbed={"of": self._own.plan.name, "by": self._perturbation.label},
         )
 

@@ -40,7 +40,7 @@ from assaymark.records import (
 from assaymark.scoring.metrics import context_without_question
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bad_rows import fault_finder
-from assaymark.tasks.bound import BindOptions, chosen_indices, n_shots_of
+from assaymark.tasks.bound import BindOptions, chosen_indices, drawn_indices, n_shots_of
 from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import sandbox_of, score_in
 from assaymark.tasks.generation import AnswerSettings, answer_settings
@@ -151,6 +151,7 @@ class BoundYamlTask:
     @property
     def plan(self) -> TaskPlan:
         """The part of the run's plan, and so of the run key, for this task."""
+        drawn = drawn_indices(self.n_original, self.options)
         return TaskPlan(
             name=self.task.name,
             version=self.task.version,
@@ -158,7 +159,8 @@ class BoundYamlTask:
             dataset_hash=self._dataset_hash,
             num_fewshot=self.n_shots,
             n_samples=len(self._indices),
-            sample_indices=self.options.sample_indices,
+            sample_indices=self.options.sample_indices if drawn is None else drawn,
+            drawn=None if drawn is None else {"of": self.n_original, "by": "HELM"},
             generation=self._settings.facts if self._settings else None,
         )
 
