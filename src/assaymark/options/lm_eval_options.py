@@ -160,7 +160,7 @@ class LmEvalOptions(TypedDict, total=False):
         str | Sequence[str | Perturbation] | None,
         Option(
             help="Also evaluate perturbed copies of the samples, by HELM's rules: robustness, fairness (with lists of "
-            "yours), or names such as mild_mix,typos:0.05,dialect=FILE.",
+            "yours), or names such as mild_mix,typos:0.05,dialect=FILE,contrast_sets=FILE.",
             flags=("--perturb",),
             metavar="NAME,...",
             expected="names of perturbations",
