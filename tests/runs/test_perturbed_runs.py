@@ -383,6 +383,8 @@ def test_contrast_sets_are_rows_of_the_users_list(in_folder: Path, capsys: pytes
     listed.write_text('{"id": 3, "row": {"questoin": "Is 3 odd?"}}\n')
     with pytest.raises(PlanError, match=r"sample 3 of chores has the column 'questoin'; the task's columns: question"):
         assaymark.evaluate(model, ["chores"], perturb=f"contrast_sets={listed}", **options)
-    code, printed = _command(capsys, "run", "--model", "fake", "--tasks", "chores", "--include_path", ".", "--perturb", "contrast_sets")
+    code, printed = _command(
+        capsys, "run", "--model", "fake", "--tasks", "chores", "--include_path", ".", "--perturb", "contrast_sets"
+    )
     assert code == 2
     assert "add contrast_sets=FILE" in printed
