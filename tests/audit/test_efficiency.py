@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from assaymark.audit.efficiency import TimedAnswer, audit_efficiency, fit_times
 from assaymark.cli.main import main
@@ -44,7 +45,11 @@ def test_known_costs_are_recovered() -> None:
     assert not noisy.is_noisy
     assert fit_times(answers(0.1)).is_noisy
     further = np.array([each.n_answer - 1 for each in noisy.answers], dtype=float)
-    half = 1.96 * noisy.residual_seconds / np.sqrt(((further - further.mean()) ** 2).sum())
+    half = (
+        float(scipy.stats.t.ppf(0.975, len(noisy.answers) - 4))
+        * noisy.residual_seconds
+        / np.sqrt(((further - further.mean()) ** 2).sum())
+    )
     assert (noisy.high - noisy.low) / 2 == pytest.approx(half, rel=1e-3)
 
 

@@ -21,7 +21,7 @@ from assaymark.errors import DataError, ModelError, PlanError, UsageError
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Output, Request
 from assaymark.settings import environment
-from assaymark.statistics.distributions import two_sided_z
+from assaymark.statistics.distributions import t_quantile
 
 __all__ = ["EfficiencyFit", "TimedAnswer", "audit_efficiency", "fit_times", "measure_times"]
 
@@ -44,7 +44,7 @@ class EfficiencyFit:
     Attributes:
         prompt_seconds: tokens of a prompt -> seconds until the first token of the answer.
         token_seconds: seconds of each further token.
-        low: the lower end of its 95% interval (normal).
+        low: the lower end of its 95% interval (Student's t).
         high: the upper end.
         residual_seconds: root of the mean square of the residuals, by degrees of freedom.
         worst_share: the largest residual, as a share of the time that was measured.
@@ -193,8 +193,9 @@ def fit_times(answers: Sequence[TimedAnswer], model: Model | None = None) -> Eff
     seconds = np.array([*shortest.values()])
     solution, _, _, _ = np.linalg.lstsq(design, seconds, rcond=None)
     residuals = seconds - design @ solution
-    variance = float(residuals @ residuals) / (len(shortest) - design.shape[1])
-    reach = two_sided_z(0.95) * float(np.sqrt(variance * np.linalg.pinv(design.T @ design)[-1, -1]))
+    df = len(shortest) - design.shape[1]
+    variance = float(residuals @ residuals) / df
+    reach = t_quantile(0.975, df) * float(np.sqrt(variance * np.linalg.pinv(design.T @ design)[-1, -1]))
     return EfficiencyFit(
         dict(zip(lengths, map(float, solution[:-1]), strict=True)),
         float(solution[-1]),
