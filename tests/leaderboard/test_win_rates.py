@@ -1,14 +1,17 @@
 """`board win-rates`: HELM's mean win rate of stored runs, with intervals where the samples are stored."""
 
+import csv
 import json
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 import assaymark
 from assaymark.cli.main import main
+from assaymark.errors import DataError
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
@@ -85,6 +88,51 @@ def test_the_page_its_twin_and_the_static_site_have_the_commands_numbers(
     assert main(["board", "export", str(board), "-o", str(site), "--store", store]) == 0
     exported = next(path for path in site.rglob("*.html") if "win-rates" in str(path))
     assert "100.0<small>" in exported.read_text()
+
+
+def test_the_rate_is_a_column_of_the_table_and_of_downloads(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The column sorts, has the command's numbers and intervals everywhere, and changes neither average nor rank."""
+    store = str(board.parent / "s.sqlite")
+    assert main(["board", "win-rates", str(board), "--store", store, "--json"]) == 0
+    printed = {row["model"]: row for row in json.loads(capsys.readouterr().out)["models"]}
+    with Store.open(store) as opened:
+        plain = create_app([board_feature(Site([read_board(board)], StoredRuns(opened)))])
+        with TestClient(plain, base_url="http://127.0.0.1") as client:
+            before = client.get("/board/board.json").json()
+            assert "mean-win-rate" not in client.get("/board/board.csv").text
+        board.write_text(board.read_text() + "win_rates: true\n")
+        asked = create_app([board_feature(Site([read_board(board)], StoredRuns(opened)))])
+        with TestClient(asked, base_url="http://127.0.0.1") as client:
+            made = client.get("/board/board.json").json()
+            rows = list(csv.DictReader(client.get("/board/board.csv").text.splitlines()))
+            lines = [json.loads(line) for line in client.get("/board/board.jsonl").text.splitlines()]
+            ordered = client.get("/board/board.json", params={"sort": "mean-win-rate"}).json()["rows"]
+            page = client.get("/board/board").text
+            assert client.get("/board/board/win-rates.json").json()["win_rates"]["models"] == [*printed.values()]
+    assert [column["title"] for column in made["columns"]] == ["Mean win rate", "plants", "stars"]
+    assert {row["origin"] for row in made["rows"] if "mean-win-rate" not in row["scores"]} <= {"baseline"}
+    for row in [each for each in made["rows"] if each["model"] in printed]:
+        rate = row["scores"]["mean-win-rate"]
+        of_model = printed[row["model"]]
+        assert [rate["value"], rate["low"], rate["high"]] == [of_model[key] for key in ("mean_win_rate", "low", "high")]
+        assert "resampled" in rate["method"]
+    for flat in [each for each in (*rows, *lines) if each["model"] in printed]:
+        assert float(flat["mean-win-rate"]) == printed[flat["model"]]["mean_win_rate"]
+        assert float(flat["mean-win-rate_low"]) == printed[flat["model"]]["low"]
+    own = [(row["rank"], row["average"]) for row in before["rows"]]
+    assert [(row["rank"], row["average"]) for row in made["rows"]] == own
+    rates = [row["scores"]["mean-win-rate"]["value"] for row in ordered if row["model"] in printed]
+    assert rates == sorted(rates)
+    assert 'id="sort-mean-win-rate"' in page
+
+
+def test_a_score_with_the_columns_title_is_refused(board: Path) -> None:
+    """A column of the board that has the title already is named."""
+    board.write_text("title: Fields\ntasks: [{task: plants, column: Mean win rate}]\nwin_rates: true\n")
+    with Store.open(str(board.parent / "s.sqlite")) as opened:
+        site = Site([read_board(board)], StoredRuns(opened))
+        with pytest.raises(DataError, match="choose another title"):
+            site.table(site.board("board"))
 
 
 def test_a_board_of_one_model_says_why_it_has_no_rates(tmp_path: Path) -> None:

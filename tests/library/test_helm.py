@@ -8,10 +8,13 @@ from types import ModuleType
 
 import pytest
 
+import assaymark
 from assaymark.errors import PlanError
+from assaymark.models.fake import FakeModel
+from assaymark.options.of_plans import positions
 from assaymark.records import GenerateQuery
 from assaymark.scoring.instructions.helm_ifeval import share_followed
-from assaymark.tasks.bound import BindOptions
+from assaymark.tasks.bound import BindOptions, drawn_indices
 from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.python_tasks import bind
 from tests.conftest import ROOT
@@ -110,3 +113,40 @@ def test_missing_members_are_named_with_their_reason() -> None:
     (chosen,) = selection.suites
     assert len(chosen.missing) == 7
     assert all("rows are not in this library" in why for _, why in chosen.missing)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "first", "digest"),
+    [
+        (1319, (0, 1, 2, 3, 4, 5), "06262019c6fbe3c39b7b9bf7dd48dccba001403cecd7f3a63d6f745587af99d3"),
+        (12032, (16, 18, 39, 42, 48, 90), "58d6b2eb524e80397a1d584625ae46b71d8c0c3dde5d6397c844a50356e9169c"),
+    ],
+)
+def test_the_draw_is_helms(n_rows: int, first: tuple[int, ...], digest: str) -> None:
+    """Of GSM8K's and MMLU-Pro's rows those are drawn that `downsample_eval_instances` of HELM draws."""
+    drawn = drawn_indices(n_rows, BindOptions(at_most=1000))
+    assert drawn is not None
+    assert drawn[:6] == first
+    assert sha256(json.dumps(drawn).encode()).hexdigest() == digest
+    assert drawn_indices(1000, BindOptions(at_most=1000)) is None
+    assert drawn_indices(n_rows, BindOptions(at_most=1000, limit=5)) is None
+
+
+def test_a_suite_with_a_draw_names_it_and_runs_again_alike(tmp_path: Path) -> None:
+    """The result says how many of how many samples; --limit and --samples replace the draw; a run is reproduced."""
+    file = tmp_path / "few.yaml"
+    members = "[{task: demo_facts, metric: acc}, {task: demo_letters_nature, metric: acc}]"
+    file.write_text(f"name: few\nat_most: 7\nmembers: {members}\n")
+    run = assaymark.evaluate(FakeModel(), suite=str(file))
+    (facts, letters) = run.row.plan.tasks
+    assert facts.n_samples == letters.n_samples == 7
+    assert isinstance(facts.drawn, dict)
+    assert f"demo_facts 7 of {facts.drawn['of']} samples" in " ".join(str(run).split())
+    assert assaymark.evaluate(FakeModel(), suite=str(file)).id == run.id
+    first = assaymark.evaluate(FakeModel(), suite=str(file), limit=7)
+    assert first.id != run.id
+    assert first.row.plan.tasks[0].drawn is None
+    chosen = assaymark.evaluate(FakeModel(), suite=str(file), samples={"demo_facts": [1, 2]})
+    assert [task.n_samples for task in chosen.row.plan.tasks] == [2, 7]
+    assert positions(run.row.plan) is None
+    assert positions(chosen.row.plan) == {"demo_facts": (1, 2)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assaymark.perturbations.named import Perturbation, perturbations_of
-from tests.perturbations.write_helm_texts import hash_of
+from tests.perturbations.write_helm_texts import contrasts, hash_of
 
 HEAD, *ROWS = [
     json.loads(line) for line in (Path(__file__).parent / "helm_texts.jsonl").read_text(encoding="utf-8").splitlines()
@@ -16,10 +16,21 @@ HEAD, *ROWS = [
 
 
 def _named(label: str) -> Perturbation:
-    lists = {"dialect": json.dumps(HEAD["dialect"]), "person_name": "\n".join(HEAD["names"])}
+    changed = [
+        json.dumps({"id": at, "row": {"question": text, "options": references}})
+        for at, (_, question, options) in enumerate(HEAD["questions"])
+        for text, references in contrasts(at, question, options)
+    ]
+    lists = {
+        "dialect": json.dumps(HEAD["dialect"]),
+        "person_name": "\n".join(HEAD["names"]),
+        "contrast_sets": "\n".join(changed),
+    }
     name, _, strength = label.partition(":")
     if name not in lists:
         return perturbations_of(label)[0]
+    if name == "contrast_sets":
+        return Perturbation(name, None, lists[name])
     return Perturbation(name, float(strength or 1.0), lists[name])
 
 
@@ -28,7 +39,12 @@ def test_texts_equal_helms(row: dict[str, Any]) -> None:
     """Question and options of 160 instances are HELM's, letter for letter."""
     perturbation = _named(row["label"])
     made = []
-    for sample_id, question, options in HEAD["questions"]:
+    for at, (sample_id, question, options) in enumerate(HEAD["questions"]):
+        if perturbation.is_of_rows:
+            own = {"question": question, "options": options}
+            new = {**own, **(perturbation.row_of(sample_id, at, own, row["seed"]) or {})}
+            made.append([new["question"], new["options"]])
+            continue
         references, (text,) = perturbation.texts(sample_id, options, [question], row["seed"])
         made.append([text, references])
     assert made[: len(row["texts"])] == row["texts"]

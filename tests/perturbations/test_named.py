@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.errors import AssaymarkError, PlanError, UnknownName
+from assaymark.errors import AssaymarkError, UnknownName
 from assaymark.perturbations.named import perturbation_from, perturbations_of
 
 NAMES = "Adam,first_name,race,white_american,gender,male\nDarnell,first_name,race,black_american,gender,male\n"
@@ -42,7 +42,7 @@ def test_content_makes_the_same_texts_without_the_file(tmp_path: Path) -> None:
     [
         ("", "perturbation ''"),
         ("typo", "nearest: typos"),
-        ("contrast_sets", "their rows are not here"),
+        ("contrast_sets", 'add contrast_sets=FILE (contrast_sets: lines such as {"id": 7'),
         ("fairness", "add dialect=FILE,person_name=FILE"),
         ("synonym", "add synonym=FILE"),
         ("typos:2", "a probability above 0, at most 1"),
@@ -62,10 +62,8 @@ def test_bad_names_are_refused_in_one_line(named: str, part: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_contrast_sets_and_unknown_names_have_their_kinds() -> None:
-    """Contrast sets are a plan that cannot be carried out; an unknown name is one."""
-    with pytest.raises(PlanError):
-        perturbations_of("contrast_sets")
+def test_unknown_names_have_their_kind() -> None:
+    """An unknown name is one."""
     with pytest.raises(UnknownName):
         perturbations_of("rot13")
 
@@ -84,6 +82,15 @@ def test_contrast_sets_and_unknown_names_have_their_kinds() -> None:
         ("person_name", "Adam,first_name,race"),
         ("person_name", "Adam,first_name,race,white_american,gender,male"),
         ("person_name", NAMES.replace(",gender,male", "")),
+        ("contrast_sets", ""),
+        ("contrast_sets", "[]"),
+        ("contrast_sets", '{"id": 1}'),
+        ("contrast_sets", '{"id": -1, "row": {"a": 1}}'),
+        ("contrast_sets", '{"id": true, "row": {"a": 1}}'),
+        ("contrast_sets", '{"id": 1, "row": {}}'),
+        ("contrast_sets", '{"where": {}, "row": {"a": 1}}'),
+        ("contrast_sets", '{"id": 1, "where": {"a": 1}, "row": {"a": 1}}'),
+        ("contrast_sets", '{"id": 1, "row": {"a": 1}}\n{'),
         ("synonym", '{"a": [' + '"b",' * 300_000 + '"b"]}'),
     ],
 )

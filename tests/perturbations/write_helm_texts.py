@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -110,6 +110,7 @@ def import_helm(checkout: Path) -> dict[str, Any]:
         id: str
         perturbation: Any = None
         contrast_inputs: Any = None
+        contrast_references: Any = None
 
     _module("helm.benchmark.scenarios.scenario", Input=Input, Output=Input, Reference=Reference, Instance=Instance)
     folder = Path(tempfile.mkdtemp())
@@ -137,8 +138,14 @@ def import_helm(checkout: Path) -> dict[str, Any]:
         "gender_terms:0.5": gender("terms", 0.5, "male", "female"),
         "person_name": names(1.0, **races, name_file_path=str(folder / "names.txt")),
         "person_name:0.5": names(0.5, **races, name_file_path=str(folder / "names.txt")),
+        "contrast_sets": _load("contrast_sets").ContrastSetsPerturbation(),
         "": (Instance, Input, Reference),
     }
+
+
+def contrasts(at: int, text: str, options: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the contrast inputs of a question with their references; none for some questions."""
+    return [(f"{text} ({number})", [f"{option} {number}" for option in options]) for number in range(at % 6)]
 
 
 def hash_of(texts: object) -> str:
@@ -172,8 +179,14 @@ def main() -> None:
     for label, perturbation in helm.items():
         for seed in SEEDS:
             texts = []
-            for sample_id, text, options in own:
+            for at, (sample_id, text, options) in enumerate(own):
                 instance = instance_of(text_of(text), [reference_of(text_of(each)) for each in options], sample_id)
+                if label == "contrast_sets" and (pairs := contrasts(at, text, options)):
+                    instance = replace(
+                        instance,
+                        contrast_inputs=[text_of(each) for each, _ in pairs],
+                        contrast_references=[[reference_of(text_of(each)) for each in made] for _, made in pairs],
+                    )
                 made = perturbation.apply(instance, seed)
                 texts.append([made.input.text, [each.output.text for each in made.references]])
             in_full = texts[:N_IN_FULL] if seed is None else []

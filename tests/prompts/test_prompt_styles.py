@@ -3,7 +3,7 @@
 import pytest
 
 from assaymark.errors import MalformedSample, PlanError
-from assaymark.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, instructed, styled_layout
+from assaymark.prompts.prompt_styles import COT_INSTRUCTION, PromptStyle, styled_description, styled_layout
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.questions import read_question
 from assaymark.prompts.templates import Row
@@ -63,8 +63,10 @@ def test_the_instruction_follows_the_tasks_description() -> None:
     def about(_: Row) -> str:
         return "Questions about dogs.\n\n"
 
-    assert instructed(about)({}) == f"Questions about dogs. {COT_INSTRUCTION}\n\n"
-    assert instructed(lambda _: "")({}).startswith("The following are multiple choice questions (with answers). Think")
+    assert styled_description(about, "cot")({}) == f"Questions about dogs. {COT_INSTRUCTION}\n\n"
+    assert styled_description(lambda _: "", "cot")({}).startswith(
+        "The following are multiple choice questions (with answers). Think"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import assaymark
 from assaymark.cli.main import main
 from assaymark.errors import PlanError
 from assaymark.models.fake import FakeModel
+from assaymark.options.of_plans import stored_perturbations
 from assaymark.perturbations.named import perturbations_of
 from assaymark.records import Score
 from assaymark.results.evidence.broken_samples import marked_texts
@@ -352,3 +354,37 @@ def test_facts_of_another_store_that_are_no_results_are_left_out() -> None:
     assert perturbed_from({"perturbed": [{"task": "x"}, 7, None]}) == ()
     assert perturbed_from({"perturbed": "x"}) == ()
     assert perturbed_from({}) == ()
+
+
+def test_contrast_sets_are_rows_of_the_users_list(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A copy has the list's columns, answer included; other rows are counted, and the plan keeps the list."""
+    rows = [
+        {"id": 3, "row": {"question": "Is 3 odd?", "key": "A"}},
+        {"where": {"question": "0 + 1?"}, "row": {"question": "0 + 2?", "key": "B"}},
+        {"where": {"question": "0 + 1?"}, "row": {"question": "0 + 3?", "key": "B"}},
+        {"id": 400, "row": {"question": "Is 400 odd?"}},
+    ]
+    listed = in_folder / "contrast.jsonl"
+    listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options: dict[str, Any] = {"include_path": [in_folder], "data_dir": in_folder, "store": "runs.sqlite"}
+    model = FakeModel(mode="gold", accuracy=1.0)
+    run = assaymark.evaluate(model, ["chores"], perturb=f"contrast_sets={listed}", **options)
+    copies = {record.request.sample_index: record for record in run.samples("chores~contrast_sets")}
+    drawn = Random("id0").choice([2, 3])
+    assert {*copies} == {0, 3}
+    assert f"0 + {drawn}?" in copies[0].request.prompt
+    assert copies[3].request.prompt.endswith("Question: Is 3 odd?\nA. yes, he said 3 \nB. the 3 men\nAnswer:")
+    assert [copies[at].request.target for at in (0, 3)] == ["1", "0"]  # positions
+    assert all(_scores(run, "chores~contrast_sets", "acc").values())
+    assert any("1 row(s) of contrast_sets' list are of no sample" in note for note in run.notes)
+    listed.unlink()
+    again = assaymark.evaluate(model, ["chores"], perturb=stored_perturbations(run.row.plan), **options)
+    assert again.id == run.id
+    listed.write_text('{"id": 3, "row": {"questoin": "Is 3 odd?"}}\n')
+    with pytest.raises(PlanError, match=r"sample 3 of chores has the column 'questoin'; the task's columns: question"):
+        assaymark.evaluate(model, ["chores"], perturb=f"contrast_sets={listed}", **options)
+    code, printed = _command(
+        capsys, "run", "--model", "fake", "--tasks", "chores", "--include_path", ".", "--perturb", "contrast_sets"
+    )
+    assert code == 2
+    assert "add contrast_sets=FILE" in printed

@@ -52,7 +52,7 @@ def test_truncated_prompts_have_a_column(tmp_path: Path) -> None:
     done = evaluate_prompt_styles("hf", "demo_facts", ["letter"], [0, 8], **options)
     first, second = done.to_json()["lines"]
     assert (first["share_of_prompts_cut"], second["share_of_prompts_cut"]) == (0.0, 1.0)
-    assert "which lost tokens from the left" in " ".join(as_text(done.table()).split())
+    assert "which lost tokens" in " ".join(as_text(done.table()).split())
     whole = evaluate_prompt_styles(FakeModel(), "demo_facts", ["letter", "text"], [0], limit=2)
     assert "truncated" not in as_text(whole.table())
 

@@ -27,6 +27,7 @@ from assaymark.scoring.metrics import (
     Metric,
     accuracies_over_choices,
     aggregation_of,
+    context_without_question,
     defaults_for,
     find_metric,
     formula_of,
@@ -38,7 +39,6 @@ from assaymark.scoring.metrics import (
     metric_item,
     names_for,
     needs_every_choice,
-    needs_unconditional,
     own_metrics,
     preferred_names,
 )
@@ -261,7 +261,8 @@ def test_unknown_metrics_are_means_of_which_higher_is_better() -> None:
         True,
         None,
     )
-    assert not any(known("made_up") for known in (is_auxiliary, is_number, is_right_or_wrong, needs_unconditional))
+    assert not any(known("made_up") for known in (is_auxiliary, is_number, is_right_or_wrong))
+    assert context_without_question("made_up") is None
     assert [may_be_share(name) for name in ("made_up", "my_loss", "ECE", "loss_acc")] == [True, False, False, True]
 
 
@@ -280,10 +281,11 @@ def test_acc_tokens_is_an_accuracy_like_the_others() -> None:
     )
     assert set(accuracies_over_choices()) >= {"acc", "acc_norm", "acc_bytes", "acc_tokens", "acc_mutual_info"}
     assert accuracies_over_choices(without=("unconditional", "token counts")) == ("acc_norm", "acc", "acc_bytes")
-    assert needs_unconditional("acc_mutual_info")
+    assert context_without_question("acc_mutual_info") == ""
+    assert context_without_question("acc_calibrated") == "Answer:"
     assert needs_every_choice("brier")
     assert not needs_every_choice("acc")
-    assert not needs_unconditional("acc_tokens")
+    assert context_without_question("acc_tokens") is None
 
 
 def test_preference_is_an_order() -> None:

@@ -41,9 +41,11 @@ def test_every_row_of_real_tasks_has_every_prompt_style(shared_dir: Path, name: 
     by_style = {style: bound(styled_task(task, style), shared_dir / "data") for style in PROMPT_STYLES}
     prompts = {style: [request.prompt for request in entry.requests()] for style, entry in by_style.items()}
     assert len({len(texts) for texts in prompts.values()}) == 1
-    for letter, text, cot in zip(*(prompts[style] for style in PROMPT_STYLES), strict=True):
+    for letter, text, cot, joint in zip(*(prompts[style] for style in PROMPT_STYLES[:4]), strict=True):
+        assert joint.endswith("\nAnswer:")
         listed = letter[letter.rindex("\nA. ") : letter.rindex("\n")].split()
         assert " ".join(listed) in " ".join(cot.split())
+        assert " ".join(listed) in " ".join(joint.split())
         assert " ".join(listed) not in " ".join(text.split())
 
 
@@ -51,7 +53,7 @@ def test_another_prompt_style_is_another_task_of_the_same_name() -> None:
     """Name and rows stay, the hash differs, and a group has the metrics that its tasks now have."""
     task = task_named("mmlu_anatomy")
     made = [styled_task(task, style) for style in PROMPT_STYLES]
-    assert {each.name for each in made} == {"mmlu_anatomy"}
-    assert len({task.spec_hash, *(item.spec_hash for item in made)}) == 4
+    assert {one.name for one in made} == {"mmlu_anatomy"}
+    assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 7
     selection = styled_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")
     assert [metric.metric for metric in selection.groups[0].metrics] == ["exact_match"]

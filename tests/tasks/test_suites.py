@@ -64,6 +64,7 @@ def test_fractions_are_exact() -> None:
         ({"normalise": "percent"}, "normalise is 'percent'; expected one of none, chance, minmax"),
         ({"aggregate": "median"}, "expected one of mean, weighted, winrate, geometric"),
         ({"clip": "maybe"}, "clip is 'maybe'; expected true or false"),
+        ({"at_most": 0.5}, "at_most is 0.5; expected a whole number"),
         ({"reproduced": 1}, "reproduced is 1; expected true or false"),
         ({"agregate": "mean"}, "unknown key 'agregate'"),
         ({"members": [{"task": "sums"}]}, "expected `task` and `metric`"),

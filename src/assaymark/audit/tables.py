@@ -11,6 +11,7 @@ from assaymark.audit.bias import BiasAudit
 from assaymark.audit.calibration import CalibrationAudit
 from assaymark.audit.contamination import ContaminationTest
 from assaymark.audit.diagnosis import CAUSES, CauseCount, Diagnosis
+from assaymark.audit.efficiency import EfficiencyFit
 from assaymark.audit.option_orders import OptionOrders
 from assaymark.audit.prompts import PromptAudit, RankChange, VariantScore
 from assaymark.audit.toxicity import ToxicityAudit
@@ -355,6 +356,29 @@ def toxicity_table(audits: Sequence[ToxicityAudit]) -> RenderableType:
             counts = (f"{audit.n_samples:,}", f"{audit.n_texts:,}", f"{audit.n_empty:,}")
             table.add_row(Text(audit.task), Text(measure.metric), f"{measure.value:.4f}", ends, *counts)
     return Padding(table, (0, 1))
+
+
+def efficiency_table(fit: EfficiencyFit) -> RenderableType:
+    """Return the times of a fit, how well it fits, and the machine that they are of."""
+    table = plain_table()
+    for header in ("prompt tokens", "until the first token", "tokens a second"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for n, seconds in sorted(fit.prompt_seconds.items()):
+        table.add_row(f"{n:,}", f"{1000 * seconds:,.2f} ms", f"{n / seconds:,.0f}" if seconds > 0 else NOTHING)
+    each, low, high = (1000 * value for value in (fit.token_seconds, fit.low, fit.high))
+    facts = [fit.machine.get(name) for name in ("processor_name", "device", "platform")]
+    where = ", ".join(str(fact) for fact in [*facts, f"{fit.machine.get('n_cores')} cores"] if fact)
+    residuals = f"{1000 * fit.residual_seconds:,.2f} ms (root mean square), at most {fit.worst_share:.0%} of a time"
+    lines = [
+        f"each further token of the answer: {each:,.3f} ms (95% interval {low:,.3f} to {high:,.3f})",
+        f"residuals of the shortest times of {len(fit.answers):,} answers: {residuals}",
+        f"{fit.model.get('name')} {fit.model.get('dtype')} on {where}",
+    ]
+    if fit.is_noisy:
+        lines.append(
+            "the times do not have this form: let nothing else run, and use longer --answers or more --repeats"
+        )
+    return Group(Padding(table, (0, 1)), *(Text(f" {line}") for line in lines))
 
 
 def _curve(audit: CalibrationAudit) -> RenderableType:

@@ -10,6 +10,7 @@ from assaymark.errors import UsageError
 from assaymark.leaderboard.rating_columns import rating_columns
 from assaymark.leaderboard.rows import ScoreColumn
 from assaymark.leaderboard.table import BoardTable
+from assaymark.leaderboard.win_rates import WIN_RATES
 from assaymark.records import JsonValue
 from assaymark.results.console import Text
 from assaymark.results.numbers import NOTHING
@@ -48,7 +49,8 @@ def board_correlations(table: BoardTable, *, confidence: float = 0.95) -> list[B
     ratings = rating_columns(table)
     if not ratings:
         raise UsageError("the board has no ratings; add `ratings: {file: ratings.csv, column: Arena}` to its file")
-    benchmarks = [(column.key, column.title, column) for column in table.columns if column not in ratings]
+    benchmarks = [(column.key, column.title, column) for column in table.columns
+                  if column not in ratings and column.category != WIN_RATES]  # fmt: skip
     rows: list[BenchmarkCorrelation] = []
     for rating in ratings:
         of_models = _values(table, rating)

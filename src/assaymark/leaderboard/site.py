@@ -37,6 +37,7 @@ from assaymark.leaderboard.request_files import read_requests, with_requests
 from assaymark.leaderboard.rows import Average, BoardRow, ClaimedScore, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRun, StoredRuns
 from assaymark.leaderboard.table import BoardTable
+from assaymark.leaderboard.win_rates import with_win_rates
 from assaymark.records import Estimate, content_hash
 from assaymark.registry import nearest
 from assaymark.results.numbers import counted
@@ -272,7 +273,8 @@ class Site:
         with self._lock:
             made = self._made.get(board.name)
         if made is None or made.state != state:
-            table = _with_merges(with_ratings(_make_table(board, runs), board.ratings))
+            table = with_ratings(_make_table(board, runs), board.ratings)
+            table = _with_merges(with_win_rates(table, self.runs) if board.win_rates else table)
             made = _Made(state, _discussed(table, marks))
             with self._lock:
                 self._made[board.name] = made

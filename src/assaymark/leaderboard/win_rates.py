@@ -4,16 +4,17 @@ The interval is of resampled samples, where those of every value are stored; a b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from assaymark.errors import UsageError
-from assaymark.leaderboard.rows import BoardRow, RowScore, ScoreColumn
+from assaymark.errors import DataError, UsageError
+from assaymark.leaderboard.board import column_keys
+from assaymark.leaderboard.rows import BoardRow, IntervalValue, RowScore, ScoreColumn
 from assaymark.leaderboard.stored import StoredRuns
 from assaymark.leaderboard.table import BoardTable
-from assaymark.records import JsonValue
+from assaymark.records import JsonValue, content_hash
 from assaymark.results.console import Text
 from assaymark.results.evidence.records import ScoreRow, row_value
 from assaymark.results.numbers import NOTHING, shown_interval, shown_value
@@ -21,7 +22,11 @@ from assaymark.results.views.cells import plain_table
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.helm_win_rates import OrderDependence, helm_win_rates, order_dependence, resampled_win_rates
 
-__all__ = ["BoardWinRates", "ModelWinRate", "board_win_rates"]
+__all__ = ["WIN_RATES", "BoardWinRates", "ModelWinRate", "board_win_rates", "with_win_rates"]
+
+WIN_RATES = "Win rates"
+"""The category of the column with the mean win rate, which no score column is ever in."""
+TITLE = "Mean win rate"
 
 MOST_ORDERED = 12  # models, the best ones, whose order is tried beside fewer others
 MOST_RESAMPLED = 60  # models: with more the intervals would take minutes
@@ -106,7 +111,8 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
     rows = [row for row in table.rows if not row.is_baseline and not row.is_upload]
     if len(rows) < 2:
         raise UsageError(f"the board has {len(rows)} model(s); win rates need at least two")
-    columns, higher = list(table.columns), [column.higher_is_better for column in table.columns]
+    columns = [column for column in table.columns if (column.category, column.title) != (WIN_RATES, TITLE)]
+    higher = [column.higher_is_better for column in columns]
     values = np.array([[_value(row.cells.get(column.key)) for column in columns] for row in rows])
     rates, ends, why = helm_win_rates(values, higher), None, ""
     samples = _samples(rows, columns, runs)
@@ -130,6 +136,38 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
         for at in order
     ]
     return BoardWinRates(tuple(models), len(columns), order_dependence(values[best], higher), len(best), why)
+
+
+def with_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardTable:
+    """Return a table with the mean win rate as its first column, which is in no average and decides no rank.
+
+    A table with fewer than two models is returned as it is.
+
+    Raises: DataError where a score column has the same title.
+    """
+    titles = [column.title for column in table.columns]
+    if TITLE in titles:
+        raise DataError(f"win_rates adds the column '{TITLE}', which is also a score; choose another title for that")
+    try:
+        rates = board_win_rates(table, runs)
+    except UsageError:
+        return table
+    key = column_keys([*titles, TITLE])[TITLE]
+    note = f"HELM's mean win rate over {rates.n_columns} columns; it depends on which models are listed"
+    if rates.why_no_intervals:
+        note += f"; no intervals: {rates.why_no_intervals}"
+    column = ScoreColumn(key, TITLE, WIN_RATES, weight=0.0, note=note)
+    by_row = {each.row: each for each in rates.models if each.win_rate is not None}
+    rows = []
+    for row in table.rows:
+        each = by_row.get(row.id)
+        if each is not None and each.win_rate is not None:
+            how = "" if each.low is None else "percentiles over resampled samples"
+            number = IntervalValue(each.win_rate, each.low, each.high, method=how)
+            row = replace(row, cells={**row.cells, key: RowScore(number)})  # noqa: PLW2901 - the row with its cell
+        rows.append(row)
+    version = content_hash([table.version, "win rates"]).rpartition(":")[2][:16]
+    return replace(table, columns=(column, *table.columns), rows=tuple(rows), version=version)
 
 
 def _value(cell: RowScore | None) -> float:

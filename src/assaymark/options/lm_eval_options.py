@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from assaymark.options.of_plans import (
-    limit_shown,
+    limit_heading,
     model_arguments,
     perturb_heading,
     perturb_plan,
@@ -72,7 +72,7 @@ class LmEvalOptions(TypedDict, total=False):
                 field="limit",
                 read_back=lambda plan: plan.limit,
                 label="limit",
-                heading=lambda plan: None if plan.limit is None else ("limit", limit_shown(plan.limit)),
+                heading=limit_heading,
             ),
         ),
     ]
@@ -90,11 +90,12 @@ class LmEvalOptions(TypedDict, total=False):
     prompt_style: Annotated[
         str | None,
         Option(
-            help="Prompt style of multiple choice: letter, text or cot. Several styles (own: the file's), and several "
-            "numbers of shots (--num_fewshot 0,5), are compared.",
+            help="Prompt style of multiple choice: letter, text, cot, or HELM's (helm-joint, helm-separate, "
+            "helm-separate-calibrated). Several styles (own: the file's), and several numbers of shots "
+            "(--num_fewshot 0,5), are compared.",
             flags=("--prompt_style",),
             metavar="STYLES",
-            expected="letter, text or cot",
+            expected="letter, text, cot, helm-joint, helm-separate or helm-separate-calibrated",
             is_shared=False,
             in_plan=InPlan(
                 field="prompt_style",
@@ -159,7 +160,7 @@ class LmEvalOptions(TypedDict, total=False):
         str | Sequence[str | Perturbation] | None,
         Option(
             help="Also evaluate perturbed copies of the samples, by HELM's rules: robustness, fairness (with lists of "
-            "yours), or names such as mild_mix,typos:0.05,dialect=FILE.",
+            "yours), or names such as mild_mix,typos:0.05,dialect=FILE,contrast_sets=FILE.",
             flags=("--perturb",),
             metavar="NAME,...",
             expected="names of perturbations",

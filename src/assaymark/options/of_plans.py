@@ -9,6 +9,7 @@ from assaymark.prompts.presets import PromptPreset
 from assaymark.records import JsonValue, PresetPlan, RunPlan
 
 __all__ = [
+    "limit_heading",
     "limit_shown",
     "model_arguments",
     "perturb_heading",
@@ -104,8 +105,18 @@ def shots_are_turns(plan: RunPlan) -> bool | None:
 
 
 def positions(plan: RunPlan) -> dict[str, tuple[int, ...]] | None:
-    """Return the sample positions that were given, by task; None where none were."""
-    return {task.name: task.sample_indices for task in plan.tasks if task.sample_indices is not None} or None
+    """Return the sample positions that were given, by task; None where none were. A suite draws its own again."""
+    chosen = [task for task in plan.tasks if task.sample_indices is not None and task.drawn is None]
+    return {task.name: task.sample_indices for task in chosen if task.sample_indices is not None} or None
+
+
+def limit_heading(plan: RunPlan) -> tuple[str, str] | None:
+    """Return the heading of a run's table that states which samples were evaluated, where not all of each task."""
+    if plan.limit is not None:
+        return "limit", limit_shown(plan.limit)
+    drawn = [(task, task.drawn) for task in plan.tasks if isinstance(task.drawn, Mapping)]
+    words = [f"{task.name} {task.n_samples:,} of {drawn['of']:,} samples" for task, drawn in drawn]
+    return ("draw", f"{', '.join(words)} (HELM's draw, seed 0)") if words else None
 
 
 def model_arguments(plan: RunPlan) -> dict[str, object]:

@@ -116,10 +116,11 @@ class SharedOptions(LmEvalOptions, total=False):
     too_long: Annotated[
         str,
         Option(
-            help="Prompts longer than the model's context: truncate from the left (cut), or refuse the run (error).",
+            help="Prompts longer than the model's context: truncate from the left (cut), leave out the last shots "
+            "until it fits, then truncate from the right, as HELM (drop_shots), or refuse the run (error).",
             flags=("--too_long",),
             default="cut",
-            choices=("cut", "error"),
+            choices=("cut", "drop_shots", "error"),
             in_plan=InPlan(
                 field="too_long",
                 value=lambda options: options["too_long"],

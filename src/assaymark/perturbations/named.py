@@ -1,15 +1,16 @@
 """Perturbations by name: what `--perturb` names, with its strength and the user's list, as a plan stores it."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Literal
 
-from assaymark.errors import DataError, PlanError, UnknownName, UsageError
+from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.perturbations import rules
+from assaymark.perturbations.contrast_sets import CONTRAST_FORM, ContrastList, contrast_list
 from assaymark.perturbations.person_names import Names, NameSwap, names_by_category, names_of
 from assaymark.perturbations.words import GENDER_PRONOUNS, GENDER_TERMS
 from assaymark.records import JsonValue
@@ -38,6 +39,7 @@ class _PerturbationRule:
     form: str | None = None
     keeps_options: bool = True  # False: options and references change with the question
     takes_seed: bool = True
+    is_of_rows: bool = False  # the list has whole rows, and no text is changed by a rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class Perturbation:
     def keeps_options(self) -> bool:
         """Whether options and references stay as they are."""
         return _KINDS[self.name].keeps_options
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether copies are rows of the user's list (`row_of`), not texts that a rule changes (`texts`)."""
+        return _KINDS[self.name].is_of_rows
 
     @property
     def label(self) -> str:
@@ -86,6 +93,30 @@ class Perturbation:
         change = kind.change(self, Random(seeded))  # noqa: S311 - the rule of HELM, no secret
         changed = list(references) if kind.keeps_options else [change(text) for text in references]
         return changed, [change(text) for text in parts]
+
+    def row_of(
+        self, sample_id: str, position: int, row: Mapping[str, JsonValue], seed: int | None = None
+    ) -> Mapping[str, JsonValue] | None:
+        """Return the columns of a sample that change; None where the user's list has no row for it.
+
+        Args:
+            sample_id: HELM's id of an instance, `id7`, which seeds the draw among several rows.
+            position: of the sample in the evaluated split.
+            row: the sample's own.
+            seed: as for `texts`.
+        """
+        places = self._list.places_of(position, row)
+        random = Random(sample_id if seed is None else f"{seed}{sample_id}")  # noqa: S311 - the rule of HELM
+        return self._list.rows[places[random.choice(range(len(places)))]].row if places else None
+
+    def n_of_none(self, samples: Iterable[tuple[int, Mapping[str, JsonValue]]]) -> int:
+        """Return how many rows of the list are of none of these samples (position and row)."""
+        known = {place for position, row in samples for place in self._list.places_of(position, row)}
+        return len(self._list.rows) - len(known)
+
+    @property
+    def _list(self) -> ContrastList:
+        return contrast_list(self.entries or "", f"the list of {self.name}")
 
 
 def _plain(rule: Callable[[str, Random], str]) -> Callable[[Perturbation, Random], Callable[[str], str]]:
@@ -123,6 +154,9 @@ _WORDS = 'JSON such as {"going to": ["gonna"]}'
 _KINDS: Mapping[str, _PerturbationRule] = {
     "mild_mix": _PerturbationRule("robustness", None, _plain(rules.mild_mix)),
     "contraction": _PerturbationRule("robustness", None, _plain(rules.contract)),
+    "contrast_sets": _PerturbationRule(
+        "robustness", None, _plain(lambda text, _: text), CONTRAST_FORM, keeps_options=False, is_of_rows=True
+    ),
     "expansion": _PerturbationRule("robustness", None, _plain(rules.expand)),
     "filler_words": _PerturbationRule("robustness", 0.1, _drawn(rules.fill)),
     "lowercase": _PerturbationRule("robustness", None, _plain(rules.lowercase)),
@@ -161,10 +195,10 @@ def perturbations_of(named: str | Sequence[str | Perturbation]) -> tuple[Perturb
 
     Args:
         named: names and groups, separated by commas or in a list; `NAME:STRENGTH`, and `NAME=FILE` for the user's list
-            of synonym, dialect or person_name, which may stand beside a group that has it.
+            of synonym, dialect, person_name or contrast_sets, which may stand beside a group that has it.
 
-    Raises: UnknownName; UsageError for an invalid strength, or a list that is missing or not needed; PlanError for
-        contrast sets; DataError for a file that is no such list.
+    Raises: UnknownName; UsageError for an invalid strength, or a list that is missing or not needed; DataError
+        for a file that is no such list.
     """
     items = [each.strip() for each in named.split(",")] if isinstance(named, str) else list(named)
     chosen: dict[str, Perturbation] = {}
@@ -197,11 +231,6 @@ def _named(item: str) -> Perturbation:
     """Return the perturbation of NAME[:STRENGTH][=FILE]."""
     head, has_file, file = item.partition("=")
     name, has_strength, strength = head.strip().partition(":")
-    if name == "contrast_sets":
-        raise PlanError(
-            "contrast_sets are rewritten questions of BoolQ and IMDB with other answers, and their rows are not here; "
-            "evaluate them as a task of your own (allenai/contrast-sets), or name another perturbation"
-        )
     kind = _KINDS.get(name)
     if kind is None:
         known = [*GROUPS, *_KINDS]
@@ -235,15 +264,17 @@ def _strength(name: str, kind: _PerturbationRule, text: str) -> float:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST_LIST:
-            raise DataError(f"{path} has more than {LARGEST_LIST // 1024:,} KiB; expected a list of words")
+            raise DataError(f"{path} has more than {LARGEST_LIST // 1024:,} KiB; expected a smaller list")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}; expected a list of words in UTF-8") from error
+        raise DataError(f"{path} cannot be read: {error}; expected a list in UTF-8") from error
 
 
 def _check_list(own: Perturbation, where: str) -> None:
     if own.name == "person_name":
         _names(own.entries or "", where)
+    elif own.is_of_rows:
+        contrast_list(own.entries or "", where)
     else:
         _replacements(own.entries or "", where)
 

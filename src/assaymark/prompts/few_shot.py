@@ -9,7 +9,7 @@ the same question.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any, Literal
 
 from assaymark.errors import PlanError
@@ -93,6 +93,38 @@ class LeakGuard:
         if index not in self._known:
             self._known[index] = self._key_of(self._pool[index])
         return self._known[index]
+
+
+def draw_by_label(labels: Sequence[str], n_shots: int, seed: int) -> Shots:
+    """Return HELM's shots, the same for all samples: labels by how often they occur, one row of each in turn.
+
+    Args:
+        labels: the text of each row's right answer; ties between labels are shuffled, "" is drawn last.
+        n_shots: how many; fewer where the pool is smaller.
+        seed: HELM's train trial, 0 for the first.
+
+    Source: HELM 63754d05, benchmark/adaptation/adapters/in_context_learning_adapter.py, `sample_examples`.
+    """
+    generator = mersenne(seed)
+    by_label: dict[str, list[int]] = {}
+    for at, label in enumerate(labels):
+        by_label.setdefault(label, []).append(at)
+    unlabelled = by_label.pop("", [])
+    by_count: dict[int, list[str]] = {}
+    for label, rows in sorted(by_label.items()):
+        by_count.setdefault(len(rows), []).append(label)
+    order: list[str] = []
+    for count in sorted(by_count, reverse=True):
+        generator.shuffle(by_count[count])
+        order += by_count[count]
+    n_labelled = min(n_shots, sum(map(len, by_label.values())))
+    drawn: list[int] = []
+    turns = cycle(order)
+    while len(drawn) < n_labelled:
+        rows = by_label[next(turns)]
+        if rows:
+            drawn.append(rows.pop(generator.randrange(len(rows))))
+    return (*drawn, *generator.sample(unlabelled, min(n_shots - len(drawn), len(unlabelled))))
 
 
 def _first(indices: Iterable[int], n_shots: int) -> Shots:

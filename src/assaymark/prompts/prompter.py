@@ -126,6 +126,7 @@ class PromptFields:
     tools: Callable[[Row], str | None] | None = None  # JSON of OpenAI's `tools`, for the model's template
     images: Callable[[Row], Sequence[ImagePart]] | None = None  # each in place of one `<image>` of the question
     tools_prompt: Callable[[Row], str] | None = None  # a system text that lists tools, in place of the template
+    listed_options: Callable[[Row], list[str]] | None = None  # helm-joint: what the letters of the prompt stand for
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class TaskPlan:
     sample_indices: tuple[int, ...] | None = None  # only these rows, by position
     generation: JsonValue = None  # effective generation settings, where the task generates
     perturbed: JsonValue = None  # of copies of another task's samples: {"of": its name, "by": the perturbation's label}
+    drawn: JsonValue = None  # of `sample_indices` that a suite draws: {"of": number of samples, "by": whose rule}
     unknown: tuple[tuple[str, JsonValue], ...] = ()  # fields of a later version
 
 

@@ -96,6 +96,9 @@ def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
     """Bind one task with its own shots and sample positions, where they were given."""
     shots = dict(selection.shots).get(task.name)
     options = wanted.bind if shots is None else replace(wanted.bind, num_fewshot=shots)
+    at_most = [chosen.suite.at_most for chosen in selection.suites if _has(chosen, task) and chosen.suite.at_most]
+    if at_most:
+        options = replace(options, at_most=min(at_most))
     if task.name in wanted.samples:
         options = replace(options, sample_indices=wanted.samples[task.name])
     refuse_missing_packages(task)
@@ -105,6 +108,10 @@ def _bound(task: Task, selection: Selection, wanted: WantedTasks) -> BoundTask:
             f"task {task.name} was requested at {shots} shots but fixes its own: {bound_task.plan.num_fewshot}"
         )
     return bound_task
+
+
+def _has(chosen: ChosenSuite, task: Task) -> bool:
+    return any(task.name in leaves for leaves in chosen.leaves)
 
 
 def _circular(selection: Selection, bound: Sequence[BoundTask]) -> Selection:

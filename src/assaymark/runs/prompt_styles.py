@@ -12,7 +12,7 @@ from assaymark.runs.evaluate import evaluate
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.prepare import model_of, prepare_run
 from assaymark.runs.run import Run
-from assaymark.tasks.rescoring import find_prompt_style
+from assaymark.tasks.rescoring import HELM_SHOTS, find_prompt_style
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,7 +72,7 @@ def evaluate_prompt_styles(
     model: object,
     tasks: str | Sequence[str],
     prompt_styles: Sequence[str],
-    shots: Sequence[int],
+    shots: Sequence[int | None],
     **options: Unpack[EvaluateOptions],
 ) -> PromptStyles:
     """Evaluate multiple-choice tasks in each prompt style at each number of shots, and compare the runs with the first.
@@ -80,15 +80,17 @@ def evaluate_prompt_styles(
     Args:
         model: as for `evaluate`.
         tasks: names, groups, globs or files of tasks, multiple-choice ones for styles but own; no suites.
-        prompt_styles: among letter, text, cot, and own: the wording of the task's file, for tasks of any kind.
-        shots: numbers of shots; the same shots are drawn for every style.
+        prompt_styles: among letter, text, cot, helm-joint, helm-separate, helm-separate-calibrated, and own: the
+            wording of the task's file, for tasks of any kind.
+        shots: numbers of shots; the same shots are drawn for every style but helm-joint, which has HELM's draw. None:
+            HELM's five in helm-joint, else 0. The styles helm-separate and helm-separate-calibrated have none.
         options: as for `evaluate`, without `prompt_style` and `num_fewshot`.
 
     Raises: UsageError for no style, or one that is named twice; as `evaluate`.
     """
     names = [name if name == OWN_WORDING else find_prompt_style(name) for name in prompt_styles]
-    combinations = [(name, count) for name in names for count in shots]
-    if not combinations or len(set(combinations)) < len(combinations):
+    combinations = list(dict.fromkeys((name, _shots_of(name, count)) for name in names for count in shots))
+    if not combinations or len({*names}) < len(names) or len({*shots}) < len(shots):
         raise UsageError(
             f"prompt_style {', '.join(prompt_styles)} at {', '.join(map(str, shots))} shots; expected each style and "
             "each number of shots once"
@@ -96,13 +98,19 @@ def evaluate_prompt_styles(
     opened = model_of(model, options)  # so that the weights are loaded once for all runs
     calls = [(name, count, _options_of(name, count, options)) for name, count in combinations]
     for _, count, own in calls:  # of the most shots: too many are refused before anything is evaluated
-        if count == max(shots) > 0:
+        if count == max(count for _, count in combinations) > 0:
             _, prepared = prepare_run(opened, tasks, own)
             for bound in prepared.bound:
                 next(iter(bound.requests()), None)
     runs = [StyleRun(name, count, evaluate(opened, tasks, **own)) for name, count, own in calls]
     comparison = compare_runs([run.run for run in runs]) if len(runs) > 1 else None
     return PromptStyles(tuple(runs), comparison)
+
+
+def _shots_of(style: str, count: int | None) -> int:
+    if style.startswith("helm-separate"):
+        return 0
+    return count if count is not None else HELM_SHOTS if style == "helm-joint" else 0
 
 
 def _options_of(style: str, n_shots: int, options: EvaluateOptions) -> EvaluateOptions:

@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.records import Score
 from assaymark.registry import nearest
-from assaymark.scoring.metric import BESIDE_CHOICES, MULTIPLE_CHOICE, ROTATIONS, TIES, Need, RareFacts, metric
+from assaymark.scoring.metric import (
+    BESIDE_CHOICES,
+    CALIBRATED,
+    MULTIPLE_CHOICE,
+    ROTATIONS,
+    TIES,
+    Need,
+    RareFacts,
+    metric,
+)
 from assaymark.scoring.metrics import computations, defaults_for, needs_every_choice
 from assaymark.scoring.values import ScoreValue
 
@@ -381,6 +390,42 @@ def acc_tokens(answer: ChoiceAnswer) -> ScoreValue:
             f"for {len(answer.choices)} choices"
         )
     return _acc_per_length(answer, answer.n_tokens)
+
+
+@metric(
+    of=MULTIPLE_CHOICE,
+    formula="as acc_tokens, equally probable best choices sharing the credit",
+    needs=("token counts",),
+    picks_choice=True,
+    length="tokens",
+)
+def acc_tokens_ties(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the credit of the choices that are most probable per token.
+
+    Source: HELM 63754d05, benchmark/metrics/basic_metrics.py, `BasicReferenceMetric` of separate_original.
+    """
+    return _credit_of(acc_tokens(answer))
+
+
+@metric(
+    of=MULTIPLE_CHOICE,
+    name=CALIBRATED,
+    formula="as acc_ties, after subtracting each choice's log-likelihood after `Answer:`",
+    needs=("unconditional",),
+    picks_choice=True,
+)
+def acc_calibrated(answer: ChoiceAnswer) -> ScoreValue:
+    """Return the credit of the choices that the question makes more probable than the others.
+
+    Source: HELM 63754d05, benchmark/metrics/basic_metrics.py, `BasicReferenceMetric` of separate_calibrated.
+    """
+    if answer.unconditional is None:
+        raise MalformedSample(f"{CALIBRATED} needs each choice's log-likelihood after 'Answer:'; none was requested")
+    return _credit_of(_accuracy(answer, answer.nats - answer.unconditional, np.ones(len(answer.choices))))
+
+
+def _credit_of(accuracy: ScoreValue) -> ScoreValue:
+    return replace(accuracy, value=float(accuracy.detail["credit"]))
 
 
 @metric(

@@ -21,6 +21,7 @@ __all__ = [
     "APPLICATION_CALL",
     "BESIDE_CHOICES",
     "BRIER",
+    "CALIBRATED",
     "CALIBRATION",
     "CALL_MATCH",
     "CONFIDENCE",
@@ -51,6 +52,7 @@ APPLICATION_CALL: Literal["application call"] = "application call"  # known of e
 OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
 CALL_MATCH, ANY_CALL = "call_match", "any_call"
 BRIER, CONFIDENCE, TIES = "brier", "confidence", "acc_ties"
+CALIBRATED = "acc_calibrated"
 CALIBRATION = (BRIER, CONFIDENCE)
 
 Scale = Literal["right or wrong", "share", "number"]
@@ -164,8 +166,9 @@ def metric(
         scale: "right or wrong" for 0 and 1, "share" for values in [0, 1], "number" for any others.
         bounds: the least and the largest value of the aggregate, where they are not those of the scale.
         aggregation: the name of an aggregation, of this package or a registered one.
-        needs: of multiple choice, besides the choices' log-likelihoods: "unconditional" (those after an empty
-            context), "token counts", "every choice" (it has no value where a server reports only some of them).
+        needs: of multiple choice, besides the choices' log-likelihoods: "unconditional" (those after an
+            empty context, or for acc_calibrated after "Answer:"), "token counts", "every choice" (it has no value
+            where a server reports only some of them).
         packages: packages without which it cannot be computed.
         is_default: whether a task has it whose file lists no metrics.
         picks_choice: whether it scores if the best choice, by some measure, is gold.

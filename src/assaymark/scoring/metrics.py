@@ -17,6 +17,7 @@ from assaymark.registry import Registry
 from assaymark.scoring.metric import (
     ANY_CALL,
     BRIER,
+    CALIBRATED,
     CALIBRATION,
     CALL_MATCH,
     CONFIDENCE,
@@ -48,11 +49,13 @@ __all__ = [
     "accuracies_over_choices",
     "aggregation_of",
     "computations",
+    "context_without_question",
     "declared_for",
     "defaults_for",
     "find_metric",
     "formula_of",
     "is_auxiliary",
+    "is_credit",
     "is_higher_better",
     "is_number",
     "is_own_metric",
@@ -61,7 +64,6 @@ __all__ = [
     "metric_item",
     "names_for",
     "needs_every_choice",
-    "needs_unconditional",
     "own_metrics",
     "preferred_names",
 ]  # fmt: skip
@@ -198,10 +200,18 @@ def is_right_or_wrong(name: str) -> bool:
     return metric is not None and metric.scale == "right or wrong"
 
 
-def needs_unconditional(name: str) -> bool:
-    """Return whether a metric needs each choice's log-likelihood after an empty context too."""
+def is_credit(name: str) -> bool:
+    """Return whether a sample's score is how right its answer is: 0 or 1, or a share among tied choices."""
     metric = find_metric(name)
-    return metric is not None and "unconditional" in metric.needs
+    return metric is not None and (metric.scale == "right or wrong" or metric.picks_choice)
+
+
+def context_without_question(name: str) -> str | None:
+    """Return the context in which a metric needs each choice's log-likelihood too; None: it needs no other."""
+    metric = find_metric(name)
+    if metric is None or "unconditional" not in metric.needs:
+        return None
+    return "Answer:" if name == CALIBRATED else ""
 
 
 def needs_every_choice(name: str) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from assaymark.errors import PlanError
 from assaymark.prompts.few_shot import DrawRules, Shots, order_of_samples
 from assaymark.prompts.presets import PromptPreset
@@ -18,7 +20,7 @@ from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.profiles import DEFAULT_PROFILE, Profile
 from assaymark.tasks.task import MetricSpec, Task
 
-__all__ = ["BindOptions", "BoundTask", "chosen_indices", "n_shots_of"]
+__all__ = ["BindOptions", "BoundTask", "chosen_indices", "drawn_indices", "n_shots_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class BindOptions:
     num_fewshot: int | None = None  # None: the task's own, else 0; a task that sets 0 itself keeps 0
     limit: float | None = None  # below 1: a fraction of the samples, rounded up
     sample_indices: tuple[int, ...] | None = None
+    at_most: int | None = None  # of a suite: more samples than these are drawn from, where no others are chosen
     seed: int | None = None  # of the few-shot draw; None: the profile's
     data_dir: Path | None = None
     profile: Profile = DEFAULT_PROFILE
@@ -138,6 +141,19 @@ def n_shots_of(task: Task, options: BindOptions) -> int:
     return options.num_fewshot
 
 
+def drawn_indices(n_rows: int, options: BindOptions) -> tuple[int, ...] | None:
+    """Return the positions that HELM draws, in their order; None where nothing is drawn.
+
+    Source: HELM 63754d05, benchmark/runner.py, `downsample_eval_instances`: `np.random.choice` without replacement
+        after `np.random.seed(0)`, which is the beginning of a permutation.
+    """
+    n = options.at_most
+    if n is None or n_rows <= n or options.limit is not None or options.sample_indices is not None:
+        return None
+    generator = np.random.RandomState(0)
+    return tuple(sorted(generator.permutation(n_rows)[:n].tolist()))
+
+
 def chosen_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: str) -> tuple[int, ...]:
     """Return the positions of the samples of the run, in the order in which shots are drawn."""
     order = order_of_samples(n_rows, rules)
@@ -150,7 +166,8 @@ def chosen_indices(n_rows: int, rules: DrawRules, options: BindOptions, name: st
             raise PlanError(f"task {name} has samples 0 to {n_rows - 1}; sample {beyond[0]} was requested")
         return tuple(index for index in order if index in wanted)
     if options.limit is None:
-        return tuple(order)
+        drawn = drawn_indices(n_rows, options)
+        return tuple(order) if drawn is None else tuple(index for index in order if index in {*drawn})
     if options.limit <= 0:
         raise PlanError(f"limit is {options.limit}; expected a number above 0, below 1 for a fraction")
     n_chosen = math.ceil(n_rows * options.limit) if options.limit < 1 else int(options.limit)

@@ -4,14 +4,14 @@ A copy has the sample's place, its shots, unperturbed, and its hash, so that it 
 with it. Samples whose question does not change have no copy, as in HELM.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from assaymark.errors import MalformedSample, PlanError
 from assaymark.perturbations.named import Perturbation
 from assaymark.prompts.few_shot import Shots
-from assaymark.records import Output, Render, Request, Sample, Score, Skipped, TaskPlan
+from assaymark.records import JsonValue, Output, Render, Request, Sample, Score, Skipped, TaskPlan
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.question_parts import QuestionParts, find_parts, with_texts
@@ -30,7 +30,7 @@ class PerturbedTask:
     skipped = Skipped()  # counted with the original
     not_circular: str | None = None
 
-    def __init__(self, own: BoundTask, parts: QuestionParts, perturbation: Perturbation) -> None:
+    def __init__(self, own: BoundTask, parts: QuestionParts | None, perturbation: Perturbation) -> None:
         self._own = own
         self._parts = parts
         self._perturbation = perturbation
@@ -57,6 +57,7 @@ class PerturbedTask:
             name=self.name,
             n_samples=len(self._samples),
             sample_indices=None,
+            drawn=None,
             perturbed={"of": self._own.plan.name, "by": self._perturbation.label},
         )
 
@@ -72,6 +73,9 @@ class PerturbedTask:
 
     def _copy(self, sample: Sample) -> Sample | None:
         """Return a sample's copy; None where its question does not change."""
+        if self._parts is None:
+            columns = self._perturbation.row_of(f"id{sample.index}", sample.index, sample.row)
+            return None if columns is None else self._with_columns(sample, columns)
         references, questions = self._parts.of(sample.row)
         at = dict.fromkeys(references)  # an option and the answer that repeats it become the same text
         texts = list(dict.fromkeys(_text(sample, path) for path in at))
@@ -88,6 +92,20 @@ class PerturbedTask:
             },
         )
         return Sample(self.name, sample.index, row, sample.sha256)
+
+    def _with_columns(self, sample: Sample, columns: Mapping[str, JsonValue]) -> Sample | None:
+        """Return a sample's copy with other values in some columns; None where they are its own.
+
+        Raises: PlanError for a column that the sample does not have.
+        """
+        strange = sorted(set(columns) - set(sample.row))
+        if strange:
+            raise PlanError(
+                f"{self._perturbation.label}: a row of the list for sample {sample.index} of {self._own.plan.name} has "
+                f"the column {strange[0]!r:.60}; the task's columns: {', '.join(map(str, sample.row))}"
+            )
+        row = {**sample.row, **columns}
+        return None if row == sample.row else Sample(self.name, sample.index, row, sample.sha256)
 
     @cached_property
     def _originals(self) -> dict[int, Sample]:
@@ -164,25 +182,33 @@ def with_perturbed(
         by_name = next(task for task in selection.tasks if task.name == own.task.name)
         tasks.append(by_name)
         made.append(own)
-        parts = _parts_of(own)
+        _refuse_python_class(own)
+        parts = None if all(each.is_of_rows for each in perturbations) else _parts_of(own)
         for perturbation in perturbations:
-            copies = PerturbedTask(own, parts, perturbation)
+            copies = PerturbedTask(own, None if perturbation.is_of_rows else parts, perturbation)
             if not copies.samples():
                 notes.append(
                     f"{own.plan.name}: {perturbation.label} changes no question, so nothing is evaluated for it"
                 )
                 continue
+            if perturbation.is_of_rows and (
+                n := perturbation.n_of_none((sample.index, sample.row) for sample in own.samples())
+            ):
+                notes.append(f"{own.plan.name}: {n:,} row(s) of {perturbation.label}' list are of no sample evaluated")
             tasks.append(copies.task)
             made.append(copies)
     return replace(selection, tasks=tuple(tasks), notes=(*selection.notes, *notes)), tuple(made)
 
 
-def _parts_of(own: BoundTask) -> QuestionParts:
-    name = own.plan.name
+def _refuse_python_class(own: BoundTask) -> None:
     if own.task.python_class is not None:
         raise PlanError(
-            f"task {name} is a Python class, so its questions cannot be perturbed; omit --perturb or the task"
+            f"task {own.plan.name} is a Python class, so its questions cannot be perturbed; omit --perturb or the task"
         )
+
+
+def _parts_of(own: BoundTask) -> QuestionParts:
+    name = own.plan.name
     rows = [sample.row for sample in own.samples()]
     try:
         return find_parts(layout_of(own.task, frozenset(rows[0]), shot=False), rows)

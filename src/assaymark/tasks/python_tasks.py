@@ -33,7 +33,7 @@ from assaymark.records import (
     content_hash,
 )
 from assaymark.scoring.run_code import Sandbox
-from assaymark.tasks.bound import BindOptions, BoundTask, chosen_indices, n_shots_of
+from assaymark.tasks.bound import BindOptions, BoundTask, chosen_indices, drawn_indices, n_shots_of
 from assaymark.tasks.functions import load_function, published_seeds
 from assaymark.tasks.generated_code import refuse_unconfirmed_code
 from assaymark.tasks.generation import settings_of
@@ -96,6 +96,7 @@ class BoundPythonTask:
     @property
     def plan(self) -> TaskPlan:
         """The part of the run key for this task; the data set's hash is that of its rows."""
+        drawn = drawn_indices(self.n_original, self.options)
         return TaskPlan(
             name=self.task.name,
             version=str(getattr(self._theirs, "VERSION", "Python")),
@@ -103,7 +104,8 @@ class BoundPythonTask:
             dataset_hash=content_hash([sample.sha256 for sample in self._samples]),
             num_fewshot=self.n_shots,
             n_samples=len(self._indices),
-            sample_indices=self.options.sample_indices,
+            sample_indices=self.options.sample_indices if drawn is None else drawn,
+            drawn=None if drawn is None else {"of": self.n_original, "by": "HELM"},
             generation=[asdict(query.settings) for query in self._queries_of_first if isinstance(query, GenerateQuery)]
             or None,
         )

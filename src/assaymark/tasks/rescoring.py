@@ -4,7 +4,7 @@ To score stored rows again, without data set and model, only how an answer is ex
 stored outputs answer the prompts as they were. The gold choices of a sample come from the task's own scoring, which
 always knows them.
 
-In another prompt style (letter, text, or cot: reasoning before the letter) a multiple-choice task keeps its name, so
+In another prompt style (`prompts.prompt_styles`) a multiple-choice task keeps its name, so
 that its runs are paired sample by sample; its hash includes the prompt style.
 """
 
@@ -19,7 +19,7 @@ from assaymark.prompts.prompt_styles import COT_STOPS, PROMPT_STYLES, PromptStyl
 from assaymark.prompts.questions import LETTERS
 from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score, content_hash
 from assaymark.registry import nearest
-from assaymark.scoring.metrics import TIES, accuracies_over_choices, metric_item, needs_unconditional
+from assaymark.scoring.metrics import TIES, accuracies_over_choices, context_without_question, metric_item
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.functions import loader_of
@@ -31,6 +31,7 @@ from assaymark.tasks.tool_use import tool_use_of
 from assaymark.tasks.yaml_tasks import layout_of
 
 __all__ = [
+    "HELM_SHOTS",
     "SCORING_KEYS",
     "StoredScoring",
     "choice_queries",
@@ -47,8 +48,9 @@ __all__ = [
 
 PROMPT_STYLE_VERSION = 1  # raise it when the same task would get other prompts
 COT_TOKENS = 512
+HELM_SHOTS = 5
 
-_LETTER = {"name": "letter", "filter": [{"function": "choice_letter", "letters": LETTERS}, {"function": "take_first"}]}
+_SEPARATE: Mapping[str, Any] = {"target_delimiter": " ", "gen_prefix": None, "num_fewshot": 0}
 _CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
     "letter": {"metric_list": [metric_item("acc")], "target_delimiter": " "},
     "text": {"metric_list": [metric_item("acc"), metric_item("acc_norm")]},
@@ -65,6 +67,17 @@ _CHANGES: Mapping[PromptStyle, Mapping[str, Any]] = {
         "target_delimiter": " ",
         "gen_prefix": None,
     },
+    "helm-joint": {
+        "output_type": "generate_until",
+        "metric_list": [metric_item("exact_match")],
+        "generation_kwargs": {"until": [], "max_gen_toks": 1, "do_sample": False},
+        "target_delimiter": " ",
+        "fewshot_delimiter": "\n\n",
+        "gen_prefix": None,
+        "num_fewshot": HELM_SHOTS,
+    },
+    "helm-separate": {**_SEPARATE, "metric_list": [metric_item("acc_tokens_ties")]},
+    "helm-separate-calibrated": {**_SEPARATE, "metric_list": [metric_item("acc_calibrated")]},
 }
 
 
@@ -258,14 +271,19 @@ def refuse_inapplicable(task: Task, request: Request) -> None:
     if task.spec.get("unsafe_code") and any(metric.function is None for metric in task.metrics):
         names = ", ".join(metric.name for metric in task.metrics if metric.function is None)
         raise PlanError(f"{where}: {names} compares texts; its answers are programs, which are scored by their tests")
-    unconditional = next((metric.name for metric in task.metrics if needs_unconditional(metric.name)), None)
-    if unconditional is not None and not any(
-        isinstance(query, LoglikelihoodQuery) and query.role == "unconditional" for query in request.queries
-    ):
-        raise PlanError(
-            f"{where}: {unconditional} needs each choice's log-likelihood after an empty context, which is not "
-            f"stored; run the task again with {unconditional} in its metric_list"
-        )
+    stored = {
+        "".join(query.segments or ())
+        for query in request.queries
+        if isinstance(query, LoglikelihoodQuery) and query.role == "unconditional"
+    }
+    for metric in task.metrics:
+        context = context_without_question(metric.name)
+        if context is not None and context not in stored:
+            after = f"after {context!r}" if context else "after an empty context"
+            raise PlanError(
+                f"{where}: {metric.name} needs each choice's log-likelihood {after}, which is not "
+                f"stored; run the task again with {metric.name} in its metric_list"
+            )
 
 
 def _refuse_text_filters(task: Task) -> None:

@@ -15,6 +15,7 @@ from assaymark.errors import AssaymarkError, MalformedSample, ModelError
 from assaymark.limits.regexes import RegexTooSlow
 from assaymark.prompts.few_shot import Shots
 from assaymark.prompts.prompter import Prompter, PromptFields
+from assaymark.prompts.questions import LETTERS
 from assaymark.prompts.rotations import rotated_layout, why_not_rotated
 from assaymark.records import (
     BOUND,
@@ -201,6 +202,8 @@ class SampleScorer:
             else pipeline.apply_one(answers[query.index], sample.row)
             for query in request.queries
         ]
+        if self.layout.listed_options is not None:
+            results[0] = _letter_of(str(results[0]), self.layout.listed_options(sample.row))
         _, functions, process = self._load()
         status = ScoreStatus.SCORED
         if self.task.output_type == "generate_until" and generation.is_unparsed(results[0], pipeline.fallbacks):
@@ -344,6 +347,19 @@ class SampleScorer:
                 f"doc_to_target gives {gold!r:.80}; expected the position of one of the {len(choices)} choices"
             )
         return choices[gold]
+
+
+def _letter_of(answer: str, options: Sequence[str]) -> str:
+    """Return the letter of the option that an answer is, by letter or by text; else the answer.
+
+    Source: HELM 63754d05, `RequestState.output_mapping` and `exact_match`.
+    """
+    stripped = answer.strip()
+    letters = LETTERS[: len(options)]
+    if not stripped or (len(stripped) == 1 and stripped in letters):
+        return stripped
+    texts = [option.strip() for option in options]
+    return letters[texts.index(stripped)] if stripped in texts else stripped
 
 
 def _status(status: ScoreStatus, metric: str, value: ScoreValue) -> ScoreStatus:

@@ -22,7 +22,7 @@ LARGEST = 1e100  # of a weight or the end of a range
 
 _KEYS = {
     "name", "aliases", "version", "title", "profile", "members", "normalise", "clip", "missing", "group_by",
-    "aggregate", "column_weights", "reproduced", "unshown", "note",
+    "aggregate", "column_weights", "at_most", "reproduced", "unshown", "note",
 }  # fmt: skip
 _MEMBER_KEYS = {
     "task", "shots", "metric", "filter", "weight", "chance", "column", "within", "range", "questions",
@@ -59,6 +59,7 @@ class Suite:
     normalise: Normalise = "none"
     clip: bool = False
     aggregate: Aggregate = "mean"
+    at_most: int | None = None  # HELM's draw of so many samples from a task that has more
     column_weights: Mapping[str, float] | None = None  # for `aggregate: weighted` or `geometric`
     reproduced: bool = False
     unshown: str = ""  # what is missing for it to be reproduced
@@ -119,6 +120,7 @@ def suite_from(spec: Mapping[str, Any], source: Path | None = None) -> Suite:
         normalise=_one_of(spec, "normalise", "none", get_args(Normalise), where),
         clip=_boolean(spec, "clip", where),
         aggregate=_one_of(spec, "aggregate", "mean", get_args(Aggregate), where),
+        at_most=_at_most(spec, where),
         column_weights=spec.get("column_weights"),
         reproduced=_boolean(spec, "reproduced", where),
         unshown=str(spec.get("unshown") or "its prompts are not shown to equal the board's"),
@@ -165,6 +167,13 @@ def _member(spec: object, where: str) -> Member:
 def _is_number(value: object) -> bool:
     """Return whether a value is a finite number; the integers of a file may be larger than any float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def _at_most(spec: Mapping[str, object], where: str) -> int | None:
+    value = spec.get("at_most")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise DataError(f"{where}: at_most is {value!r:.80}; expected a whole number of samples from 1")
+    return value
 
 
 def _listed(spec: Mapping[str, object], key: str, where: str) -> Sequence[Any]:

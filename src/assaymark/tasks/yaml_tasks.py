@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from assaymark.errors import DataError, MalformedSample, PlanError
-from assaymark.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_shots
+from assaymark.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_by_label, draw_shots
 from assaymark.prompts.fields import (
     first_turn,
     resolve_choices,
@@ -20,8 +20,9 @@ from assaymark.prompts.fields import (
     resolve_turns,
 )
 from assaymark.prompts.images import messages_with, placing
-from assaymark.prompts.prompt_styles import instructed, styled_layout
+from assaymark.prompts.prompt_styles import styled_description, styled_layout
 from assaymark.prompts.prompter import ChatOptions, Prompt, Prompter, PromptFields
+from assaymark.prompts.questions import LETTERS
 from assaymark.prompts.tools import tools_for_template, tools_prompt
 from assaymark.records import (
     GenerateQuery,
@@ -36,10 +37,10 @@ from assaymark.records import (
     TaskPlan,
     content_hash,
 )
-from assaymark.scoring.metrics import needs_unconditional
+from assaymark.scoring.metrics import context_without_question
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bad_rows import fault_finder
-from assaymark.tasks.bound import BindOptions, chosen_indices, n_shots_of
+from assaymark.tasks.bound import BindOptions, chosen_indices, drawn_indices, n_shots_of
 from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import sandbox_of, score_in
 from assaymark.tasks.generation import AnswerSettings, answer_settings
@@ -150,6 +151,7 @@ class BoundYamlTask:
     @property
     def plan(self) -> TaskPlan:
         """The part of the run's plan, and so of the run key, for this task."""
+        drawn = drawn_indices(self.n_original, self.options)
         return TaskPlan(
             name=self.task.name,
             version=self.task.version,
@@ -157,7 +159,8 @@ class BoundYamlTask:
             dataset_hash=self._dataset_hash,
             num_fewshot=self.n_shots,
             n_samples=len(self._indices),
-            sample_indices=self.options.sample_indices,
+            sample_indices=self.options.sample_indices if drawn is None else drawn,
+            drawn=None if drawn is None else {"of": self.n_original, "by": "HELM"},
             generation=self._settings.facts if self._settings else None,
         )
 
@@ -192,7 +195,16 @@ class BoundYamlTask:
             drawn = draw_with_class(sampler, self._samples, pool, self._rules)
             self.__dict__["_pool"] = pool
             return drawn
+        if self.task.prompt_style == "helm-joint" and self.n_shots:
+            labels = [self._label(row) for row in self._pool]
+            return [draw_by_label(labels, self.n_shots, self.options.seed or 0)] * len(self._samples)
         return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.question_words)
+
+    def _label(self, row: Mapping[str, Any]) -> str:
+        """Return the text of a row's right option, by which HELM draws shots; empty where none is right."""
+        layout = self._prompter.shot
+        options = layout.listed_options(row) if layout.listed_options is not None else []
+        return dict(zip(LETTERS, options, strict=False)).get(layout.target(row), "")
 
     @cached_property
     def _leaks(self) -> LeakGuard:
@@ -304,13 +316,24 @@ class BoundYamlTask:
             ]
         else:
             queries = [LoglikelihoodQuery(i, f"{delimiter}{choice}") for i, choice in enumerate(choices)]
-        if any(needs_unconditional(metric.name) for metric in self.metrics):
+        for context in self._contexts_without_question:
             start = len(queries)
             queries += [
-                LoglikelihoodQuery(start + i, f"{delimiter}{choice}", ("",), "unconditional")
+                LoglikelihoodQuery(start + i, f"{delimiter}{choice}", (context,), "unconditional")
                 for i, choice in enumerate(choices)
             ]
         return tuple(queries)
+
+    @cached_property
+    def _contexts_without_question(self) -> Sequence[str]:
+        by_metric = {metric.name: context_without_question(metric.name) for metric in self.metrics}
+        contexts = {context: name for name, context in by_metric.items() if context is not None}
+        if len(contexts) > 1:
+            raise PlanError(
+                f"task {self.task.name}: {' and '.join(contexts.values())} compare the choices with different contexts;"
+                " keep one of them in its metric_list"
+            )
+        return tuple(contexts)
 
     @cached_property
     def _delimiter(self) -> str:
@@ -333,8 +356,7 @@ class BoundYamlTask:
 
 
 def _description_of(task: Task) -> Callable[[Any], Any]:
-    own = resolve_loose(loader_of(task)(task.description))
-    return instructed(own) if task.prompt_style == "cot" else own
+    return styled_description(resolve_loose(loader_of(task)(task.description)), task.prompt_style)
 
 
 def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> PromptFields:

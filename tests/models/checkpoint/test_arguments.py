@@ -111,7 +111,7 @@ def test_options_that_change_answers_are_part_of_the_identity() -> None:
         ({"backend": "seq3seq"}, "causal or seq2seq"),
         ({"delta": "other"}, "delta"),
         ({"autogptq": True}, "quantisation"),
-        ({"too_long": "drop"}, "cut or error"),
+        ({"too_long": "drop"}, "cut, drop_shots or error"),
         ({"chat_template_args": "x"}, "JSON object"),
     ],
 )

@@ -6,7 +6,7 @@ from assaymark.errors import UsageError
 from assaymark.options.shared import PROMPT_STYLE
 from assaymark.results.comparison.pairing import pair_task
 from assaymark.results.evidence.records import MetricInput, RunEvidence
-from assaymark.scoring.metrics import is_right_or_wrong, own_metrics
+from assaymark.scoring.metrics import own_metrics
 from tests.results.made import choice_rows, task_of
 
 
@@ -16,9 +16,7 @@ def evidence(label: str, metric: str, form: str) -> RunEvidence:
     return RunEvidence(label, label, rows, (task_of("t", MetricInput(metric)),), settings={PROMPT_STYLE: form})
 
 
-@pytest.mark.parametrize(
-    "metric", [each.name for each in own_metrics() if is_right_or_wrong(each.name) and each.picks_choice]
-)
+@pytest.mark.parametrize("metric", [each.name for each in own_metrics() if each.picks_choice])
 def test_accuracies_pair_across_prompt_styles(metric: str) -> None:
     """Each accuracy over choices, acc_tokens too, is compared with acc of a run that has other prompts."""
     first, second = evidence("a", metric, "text"), evidence("b", "acc", "letter")

@@ -1,5 +1,6 @@
 """`assaymark audit`: contamination, sensitivity to prompts, and calibration."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,12 +48,13 @@ EXAMPLES = examples(
     "audit calibration RUN",
     "audit bias RUN",
     "audit toxicity RUN --scorer my_classifier",
+    "audit efficiency DIR -o here.json",
 )
 
 
 @click.group(epilog=EXAMPLES)
 def audit() -> None:
-    """Test what a score does not show: contamination, sensitivity to prompts, calibration, bias and toxicity."""
+    """Test what a score does not show: contamination, sensitivity to prompts, calibration, bias, toxicity, cost."""
 
 
 @audit.command()
@@ -249,6 +251,40 @@ def toxicity(
         print_json([asdict(each) for each in audits])
     else:
         print_rich(toxicity_table(audits))
+
+
+@audit.command()
+@click.argument("model", metavar="MODEL")
+@declared_option("model_args", help="Arguments of the model, as in `run`.")
+@click.option("--lengths", default="16,64,256,1024", show_default=True, metavar="N,...", help="Tokens of the prompts.")
+@click.option("--answers", default="1,8,32", show_default=True, metavar="N,...", help="Most tokens of the answers.")
+@click.option("--repeats", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each pair.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@output_option
+@json_option
+def efficiency(model: str, lengths: str, answers: str, repeats: int, **options: Any) -> None:
+    """Measure what answers of MODEL cost on this machine: seconds of a prompt, and of each token of an answer.
+
+    Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only, which
+    is a part of the result; --output stores both. Let nothing else run meanwhile.
+    """
+    from assaymark.audit.auditing import check_ending
+    from assaymark.audit.efficiency import audit_efficiency
+    from assaymark.audit.tables import efficiency_table
+    from assaymark.runs.prepare import model_of
+
+    check_ending(options["output"])
+    n_prompts, n_answers = _whole_numbers(lengths, "lengths"), _whole_numbers(answers, "answers")
+    with contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened:
+        fit = audit_efficiency(opened, n_prompts, n_answers, repeats, _announcer(options))
+    _print(options, fit.to_json(), efficiency_table(fit))
+
+
+def _whole_numbers(text: str, name: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**7 for part in parts):
+        raise UsageError(f"--{name} is {text!r:.80}; expected whole numbers of tokens such as 16,64")
+    return sorted({int(part) for part in parts})
 
 
 def _evaluate_options(options: Mapping[str, object]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class LocalArguments:
     max_gen_toks: int | None = None  # for tasks that do not set it; lm-eval's default is 256
     generation_config: Literal["model", "none"] = "model"  # whether the model's own defaults apply
     n_slots: int | None = None
-    too_long: Literal["cut", "error"] = "cut"
+    too_long: Literal["cut", "drop_shots", "error"] = "cut"
     window_tokens: int | None = None
     attention: AttentionPath = "auto"
     n_threads: int | None = None
@@ -293,8 +293,8 @@ def _check_types(values: Mapping[str, object]) -> None:
             whole_number(name, values[name], least)
     if values.get("generation_config", "model") not in ("model", "none"):
         raise UsageError(f"generation_config={values['generation_config']!r}; expected model or none")
-    if values.get("too_long", "cut") not in ("cut", "error"):
-        raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
+    if values.get("too_long", "cut") not in ("cut", "drop_shots", "error"):
+        raise UsageError(f"too_long={values['too_long']!r}; expected cut, drop_shots or error")
     if not isinstance(values.get("chat_template_args", {}), Mapping):
         raise UsageError(f"chat_template_args={values['chat_template_args']!r} is not a JSON object")
     alpha = values.get("lora_alpha", 1.0)

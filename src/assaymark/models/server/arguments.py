@@ -320,7 +320,7 @@ def _check(values: Mapping[str, Any]) -> None:
             "provider", str(provider), nearest(str(provider), PROVIDERS), f"known: {', '.join(PROVIDERS)}"
         )
     if values.get("too_long", "cut") not in ("cut", "error"):
-        raise UsageError(f"too_long={values['too_long']!r}; expected cut or error")
+        raise UsageError(f"too_long={values['too_long']!r}; expected cut or error (drop_shots is for local models)")
 
 
 def _settle_tokenizer(kind: str, values: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from assaymark.engine.generation import GenerationDefaults, GenerationPrompt, Sampling
 from assaymark.engine.spans import IntArray
 from assaymark.errors import PromptTooLong, UsageError
+from assaymark.models.text.shorter_prompts import refuse_chat, shorter_prompts
 from assaymark.models.text.spans import failed
 from assaymark.models.text.stops import FinalText, stop_texts
 from assaymark.models.text.tokens import EMPTY, Encoder
@@ -93,21 +94,42 @@ class TextReader:
         Raises: UsageError for contradictory settings.
         """
         pairs = [(r, a) for r in requests for a in r.queries if isinstance(a, GenerateQuery)]
-        tokens = self._encode(["".join(request.segments) for request, _ in pairs])
+        texts, removed = ["".join(request.segments) for request, _ in pairs], [0] * len(pairs)
+        if self.too_long == "drop_shots":
+            texts, removed = self._without_shots(pairs)
+        tokens = self._encode(texts)
         eos, eos_text = self.encoder.tokenizer.eos_token_id, self.eos_text
         if eos_text is None and eos is not None:
             eos_text = str(self.encoder.tokenizer.decode([eos], skip_special_tokens=False))
         result = []
-        for (request, query), context in zip(pairs, tokens, strict=True):
+        for (request, query), context, n_removed in zip(pairs, tokens, removed, strict=True):
             settings = query.settings
             refuse_contradiction(request.id, settings)
             prepared = GenerationInput(
-                request.id, query.index, settings, settings.max_tokens or self.default_max_tokens
+                request.id,
+                query.index,
+                settings,
+                settings.max_tokens or self.default_max_tokens,
+                n_cut_tokens=n_removed,
             )
             prepared.stops = stop_texts(settings.stop, eos_text)
             self._fit(prepared, context)
             result.append(prepared)
         return result
+
+    def _without_shots(self, pairs: Sequence[tuple[Request, GenerateQuery]]) -> tuple[list[str], list[int]]:
+        """Return the texts without the shots that do not fit, and how many tokens were removed from each."""
+        for request, _ in pairs:
+            refuse_chat(request.id, is_chat=bool(request.messages))
+        longest = [
+            self.max_length - (0 if self.is_seq2seq else query.settings.max_tokens or self.default_max_tokens)
+            for _, query in pairs
+        ]
+        shorter = shorter_prompts(
+            self.encoder, [request.segments for request, _ in pairs], [request.n_shots for request, _ in pairs], longest
+        )
+        texts = ["".join(made.segments) if made.cut_text is None else made.cut_text for made in shorter]
+        return texts, [made.n_removed for made in shorter]
 
     def _encode(self, texts: Sequence[str]) -> list[IntArray]:
         """Return the tokens of each text; one that begins with BOS gets no second BOS."""
@@ -150,7 +172,7 @@ class TextReader:
             prepared.error_kind = PromptTooLong.__name__
         else:
             if n_over > 0:
-                prepared.n_cut_tokens = n_over
+                prepared.n_cut_tokens += n_over
                 prepared.tokens = context[n_over:]
             name_by_content(prepared, prepared.tokens.tobytes(), self.fingerprint)
 

@@ -16,8 +16,9 @@ from itertools import chain
 import numpy as np
 
 from assaymark.engine.spans import IntArray, SpanBatch
-from assaymark.errors import Permanent, PromptTooLong
+from assaymark.errors import Permanent, PromptTooLong, UsageError
 from assaymark.models.model import OutputCache
+from assaymark.models.text.shorter_prompts import refuse_chat, shorter_prompts
 from assaymark.models.text.tokens import ContinuationPair, EncodedPair, Encoder, rolling_windows
 from assaymark.records import (
     LoglikelihoodQuery,
@@ -137,8 +138,13 @@ class QueryReader:
         ]
         rolling = [(r, a) for r in requests for a in r.queries if isinstance(a, RollingQuery)]
         result = []
-        for (request, query), pair in zip(scored, self.encoder.encode_pairs(pairs), strict=True):
-            prepared = PreparedQuery(request.id, query.index, QueryKind.LOGLIKELIHOOD)
+        removed = [0] * len(pairs)
+        if self.too_long == "drop_shots":
+            encoded, removed = self._without_shots(scored, pairs)
+        else:
+            encoded = self.encoder.encode_pairs(pairs)
+        for (request, query), pair, n_removed in zip(scored, encoded, removed, strict=True):
+            prepared = PreparedQuery(request.id, query.index, QueryKind.LOGLIKELIHOOD, n_cut_tokens=n_removed)
             self._fit(prepared, pair.context, pair.scored)
             result.append(prepared)
         texts = self.encoder.encode_all([query.text for _, query in rolling])
@@ -147,6 +153,37 @@ class QueryReader:
             self._roll(prepared, tokens)
             result.append(prepared)
         return result
+
+    def _without_shots(
+        self, scored: Sequence[tuple[Request, LoglikelihoodQuery]], pairs: Sequence[ContinuationPair]
+    ) -> tuple[list[EncodedPair], list[int]]:
+        """Return the pairs without the shots that do not fit, and how many tokens were removed from each.
+
+        Of a text whose end is cut off, as many of the last tokens are scored as the continuation has by itself.
+        """
+        if not isinstance(self.encoder, Encoder) or self.is_seq2seq:
+            raise UsageError(
+                "too_long=drop_shots needs a model with a tokenizer and without an encoder; use cut or error"
+            )
+        for request, _ in scored:
+            refuse_chat(request.id, is_chat=bool(request.messages))
+        shorter = shorter_prompts(
+            self.encoder,
+            [(*pair.segments[:-1], pair.segments[-1] + pair.continuation) for pair in pairs],
+            [0 if query.role == "unconditional" else request.n_shots for request, query in scored],
+            [self.max_length] * len(pairs),
+        )
+        kept = [
+            replace(pair, segments=(*made.segments[:-1], pair.segments[-1]))
+            for pair, made in zip(pairs, shorter, strict=True)
+        ]
+        encoded = self.encoder.encode_pairs(kept)
+        for at, made in enumerate(shorter):
+            if made.cut_text is not None:
+                n_scored = self.encoder.encode_all([pairs[at].continuation], specials=False)[0].size
+                (whole,) = self.encoder.encode_all([made.cut_text])
+                encoded[at] = EncodedPair(whole[: -n_scored or None], whole[whole.size - n_scored :])
+        return encoded, [made.n_removed for made in shorter]
 
     def _fit(self, prepared: PreparedQuery, context: IntArray, scored: IntArray) -> None:
         """Truncate the context from the left as lm-eval does, or set the error of a query that cannot be scored."""
@@ -172,7 +209,7 @@ class QueryReader:
             )
         else:
             if n_over > 0:
-                prepared.n_cut_tokens = n_over
+                prepared.n_cut_tokens += n_over
                 context = context[n_over:]
                 prepared.n_context_tokens = int(context.size)
             prepared.spans = (self._span(context, scored),)

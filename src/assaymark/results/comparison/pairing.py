@@ -14,7 +14,7 @@ from assaymark.errors import UsageError
 from assaymark.options.shared import PROMPT_STYLE
 from assaymark.records import JsonValue, ScoreStatus
 from assaymark.results.evidence.records import MetricInput, RunEvidence, ScoreRow, TaskSummaryInput, row_value
-from assaymark.scoring.metrics import is_right_or_wrong
+from assaymark.scoring.metrics import is_credit
 from assaymark.statistics.aggregate import traits_of
 
 EXPECTED_TO_DIFFER = frozenset({"model", "tokenizer"})  # the subject of the comparison
@@ -135,7 +135,7 @@ def _rows_for(
     is_same_style = run.settings.get(PROMPT_STYLE) == first.settings.get(PROMPT_STYLE)
     if run.pairing and not rows and _say_right_or_wrong(first, task, wanted) and _say_right_or_wrong(run, task, own):
         return _keyed(run, task, *own), own  # another tool's name for it
-    if is_same_style or not (is_right_or_wrong(own[0]) and is_right_or_wrong(wanted[0])):
+    if is_same_style or not (is_credit(own[0]) and is_credit(wanted[0])):
         return rows, wanted
     return _keyed(run, task, *own), own
 

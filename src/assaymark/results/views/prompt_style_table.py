@@ -38,7 +38,7 @@ class StyleLine:
     run_id: str
     estimate: Estimate
     unparsed: float | None  # share of generated answers from which no letter could be extracted
-    truncated: float | None  # share of prompts that were too long and lost tokens from the left
+    truncated: float | None  # share of prompts that were too long and lost tokens
     difference: Difference | None = None  # from the first prompt style, on the same samples
     p_adjusted: float | None = None  # Holm over the lines of this name
 
@@ -109,7 +109,7 @@ def _legend(lines: Sequence[StyleLine]) -> str:
     if any(line.unparsed is not None for line in lines):
         legend += " no letter: generated answers without a choice letter, counted wrong."
     if any(line.truncated for line in lines):
-        legend += " truncated: prompts longer than the context window, which lost tokens from the left, shots first."
+        legend += " truncated: prompts longer than the context window, which lost tokens, shots first."
     return legend
 
 

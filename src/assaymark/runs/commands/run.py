@@ -210,7 +210,7 @@ def _run_prompt_styles(parameters: Mapping[str, Any], *, quiet: bool, as_json: b
         other = "--prompt_style" if parameters["prompt_style"] else "several numbers of shots"
         raise UsageError(f"--{refused[0]} cannot be combined with {other}; omit one of them")
     shots = parameters["num_fewshot"]
-    counts = shots if isinstance(shots, tuple) else (0 if shots is None else shots,)
+    counts = shots if isinstance(shots, tuple) else (shots,)
     kind, arguments = model_arguments(parameters)
     options = {**evaluate_options({**parameters, "num_fewshot": None, "prompt_style": None}), "model_args": arguments}
     wandb = _checked_wandb(parameters)

@@ -1,0 +1,75 @@
+"""Prompts that are too long, made shorter as HELM does: shots first, the last one first, then the text's end.
+
+A text's length is that of its own tokens, without BOS and EOS, as HELM counts them.
+Source: HELM 63754d05, benchmark/adaptation/adapters/in_context_learning_adapter.py (`_make_prompt_fit`),
+    benchmark/window_services/local_window_service.py (`truncate_from_right`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assaymark.errors import UsageError
+from assaymark.models.text.tokens import Encoder
+
+__all__ = ["ShorterPrompt", "refuse_chat", "shorter_prompts"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShorterPrompt:
+    """One prompt and how it was made to fit.
+
+    Attributes:
+        segments: those that are left, whole.
+        cut_text: the text whose end was cut off, where the prompt is too long without any shot; None: not cut.
+        n_removed: the number of tokens less than before; 0 for a prompt that fits as it was.
+    """
+
+    segments: tuple[str, ...]
+    cut_text: str | None = None
+    n_removed: int = 0
+
+
+def shorter_prompts(
+    encoder: Encoder, prompts: Sequence[tuple[str, ...]], n_shots: Sequence[int], capacities: Sequence[int]
+) -> list[ShorterPrompt]:
+    """Return each prompt as it fits.
+
+    Args:
+        encoder: the model's tokenizer.
+        prompts: the segments of each: what precedes the shots, the shots, and the question as the last segment.
+        n_shots: of each prompt.
+        capacities: the most tokens of each prompt; below 1, it is returned as it is.
+    """
+    lengths = [tokens.size for tokens in encoder.encode_all(["".join(each) for each in prompts], specials=False)]
+    rows = zip(prompts, n_shots, capacities, lengths, strict=True)
+    return [
+        _shorter(encoder, segments, shots, capacity, length) if length > capacity > 0 else ShorterPrompt(segments)
+        for segments, shots, capacity, length in rows
+    ]
+
+
+def _shorter(encoder: Encoder, segments: tuple[str, ...], n_shots: int, capacity: int, length: int) -> ShorterPrompt:
+    for n_dropped in range(1, n_shots + 1):
+        kept = (*segments[: -1 - n_dropped], segments[-1])
+        (tokens,) = encoder.encode_all(["".join(kept)], specials=False)
+        if tokens.size <= capacity:
+            return ShorterPrompt(kept, None, length - tokens.size)
+    kept = (*segments[: len(segments) - 1 - n_shots], segments[-1])
+    (tokens,) = encoder.encode_all(["".join(kept)], specials=False)
+    text = _decoded(encoder, tokens[:capacity].tolist())
+    while (tokens := encoder.encode_all([text], specials=False)[0]).size > capacity:
+        text = text[:-1]  # half of a character was decoded as another one that has more tokens
+    return ShorterPrompt(kept, text, length - tokens.size)
+
+
+def _decoded(encoder: Encoder, tokens: list[int]) -> str:
+    return str(encoder.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+
+
+def refuse_chat(request_id: str, *, is_chat: bool) -> None:
+    """Raise UsageError for a conversation: shots are removed from plain texts only."""
+    if is_chat:
+        raise UsageError(
+            f"{request_id}: too_long=drop_shots removes shots from plain-text prompts, and this is a conversation; "
+            "omit apply_chat_template, or use too_long=cut"
+        )
