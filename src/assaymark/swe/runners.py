@@ -1,7 +1,7 @@
 """Repositories whose tests are not run by pytest: their runner's command, and the end that its output must have.
 
 A runner that is unittest's reports what it makes of each test, as pytest does. Another one's verdict is read from
-printed lines alone, and each grading says so. The last lines and the exit status of both must agree with the lines of tests.
+printed lines alone, and each grading says so. The last lines and the exit status must agree with the lines of tests.
 
 Source: swebench's eval scripts and MAP_REPO_VERSION_TO_SPECS.
 """
