@@ -183,7 +183,7 @@ def test_writing_into_the_pipe_is_seen(project: Path, instance: Instance, base: 
         "    except OSError:\n        pass\n"
     )
     attempt = tried(project, instance, base, tmp_path, {"calc.py": cheat + CODE})
-    assert attempt.reason == "something else than pytest wrote into the pipe of the reports"
+    assert attempt.reason == "something else than the reporting plugin wrote into the pipe of the reports"
     assert not is_resolved(instance, attempt)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,14 +14,17 @@ import pytest
 
 from assaymark.errors import DataError, PlanError
 from assaymark.store import Store
+from assaymark.swe.agent import AgentLimits
 from assaymark.swe.base_copies import Repositories
 from assaymark.swe.containers import ContainerEngine, find_engine, image_name
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.images import generated_in
 from assaymark.swe.instances import Instance, Prediction
+from assaymark.swe.predicting import PredictOptions, predict
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 from tests.swe.projects import CODE, FIXED, patch_of
+from tests.swe.test_predicting import SUBMIT, Scripted, bash
 
 IMAGE = "localhost/assaymark-swe-tests"
 PACKAGES = "python3,python3-pytest,git,patch"
@@ -136,6 +140,87 @@ def test_what_a_container_may_do(image: str, tmp_path: Path) -> None:
     assert time.monotonic() - started < 30
     left = subprocess.run(["podman", "ps", "-a", "-q"], capture_output=True, text=True, check=True)
     assert left.stdout.strip() == ""
+
+
+@pytest.mark.slow
+def test_an_agent_works_in_the_instances_container(
+    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the image's programs, no network and no files of this machine; its patch resolves in the same image."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    repositories, environments = agent_places(image, project)
+    limits = SweLimits(seconds=120, memory_bytes=256 << 20)
+    model = Scripted(
+        [
+            bash(f"cat /etc/debian_version; ls /sys/class/net; ls {project}; touch /usr/x; pwd; ls"),
+            bash("sed -i 's/a - b/a + b/' calc.py && python3 -m pytest -q -p no:cacheprovider tests; touch /tmp/kept"),
+            bash("python3 -c 'x = bytearray(600 << 20)'"),
+            bash("sleep 60"),
+            bash("ls /tmp; git diff -- calc.py > /tmp/patch.txt"),
+            bash(SUBMIT),
+        ]
+    )
+    options = PredictOptions(repositories, environments, agent=AgentLimits(command_seconds=5), limits=limits)
+    predictions, failures = predict(store, [instance], model, options)
+    assert failures == {}
+    history = model.prompts[-1]
+    assert "\n12." in history  # the image's Debian, whatever this machine's
+    assert "\nlo\n" in history
+    assert f"cannot access '{project}'" in history
+    assert "Read-only file system" in history
+    assert "/testbed\n" in history
+    assert "generated.py" in history  # of the image's repository
+    assert "2 passed" in history
+    assert "MemoryError" in history
+    assert "The command was ended: it took longer than the 5 s" in history
+    assert "kept" in history
+    assert predict(store, [instance], Scripted([]), options)[0] == predictions
+    (graded,) = grade(store, [instance], predictions, GradeOptions(repositories, environments, limits))
+    assert (graded.outcome, graded.reason) == ("resolved", "")
+    assert containers() == ""
+
+
+@pytest.mark.slow
+def test_an_agent_killed_in_its_container_is_begun_again(
+    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After kill -9 nothing is stored of the attempt, the next one ends, and the container left behind ends itself."""
+    monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
+    repositories, environments = agent_places(image, project)
+    options = PredictOptions(repositories, environments, agent=AgentLimits(command_seconds=20))
+    process = os.fork()
+    if process == 0:  # the forked process has the model, which no command could name
+        try:
+            monkeypatch.setattr("assaymark.swe.sandbox.GRACE_SECONDS", 0.0)
+            own = Store.open(str(tmp_path / "swe.sqlite"))
+            predict(own, [instance], Scripted([bash("true"), bash("sleep 300")]), options)
+        finally:
+            os._exit(1)
+    deadline = time.monotonic() + 60
+    while "sleep 300" not in containers() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert "sleep 300" in containers()
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    made, failures = predict(store, [instance], Scripted([bash(f"echo x > /tmp/patch.txt; {SUBMIT}")]), options)
+    assert failures == {}
+    assert [each.model_patch for each in made] == ["x\n"]
+    deadline = time.monotonic() + 60
+    while containers() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert containers() == ""
+
+
+def agent_places(image: str, project: Path) -> tuple[Repositories, Environments]:
+    """Return the project's repository, and its environment in the image."""
+    environment = Environment("/usr/bin/python3", pythonpath=(".",), image=image)
+    return Repositories([str(project)]), Environments({"default": environment}, "podman")
+
+
+def containers() -> str:
+    """Return the commands of all of podman's containers, one a line; empty: there is none."""
+    words = ["podman", "ps", "-a", "--no-trunc", "--format", "{{.Command}}"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.mark.slow

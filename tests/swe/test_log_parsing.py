@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from assaymark.store import Store
+from assaymark.swe.attempts import run_tests
 from assaymark.swe.base_copies import Repositories
 from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.grading import GradeOptions, grade
@@ -73,6 +74,8 @@ RUNTESTS = """import sys, unittest
 sys.path[:0] = [".", "tests"]
 names = [word for word in sys.argv[1:] if "." in word and "=" not in word]
 suite = unittest.defaultTestLoader.loadTestsFromNames(names)
+if "Coroutines" in str(suite):
+    sys.stderr.write("  Applying sites.0002_alter_domain_unique...")  # as Django's do, without an end of line
 sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
 """
 CODE = "def add(a, b):\n    return a - b\n"
@@ -84,6 +87,20 @@ class Tests(unittest.TestCase):
     def test_zero(self):
         self.assertEqual(add(1, 0), 1)
 """
+CALLED_PASSED = """
+
+
+import unittest
+unittest.TextTestResult.addFailure = lambda result, test, error: result.addSuccess(test)"""
+WRITES = """
+
+
+import os
+for number in range(3, 20):
+    try:
+        os.write(number, b"0 [1]\\n")
+    except OSError:
+        pass"""
 OF_FIX = """
     def test_add(self):
         self.assertEqual(add(2, 3), 5)
@@ -92,7 +109,7 @@ OF_FIX = """
 
 @pytest.mark.slow
 def test_a_repository_with_its_own_runner_is_graded(store: Store, tmp_path: Path) -> None:
-    """Gold resolves, nothing else does, and each verdict says that it is read from printed lines alone."""
+    """Gold resolves; nothing else does, whatever it prints, and no verdict is read from printed lines alone."""
     project = tmp_path / "django"
     project.mkdir()
     git(project, "init", "-q")
@@ -115,12 +132,17 @@ def test_a_repository_with_its_own_runner_is_graded(store: Store, tmp_path: Path
             FAIL_TO_PASS=("test_add (sums.tests.Tests.test_add)",),
             PASS_TO_PASS=("test_zero (sums.tests.Tests.test_zero)",),
         )
-    outcomes = {}
+    names = [*instance.PASS_TO_PASS, *instance.FAIL_TO_PASS]
+    printed = "".join(f"{name} ... ok\n" for name in names) + "\nRan 2 tests in 0.001s\n\nOK"
+    outcomes, reasons = {}, {}
     for name, change in (
         ("gold", "a + b"),
         ("wrong", "a * b"),
         ("exit", "a + b\n\n\nimport os\nos._exit(0)"),
         ("printed", "a * b\n\n\nprint('test_add (sums.tests.Tests) ... ok')\nimport os\nos._exit(0)"),
+        ("all printed", f"a * b\n\n\nprint({printed!r}, flush=True)\nimport os\nos._exit(0)"),
+        ("called passed", f"a * b{CALLED_PASSED}"),
+        ("writes reports", f"a * b{WRITES}"),
     ):
         patch = instance.patch.replace(
             "+    return a + b", "\n".join(f"+{line}" for line in f"    return {change}".split("\n"))
@@ -130,10 +152,115 @@ def test_a_repository_with_its_own_runner_is_graded(store: Store, tmp_path: Path
         (graded,) = grade(store, [instance], [Prediction(instance.instance_id, name, patch)], options)
         outcomes[name] = graded.outcome
         assert graded.grading is not None
-        assert any("printed lines alone" in flag for flag in graded.grading.details["flags"])
+        assert not any("printed lines alone" in flag for flag in graded.grading.details["flags"])
+        reasons[name] = graded.reason
     assert outcomes == {
         "gold": "resolved", "wrong": "unresolved", "exit": "ambiguous_failure", "printed": "ambiguous_failure",
+        "all printed": "ambiguous_failure", "called passed": "unresolved", "writes reports": "unresolved",
+    }, reasons  # fmt: skip
+    assert "before its last report" in reasons["all printed"]
+    assert "was failed and was reported as passed" in reasons["called passed"]
+    assert "wrote into the pipe" in reasons["writes reports"]
+
+
+OF_ALL_KINDS = """import asyncio
+import io
+import unittest
+
+
+class Kinds(unittest.TestCase):
+    def test_passes(self):
+        pass
+
+    def test_described(self):
+        \"\"\"It says what it does.\"\"\"
+
+    def test_fails(self):
+        self.assertEqual(1, 2)
+
+    def test_raises(self):
+        raise ValueError
+
+    @unittest.skip("no reason")
+    def test_skipped(self):
+        pass
+
+    def test_skips(self):
+        self.skipTest("no reason")
+
+    @unittest.expectedFailure
+    def test_expected(self):
+        self.fail()
+
+    @unittest.expectedFailure
+    def test_unexpected(self):
+        pass
+
+    def test_subtests(self):
+        for number in range(2):
+            with self.subTest(number=number):
+                self.assertEqual(number, 0)
+
+    def test_runs_tests(self):
+        class Inner(unittest.TestCase):
+            def test_inner(self):
+                self.fail()
+
+        ended = unittest.TextTestRunner(stream=io.StringIO()).run(Inner("test_inner"))
+        self.assertEqual(len(ended.failures), 1)
+
+    def test_cleaned(self):
+        self.addCleanup(lambda: 1 / 0)
+
+
+class Coroutines(unittest.IsolatedAsyncioTestCase):
+    async def test_awaits(self):
+        await asyncio.sleep(0)
+
+    async def test_awaits_and_fails(self):
+        await asyncio.sleep(0)
+        self.fail()
+
+
+class NotSetUp(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise ValueError
+
+    def test_never(self):
+        pass
+"""
+
+
+@pytest.mark.slow
+def test_what_unittest_makes_of_tests_is_reported(tmp_path: Path) -> None:
+    """Each kind of result has its status; tests that tests run, and tests that did not run, have none."""
+    texts = {"tests/runtests.py": RUNTESTS, "tests/sums/__init__.py": "", "tests/sums/tests.py": OF_ALL_KINDS}
+    for name, text in texts.items():
+        (tmp_path / "work" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "work" / name).write_text(text)
+    instance = Instance(
+        instance_id="django__django-2", repo="django/django", base_commit="0" * 40, patch="", problem_statement="",
+        test_patch="diff --git a/tests/sums/tests.py b/tests/sums/tests.py\n--- a/tests/sums/tests.py\n"
+        "+++ b/tests/sums/tests.py\n@@ -1 +1 @@\n-a\n+b\n", FAIL_TO_PASS=("a",), PASS_TO_PASS=(),
+    )  # fmt: skip
+    environment = Environments({"default": Environment("/usr/bin/python3")}).of(instance)
+    attempt = run_tests(instance, tmp_path / "work", environment, SweLimits(seconds=60))
+    assert (attempt.stage, attempt.reason) == ("tested", "")
+    assert attempt.run is not None
+    assert attempt.run.reported.status == 1
+    statuses = {name.split(" (")[0]: status for name, status in attempt.run.reported.statuses.items()}
+    assert statuses == {
+        "Applying sites.0002_alter_domain_unique...test_awaits": "PASSED",
+        "test_passes": "PASSED", "It says what it does.": "PASSED", "test_fails": "FAILED", "test_raises": "ERROR",
+        "test_skipped": "SKIPPED", "test_skips": "SKIPPED", "test_expected": "XFAIL", "test_unexpected": "XPASS",
+        "test_subtests": "FAILED", "test_runs_tests": "PASSED", "test_cleaned": "ERROR", "test_awaits": "PASSED",
+        "test_awaits_and_fails": "FAILED", "setUpClass": "ERROR",
     }  # fmt: skip
+    passed = {name for name, status in attempt.run.printed.items() if status == "PASSED"}
+    reported = {name for name, status in attempt.run.reported.statuses.items() if status == "PASSED"}
+    assert reported - passed == {name for name in reported if name.startswith("test_awaits ")}
+    assert passed <= reported
 
 
 def _printed(project: Path) -> str:

@@ -21,7 +21,7 @@ from assaymark.swe.patches import (
     why_refused,
 )
 from assaymark.swe.runners import PRINTED_ALONE, RUNNERS
-from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, SweLimits, Workplace, run_sandboxed
+from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, Ended, SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
 __all__ = ["PatchAttempt", "attempt_tests", "run_tests", "shown_generated", "shown_interpreter"]
@@ -127,29 +127,12 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
         return PatchAttempt("incomplete", "the tests' patch has no file of tests")
     if environment.runner in RUNNERS:
         return _run_by_own_runner(instance, work, environment, limits, named, present)
-    key = secrets.token_bytes(32)
-    reading, writing = os.pipe()
-    job = {
-        "key": key.hex(),
-        "pipe": REPORTS_DESCRIPTOR if environment.image else writing,
-        "paths": [str(PurePosixPath(environment.folder, each)) for each in environment.pythonpath],
-        "arguments": ["-rA", "-p", "no:cacheprovider", *environment.test_arguments, *present],
-    }
-    ended = run_sandboxed(
-        [environment.python, INSIDE],
-        Workplace(
-            work,
-            environment.folder,
-            _all_shown(work, named, environment),
-            environment.variables,
-            image=environment.image,
-            engine=environment.where,
-        ),
-        limits,
-        given=json.dumps(job).encode() + b"\n",
-        pipe=(reading, writing),
-    )
-    run = TestRun.of(ended.output, ended.reports, key, instance.repo)
+    arguments = ["-rA", "-p", "no:cacheprovider", *environment.test_arguments, *present]
+    place = Workplace(
+        work, environment.folder, _all_shown(work, named, environment), environment.variables,
+        image=environment.image, engine=environment.where,
+    )  # fmt: skip
+    ended, run = _run_and_listen(instance, place, environment, limits, "", arguments)
     log = _shortened(ended.output)
     if ended.limit:
         return PatchAttempt(
@@ -162,6 +145,30 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
         why = f"the tests' process ended with status {ended.status} before pytest's last report"
         return PatchAttempt("incomplete", why, run=run, log=log, seconds=ended.seconds)
     return PatchAttempt("tested", run=run, log=log, seconds=ended.seconds)
+
+
+def _run_and_listen(
+    instance: Instance,
+    place: Workplace,
+    environment: Environment,
+    limits: SweLimits,
+    script: str,
+    arguments: Sequence[str],
+) -> tuple[Ended, TestRun]:
+    """Run pytest, or a script that runs unittest, with a pipe for its reports; return how it ended and what it said."""
+    key = secrets.token_bytes(32)
+    reading, writing = os.pipe()
+    job = {
+        "key": key.hex(),
+        "pipe": REPORTS_DESCRIPTOR if environment.image else writing,
+        "paths": [str(PurePosixPath(environment.folder, each)) for each in environment.pythonpath],
+        "script": script,
+        "arguments": arguments,
+    }
+    ended = run_sandboxed(
+        [environment.python, INSIDE], place, limits, given=json.dumps(job).encode() + b"\n", pipe=(reading, writing)
+    )
+    return ended, TestRun.of(ended.output, ended.reports, key, instance.repo)
 
 
 def _run_by_own_runner(
@@ -177,14 +184,23 @@ def _run_by_own_runner(
         work, environment.folder, _all_shown(work, named, environment), {**runner.variables, **environment.variables},
         image=environment.image, engine=environment.where,
     )  # fmt: skip
-    ended = run_sandboxed(runner.command(environment.python, present), place, limits)
-    run = TestRun.of_print_alone(ended.output, ended.status, instance.repo)
-    log, flags = _shortened(ended.output), (PRINTED_ALONE,)
+    arguments = runner.arguments(present)
+    if runner.is_unittest:
+        ended, run = _run_and_listen(instance, place, environment, limits, runner.words[0], arguments)
+    else:
+        ended = run_sandboxed([environment.python, runner.words[0], *arguments], place, limits)
+        run = TestRun.of_print_alone(ended.output, ended.status, instance.repo)
+    log, flags = _shortened(ended.output), () if runner.is_unittest else (PRINTED_ALONE,)
     if ended.limit:
         return PatchAttempt(
             "timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds
         )
+    if run.reported.forged:
+        return PatchAttempt("forged", run.reported.forged[0], flags=run.reported.forged, run=run, log=log,
+                       seconds=ended.seconds)  # fmt: skip
     why = runner.why_incomplete(ended.output, ended.status, run.printed)
+    if not why and run.reported.status is None:
+        why = f"the runner ended with status {ended.status} before its last report"
     return PatchAttempt("incomplete" if why else "tested", why, flags=flags, run=run, log=log, seconds=ended.seconds)
 
 

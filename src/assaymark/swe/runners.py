@@ -1,7 +1,7 @@
 """Repositories whose tests are not run by pytest: their runner's command, and the end that its output must have.
 
-These runners have no channel beside what they print, so that a verdict is read from printed lines alone: each grading
-says so, and the runner's last lines and exit status must agree with them.
+A runner that is unittest's reports what it makes of each test, as pytest does. Another one's verdict is read from
+printed lines alone, and each grading says so. The last lines and the exit status must agree with the lines of tests.
 
 Source: swebench's eval scripts and MAP_REPO_VERSION_TO_SPECS.
 """
@@ -23,6 +23,7 @@ class Runner:
         words: of the command, after the interpreter.
         named: turns paths of files of tests into arguments.
         variables: of the process.
+        is_unittest: whether the first word is a script that runs unittest in its own process.
         end: finds the last lines that a run has, with the number of tests as its first group.
     """
 
@@ -30,10 +31,11 @@ class Runner:
     named: Callable[[str], str]
     end: re.Pattern[str]
     variables: Mapping[str, str] = field(default_factory=dict)
+    is_unittest: bool = False
 
-    def command(self, python: str, tests: Sequence[str]) -> list[str]:
-        """Return the command that runs files of tests."""
-        return [python, *self.words, *dict.fromkeys(self.named(test) for test in tests)]
+    def arguments(self, tests: Sequence[str]) -> list[str]:
+        """Return what follows the first word of the command that runs files of tests."""
+        return [*self.words[1:], *dict.fromkeys(self.named(test) for test in tests)]
 
     def why_incomplete(self, log: str, status: int, statuses: Mapping[str, str]) -> str:
         """Return how a run's end contradicts the lines of its tests, in words; empty where it does not."""
@@ -58,6 +60,7 @@ RUNNERS: Mapping[str, Runner] = {
         ("./tests/runtests.py", "--verbosity", "2", "--settings=test_sqlite", "--parallel", "1"),
         _module,
         re.compile(r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED)", re.MULTILINE),
+        is_unittest=True,
     ),
     "sympy/sympy": Runner(
         ("bin/test", "-C", "--verbose"),

@@ -1,16 +1,20 @@
-"""Run pytest in a sandbox and report what each test did over a pipe. This file is run there, never imported here.
+"""Run pytest, or a script that runs unittest, in a sandbox and report what each test did over a pipe.
 
-It is started by the environment's own Python, which may be as old as 3.6, and reads one line of JSON from standard
-input: the key of the reports, the pipe, folders for `sys.path`, and pytest's arguments. Each report is authenticated
-with the key and continues the one before it, and what pytest itself made of a test is reported beside what became of
-it: so a report that a hook changed, one that was written by something else, and an end before the last report are seen.
+This file is run there, never imported here. It is started by the environment's own Python, which may be as old as 3.6,
+and reads one line of JSON from standard input: the key of the reports, the pipe, folders for `sys.path`, the script
+(empty: pytest) and its arguments. Each report is authenticated with the key and continues the one before it, and what
+a test raised is reported beside what became of it: so a report that a hook changed, one that was written by something
+else, and an end before the last report are seen.
 The tests run in the process of the patched code, which can search its memory for the key: no check here is complete.
 """
 
+import functools
 import hashlib
 import hmac
+import inspect
 import json
 import os
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +22,20 @@ from typing import Any
 
 
 def main() -> int:
-    """Run pytest as standard input says; return its status."""
+    """Run tests as standard input says; return the status of pytest, or 0 where a script ended without one."""
     job = _read_job()
     here = Path(__file__).resolve().parent
     sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != here]
+    send = _sender(bytes.fromhex(job.pop("key")), job["pipe"])
+    if job["script"]:
+        _report_unittest(send)
+        sys.argv = [job["script"], *job["arguments"]]
+        sys.path[:0] = [str(Path(job["script"]).resolve().parent)]  # as for `python script`
+        runpy.run_path(job["script"], run_name="__main__")
+        return 0
     import pytest  # before the repository's folders can be imported from
 
     sys.path[:0] = job["paths"]
-    send = _sender(bytes.fromhex(job.pop("key")), job["pipe"])
     reports = _reports(pytest, send)
     send("start", pytest.__version__)
     status = pytest.main(_without_absent_plugins() + job["arguments"], plugins=[reports])
@@ -85,6 +95,87 @@ def _reports(pytest: Any, send: Any) -> Any:
             send("finish", int(exitstatus))
 
     return Reports()
+
+
+def _report_unittest(send: Any) -> None:
+    """Send what unittest's results that print are told of each test, and the end of the first run.
+
+    The first result that begins a run is that of the script; results of runs that tests make are not reported. A test
+    is named as its line of output names it: by the first line of its description if it has one.
+    """
+    import unittest
+
+    result_class: Any = unittest.TextTestResult
+    reported: Any = []  # the one result
+    own: Any = {
+        name: getattr(result_class, name) for name in ("startTestRun", "startTest", "addSubTest", "stopTestRun")
+    }
+
+    def name_of(result: Any, test: Any) -> str:
+        return str(result.getDescription(test)).split("\n")[-1].strip()
+
+    def start_run(result: Any) -> None:
+        if not reported:
+            reported.append(result)
+            send("start", sys.version)
+        own["startTestRun"](result)
+
+    def start_test(result: Any, test: Any) -> None:
+        own["startTest"](result, test)
+        called = getattr(test, "_testMethodName", "")
+        method = getattr(test, called, None)
+        # a coroutine is run by whoever looks at the method: it must stay one
+        if result in reported and method is not None and not inspect.iscoroutinefunction(method):
+            setattr(test, called, _reporting(method, name_of(result, test), send))
+
+    def add_subtest(result: Any, test: Any, subtest: Any, error: Any) -> None:
+        if result in reported and error is not None:
+            send("test", name_of(result, test), "call", "failed", False)
+        own["addSubTest"](result, test, subtest, error)
+
+    def stop_run(result: Any) -> None:
+        if result in reported:
+            send("finish", 0 if result.wasSuccessful() else 1)
+        own["stopTestRun"](result)
+
+    def adding(own_add: Any, when: str, outcome: str, is_expected: bool) -> Any:
+        def add(result: Any, test: Any, *values: Any) -> None:
+            if result in reported:
+                method = getattr(test, getattr(test, "_testMethodName", ""), None)
+                if outcome == "passed" and inspect.iscoroutinefunction(method):
+                    send("call", name_of(result, test), "call", None, "passed")
+                send("test", name_of(result, test), when, outcome, is_expected)
+            own_add(result, test, *values)
+
+        return add
+
+    for name, (when, outcome, is_expected) in {
+        "addSuccess": ("call", "passed", False),
+        "addFailure": ("call", "failed", False),
+        "addError": ("setup", "failed", False),
+        "addSkip": ("setup", "skipped", False),
+        "addExpectedFailure": ("call", "skipped", True),
+        "addUnexpectedSuccess": ("call", "passed", True),
+    }.items():
+        setattr(result_class, name, adding(getattr(result_class, name), when, outcome, is_expected))
+    result_class.startTestRun, result_class.startTest = start_run, start_test
+    result_class.addSubTest, result_class.stopTestRun = add_subtest, stop_run
+
+
+def _reporting(method: Any, name: str, send: Any) -> Any:
+    """Return a test's method that reports what it raised."""
+
+    @functools.wraps(method)
+    def run(*values: Any, **named: Any) -> Any:
+        try:
+            made = method(*values, **named)
+        except BaseException as error:
+            send("call", name, "call", type(error).__name__, "failed")
+            raise
+        send("call", name, "call", None, "passed")
+        return made
+
+    return run
 
 
 def _without_absent_plugins() -> Any:

@@ -1,4 +1,4 @@
-"""What tests did, from two sources: the reports of a pipe, and what pytest printed, read by SWE-bench's rules.
+"""What tests did, from two sources: the reports of a pipe, and what their runner printed, read by SWE-bench's rules.
 
 An instance is resolved where both say so. What printed lines alone say was printed by something else than pytest.
 """
@@ -9,11 +9,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assaymark.swe.instances import Instance
 from assaymark.swe.log_parsing import parse_log, printed_counts, status_key
+from assaymark.swe.runners import RUNNERS
 
 __all__ = ["Reported", "TestLists", "TestRun", "disagreements", "grade_tests", "read_reports"]
 
@@ -61,7 +62,12 @@ class TestRun:
     @classmethod
     def of(cls, log: str, reports: bytes, key: bytes, repository: str) -> "TestRun":
         """Return what a log and the reports beside it say."""
-        return cls(read_reports(reports, key), parse_log(log, repository), printed_counts(log))
+        reported, printed = read_reports(reports, key), parse_log(log, repository)
+        if repository in RUNNERS:  # lists have names as printed: Django's migrations print in front of a test's
+            of_tests = {name: name.rpartition("...")[2] for name in printed if name.startswith("Applying ")}
+            named = {name: reported.statuses[test] for name, test in of_tests.items() if test in reported.statuses}
+            return cls(replace(reported, statuses={**reported.statuses, **named}), printed, None)
+        return cls(reported, printed, printed_counts(log))
 
     @classmethod
     def of_print_alone(cls, log: str, status: int, repository: str) -> "TestRun":
@@ -96,7 +102,7 @@ def read_reports(reports: bytes, key: bytes) -> Reported:
         claimed, _, body = line.partition(b" ")
         mac = hmac.new(key, mac + body, hashlib.sha256).hexdigest().encode("ascii")
         if not hmac.compare_digest(mac, claimed):
-            forged.append("something else than pytest wrote into the pipe of the reports")
+            forged.append("something else than the reporting plugin wrote into the pipe of the reports")
             break
         kind, *values = json.loads(body)
         if kind == "start":
