@@ -7,7 +7,8 @@
   the models are the large demo model, copies of it weakened by noise until each is about 3, 5 or 10 points worse on
   2,000 of the questions, and a copy with the same weights whose configuration has one more, unused, entry. lm-eval
   runs the whole task once per model, at the fastest of the batch sizes; its scores say which verdicts are right. A race
-  is run once in each turn, and so is one of two questions, which is what start-up costs.
+  is run once in each turn, and so is one of two questions, which is what start-up costs. With `--warm` each race is run
+  a second time by the process of `assaymark warm start`; processor seconds are then the client's alone.
 - priced: a chat server on this machine answers the same questions as two models that are 5 points apart and reports
   tokens; the bills of a race and of two full runs are what `assaymark` stores of them.
 
@@ -193,6 +194,13 @@ class Programs:
         (written,) = folder.rglob("results*.json")
         return cost, 100 * json.loads(written.read_text(encoding="utf-8"))["results"][TASK]["acc,none"]
 
+    def warm(self, what: str) -> Measured:
+        """Start or stop the warm process."""
+        return measured([sys.executable, "-m", "assaymark", "warm", what], self._ours())
+
+    def _ours(self) -> dict[str, str]:
+        return {**self.environment, "ASSAYMARK_HOME": str(self.scratch / "home"), "PYTHONPATH": str(ROOT / "src")}
+
     def race(self, first: Path, second: Path, *more: str) -> tuple[Measured, dict[str, Any]]:
         """Race two models, unknown to store and cache; return the cost and what was printed."""
         folder, filled = self._folder(), self.scratch / "cache"
@@ -201,7 +209,7 @@ class Programs:
         command = [sys.executable, "-m", "assaymark", "race", str(first), str(second), "--tasks", TASK,
                    "--include_path", str(self.tasks), "--num_fewshot", str(self.num_fewshot),
                    "--store", str(folder / "store.sqlite"), "--json", *more]  # fmt: skip
-        environment = {**self.environment, "ASSAYMARK_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT / "src")}
+        environment = {**self._ours(), "ASSAYMARK_CACHE": str(folder / "cache")}
         cost = measured(command, environment, (0, 1))
         if not filled.is_dir():
             shutil.copytree(folder / "cache", filled)
@@ -229,6 +237,9 @@ def local(chosen: argparse.Namespace, data: Path, scratch: Path) -> None:
         Pair(f"{gap:g} points", folder, margin) for gap, folder in models.items() for margin in (None, gap)
     ]
     pairs.append(Pair("equal", same, MARGIN))
+    pairs = [pair for pair in pairs if chosen.pair in {None, pair.name}]
+    if chosen.warm:
+        print(f"warm start: {programs.warm('start').seconds:.1f} s", flush=True)
     whole: dict[Path, tuple[Measured, float]] = {}
     waiting, starts = [] if chosen.races_only else [LARGE, *models.values(), same], []
     for turn in range(chosen.turns):
@@ -238,13 +249,25 @@ def local(chosen: argparse.Namespace, data: Path, scratch: Path) -> None:
                 whole[model] = programs.lm_eval(model, batch_size)
                 print(f"lm-eval {model.name}: {whole[model][0].seconds:.1f} s "
                       f"({whole[model][0].processor_seconds:.1f}), {whole[model][1]:.2f}", flush=True)  # fmt: skip
-            cost, printed = programs.race(LARGE, pair.model, *(["--margin", str(pair.margin)] if pair.margin else []))
+            words = ["--margin", str(pair.margin)] if pair.margin else []
+            cost, printed = programs.race(LARGE, pair.model, *words, "--no_warm")
             pair.costs.append(cost)
             pair.state = printed["state"]
             print(f"turn {turn}, {pair.name}, margin {pair.margin}: {cost.seconds:.1f} s "
                   f"({cost.processor_seconds:.1f}), {pair.state['verdict']} after {pair.state['n_seen']:,}",
                   flush=True)  # fmt: skip
-        starts.append(programs.race(LARGE, same, "--budget", "2")[0])
+            if chosen.warm:
+                warm, again = programs.race(LARGE, pair.model, *words)
+                print(f"turn {turn}, {pair.name}, margin {pair.margin}, warm: {warm.seconds:.1f} s, "
+                      f"{again['state']['verdict']} after {again['state']['n_seen']:,}", flush=True)  # fmt: skip
+                if again["state"] != printed["state"]:
+                    raise RuntimeError(f"the warm process decided otherwise: {again['state']}; {printed['state']}")
+        starts.append(programs.race(LARGE, same, "--budget", "2", "--no_warm")[0])
+        if chosen.warm:
+            taken = programs.race(LARGE, same, "--budget", "2")[0].seconds
+            print(f"turn {turn}, start-up, warm: {taken:.1f} s", flush=True)
+    if chosen.warm:
+        programs.warm("stop")
     print(f"start-up (a race of 2 questions): {_medians(starts)[0]:.1f} s ({_medians(starts)[1]:.1f})")
     if chosen.races_only:
         return
@@ -377,6 +400,8 @@ def main() -> None:
     parser.add_argument("--num_fewshot", type=int, default=0)
     parser.add_argument("--batch_sizes", default="8,32,128")
     parser.add_argument("--races_only", action="store_true", help="time races again, without lm-eval and a table")
+    parser.add_argument("--warm", action="store_true", help="also let the process of `assaymark warm start` run each")
+    parser.add_argument("--pair", help="only the races of one pair, such as '5 points'")
     parser.add_argument("--data", type=Path, help="folder of task and models")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,8 @@
 - Llama: the same, and the classes that loading any Llama needs
 - run: `assaymark run --tasks demo_facts --limit 2` of a small model with an empty store; the first one, which fills the
   cache folder, is not counted
+- run, warm: the same with the process of `assaymark warm start`, whose own start is printed first; the processor time
+  is the client's alone, since the process that runs the command is not its child
 
 Usage: python benchmarks/start_up.py [--model DIR] [--n 5] [--source DIR: `src` of another version, run beside]
 """
@@ -45,18 +47,24 @@ def main() -> None:
     parser.add_argument("--source", action="append", default=[], help="folder src of another version")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "ASSAYMARK_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "ASSAYMARK_HOME": folder, "OMP_NUM_THREADS": "1"}
         words = ["-m", "assaymark", "run", "--model_args", f"pretrained={chosen.model}", "--tasks", "demo_facts"]
         times: dict[str, list[tuple[float, float]]] = {}
+        own = {**environment, "PYTHONPATH": str(ROOT / "src")}
+        warm = [sys.executable, "-m", "assaymark", "warm"]
+        _, seconds = timed([*warm, "start", "--model_args", f"pretrained={chosen.model}"], own)
+        print(f"{'warm start':40} wall {seconds:.2f} s")
         for turn in range(chosen.n + 1):
             for name, source in (("bare", ""), ("Llama", ""), *((f"run {each}", each) for each in
-                                 (*chosen.source, str(ROOT / "src")))):  # fmt: skip
+                                 (*chosen.source, str(ROOT / "src"))), ("run, warm", str(ROOT / "src"))):  # fmt: skip
                 store = ["--limit", "2", "--quiet", "--store", f"{folder}/{turn}-{abs(hash(name))}.sqlite"]
+                store += [] if name == "run, warm" else ["--no_warm"] if source == str(ROOT / "src") else []
                 code = {"bare": ["-c", BARE], "Llama": ["-c", LLAMA]}.get(name, [*words, *store])
                 own = {**environment, "PYTHONPATH": source} if source else environment
                 taken = timed([sys.executable, *code], own)
                 if turn:
                     times.setdefault(name, []).append(taken)
+        timed([*warm, "stop"], own)
         for name, each in times.items():
             processor, wall = (statistics.median(part) for part in zip(*each, strict=True))
             print(f"{name:40} processor {processor:.2f} s, wall {wall:.2f} s")

@@ -85,6 +85,7 @@ MAY_IMPORT["judges"] = BELOW | {"runs", "arena"}
 MAY_IMPORT["audit"] = BELOW | {"runs"}
 MAY_IMPORT["applications"] = BELOW | {"web", "runs", "hosting", "arena", "judges", "audit"}
 MAY_IMPORT["leaderboard"] = BELOW | {"web", "interop", "runs", "arena"}
+MAY_IMPORT["warm"] = FOUNDATION | {"cli"}  # what it keeps imported it learns from a run, by the modules' names
 MAY_IMPORT["swe"] = BELOW | {"interop", "runs", "applications", "leaderboard"}
 
 

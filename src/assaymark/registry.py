@@ -34,7 +34,9 @@ from typing import Generic, NamedTuple, TypeVar, cast
 from assaymark.errors import UnknownName
 
 T = TypeVar("T")
-REGISTERING = ("models", "interop", "runs", "audit", "judges", "arena", "applications", "leaderboard", "swe", "hosting")
+REGISTERING = (
+    *("models", "interop", "runs", "audit", "judges", "arena", "applications", "leaderboard", "swe", "hosting", "warm"),
+)
 """The parts that have a module `feature`, in the order in which their names are listed."""
 
 

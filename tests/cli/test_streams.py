@@ -10,7 +10,7 @@ import click
 import pytest
 
 from assaymark import registry
-from assaymark.cli.main import main, without_debug
+from assaymark.cli.main import main, without_flag
 from assaymark.registry import Place
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
@@ -92,9 +92,9 @@ def test_debug_shows_where_an_expected_error_comes_from(capsys: pytest.CaptureFi
 
 def test_debug_after_another_programs_command_is_passed_on() -> None:
     """`assaymark lm-eval --debug` passes the option on; before the command it is ours."""
-    assert without_debug(["lm-eval", "--debug"], {"lm-eval"}) == (["lm-eval", "--debug"], False)
-    assert without_debug(["--debug", "lm-eval", "x"], {"lm-eval"}) == (["lm-eval", "x"], True)
-    assert without_debug(["run", "--", "--debug"], {"lm-eval"}) == (["run", "--", "--debug"], False)
+    assert without_flag("--debug", ["lm-eval", "--debug"], {"lm-eval"}) == (["lm-eval", "--debug"], False)
+    assert without_flag("--debug", ["--debug", "lm-eval", "x"], {"lm-eval"}) == (["lm-eval", "x"], True)
+    assert without_flag("--debug", ["run", "--", "--debug"], {"lm-eval"}) == (["run", "--", "--debug"], False)
 
 
 def test_a_reader_that_stops_is_no_error(tmp_path: Path) -> None:

@@ -372,6 +372,28 @@ def test_a_race_may_count_each_task_the_same(two_sizes: Path, tmp_path: Path) ->
     assert any(gain in note for note in pair.notes), pair.notes
 
 
+@pytest.mark.parametrize("by_size", [True, False])
+def test_a_group_with_another_mean_is_pointed_out(two_sizes: Path, tmp_path: Path, *, by_size: bool) -> None:
+    """A macro average without --macro, and a micro average with it, are named; what agrees is not."""
+    listed = f"aggregate_metric_list: [{{metric: acc, aggregation: mean, weight_by_size: {str(by_size).lower()}}}]\n"
+    (two_sizes / "both.yaml").write_text(f"group: both\ntask: [few, many]\n{listed}")
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for macro, of_draw in lines.items():
+        race_models(
+            "fake", "fake", "both", RaceOptions(macro=macro), first_args={"accuracy": 0.9}, notify=of_draw.append,
+            second_args={"accuracy": 0.5, "seed": 2}, include_path=[str(two_sizes)], store=str(tmp_path / "r.sqlite"),
+        )  # fmt: skip
+        evaluate_until(
+            "fake", "both", ["± 12"], macro=macro, include_path=[str(two_sizes)], notify=of_draw.append,
+            store=str(tmp_path / f"{macro}.sqlite"), model_args={"accuracy": 0.7},
+        )  # fmt: skip
+    notes = {macro: [line for line in of_draw if "the score of both is" in line] for macro, of_draw in lines.items()}
+    assert notes[not by_size] == []
+    mean = "over all of its questions" if by_size else "of its parts' means (a macro average)"
+    assert len(notes[by_size]) == 2
+    assert all(mean in line for line in notes[by_size])
+
+
 def test_macro_needs_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a goal or a budget there is no order to weight."""
     words = ["run", "--model", "fake", "--tasks", "demo_facts", "--macro", "--store", str(tmp_path / "s.sqlite")]

@@ -25,6 +25,7 @@ import click
 
 from assaymark.cli.output import echo
 from assaymark.cli.signals import Terminated, handle_signals
+from assaymark.cli.warm_client import run_warm
 from assaymark.drafts import remove_leftovers
 from assaymark.errors import AssaymarkError, ModelUnavailable, UnknownName, is_panic, panic_line
 from assaymark.registry import Registry, nearest
@@ -74,15 +75,15 @@ def normalise(words: Sequence[str]) -> list[str]:
     return result
 
 
-def without_debug(words: Sequence[str], as_typed: Collection[str]) -> tuple[list[str], bool]:
-    """Return the words without `--debug`, and whether it was among them.
+def without_flag(flag: str, words: Sequence[str], as_typed: Collection[str]) -> tuple[list[str], bool]:
+    """Return the words without a flag such as `--debug`, and whether it was among them.
 
     It is accepted anywhere before `--`, but after a command in `as_typed` it belongs to another program.
     """
     end = next((i for i, word in enumerate(words) if word == "--"), len(words))
     first = next((i for i, word in enumerate(words[:end]) if not is_option(word)), end)
     end = first if first < end and words[first] in as_typed else end
-    kept = [word for word in words[:end] if word != "--debug"]
+    kept = [word for word in words[:end] if with_underscores(word) != flag]
     return [*kept, *words[end:]], len(kept) < end
 
 
@@ -232,7 +233,8 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="assaymark", message="assaymark %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error; accepted anywhere on the line.")
-def cli(debug: bool) -> None:
+@click.option("--no_warm", is_flag=True, help="Do not use the process of `warm start`; accepted anywhere on the line.")
+def cli(debug: bool, no_warm: bool) -> None:
     """Standardised evaluation of language models. `run` accepts the options of lm-evaluation-harness."""
 
 
@@ -246,18 +248,26 @@ def _help_first(words: list[str]) -> list[str]:
     return [*takewhile(lambda word: not word.startswith("-"), words), "--help"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
-    if argv is None:  # this process is the command line's own
+def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> int:
+    """Run the command line and return the exit code.
+
+    Args:
+        argv: words of the command line; None: those of this process, which is then the command line's own.
+        may_hand_over: whether the warm process, if there is one, may run this process's command.
+    """
+    if argv is None:
         gc.set_threshold(YOUNG_OBJECTS, 30, 30)
         # after all other functions at exit: the interpreter would search torch's and transformers' millions of objects
         # for cycles, which takes the better part of a second, and the process ends anyway
         atexit.register(gc.freeze)
     prepare_streams()
-    words, is_debug = without_debug(sys.argv[1:] if argv is None else argv, AS_TYPED)
+    words, is_debug = without_flag("--debug", sys.argv[1:] if argv is None else argv, AS_TYPED)
+    words, is_cold = without_flag("--no_warm", words, AS_TYPED)
     if argv is None and not is_debug:
         os.environ["RUST_BACKTRACE"] = "0"  # a panic of a tokenizer's native code is one line of ours
     try:
+        if argv is None and may_hand_over and not is_cold and (code := run_warm(words, _say)) is not None:
+            return code
         remove_leftovers()
         with handle_signals():
             result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="assaymark", standalone_mode=False)

@@ -56,6 +56,7 @@ __all__ = [
     "record_race",
     "score_difference",
     "stored_side",
+    "weighting_notes",
 ]
 
 FIRST_BLOCK = 50  # questions before the first look
@@ -298,6 +299,8 @@ def race_models(
             sides.append(side)
             prepared_runs.append((side.run_id, of_other))
         places = places_of(prepared, options.seed, macro=options.macro)
+        for line in weighting_notes(prepared, macro=options.macro):
+            notify(line)
         paired = begin_race(places, options)
         forecasts = None
         if isinstance(sides[1], _StoredRun) and options.forecasts:
@@ -347,6 +350,33 @@ def places_of(prepared: PreparedRun, seed: int, *, macro: bool = False) -> list[
         seed,
         macro=macro,
     )
+
+
+def weighting_notes(prepared: PreparedRun, *, macro: bool) -> list[str]:
+    """Return a line for each chosen group whose own score weights its tasks otherwise than the questions drawn do.
+
+    A group of tasks of one size has none, since both means are then equal.
+
+    macro: whether each task counts the same in the draw.
+    """
+    sizes = {bound.plan.name: len(bound.samples()) for bound in prepared.bound}
+    groups = {group.name: group for group in prepared.selection.groups}
+
+    def tasks_of(name: str) -> set[str]:
+        children = groups[name].children if name in groups else ()
+        return {name} & sizes.keys() | {task for child in children for task in tasks_of(child)}
+
+    notes = []
+    for name in prepared.selection.names:
+        group = groups.get(name)
+        if group is None or not group.metrics or len({sizes[task] for task in tasks_of(name)}) < 2:
+            continue
+        if any(metric.weight_by_size == macro for metric in group.metrics):
+            own = "over all of its questions" if macro else "of its parts' means (a macro average)"
+            here = "each task counts the same here (--macro)" if macro else "all questions count the same here"
+            remedy = "omit --macro" if macro else "use --macro"
+            notes.append(f"note: the score of {name} is the mean {own}, and {here}; {remedy} to draw for that one")
+    return notes
 
 
 def begin_race(places: Sequence[Place], options: RaceOptions, control: Control | None = None) -> PairedRace:

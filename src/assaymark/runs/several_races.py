@@ -36,6 +36,7 @@ from assaymark.runs.race import (
     record_race,
     score_difference,
     stored_side,
+    weighting_notes,
 )
 from assaymark.runs.run import Run
 from assaymark.statistics.multiplicity import e_bh
@@ -117,6 +118,8 @@ def race_several(
     if prepared.plan.limit is not None or prepared.options.samples:
         raise UsageError("a race draws its questions from the whole benchmark; omit limit and samples")
     metrics, places = main_metrics(prepared), places_of(prepared, options.seed, macro=options.macro)
+    for line in weighting_notes(prepared, macro=options.macro):
+        notify(line)
     with ExitStack() as stack:
         sides: list[Side] = []
         prepared_runs: dict[str, PreparedRun] = {}

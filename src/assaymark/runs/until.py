@@ -22,7 +22,16 @@ from assaymark.runs.forecasting import Forecasts, fixed_forecasts
 from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store, prepare_run
-from assaymark.runs.race import FIRST_BLOCK, GROWTH, Answering, Place, helped_line, main_metrics, places_of
+from assaymark.runs.race import (
+    FIRST_BLOCK,
+    GROWTH,
+    Answering,
+    Place,
+    helped_line,
+    main_metrics,
+    places_of,
+    weighting_notes,
+)
 from assaymark.runs.run import Run
 from assaymark.statistics.sequential import MeanState, SequentialMean
 from assaymark.tasks.question_order import macro_weights
@@ -316,6 +325,8 @@ def evaluate_until(
     places = places_of(prepared, order_seed, macro=macro)
     metrics_of_goals = [_metrics_of(goal, prepared, metrics) for goal in wanted]
     notify = evaluation.get("notify") or no_notice
+    for line in weighting_notes(prepared, macro=macro):
+        notify(line)
     answering = Answering(opened, prepared, store, metrics, evaluation.get("command"), notify, "the rule of --until")
     with answering:
         stored = fixed_forecasts(store, answering.run_id, prepared, wanted=forecasts)

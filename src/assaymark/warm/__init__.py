@@ -1,0 +1,1 @@
+"""The warm process: it spares commands the start-up of Python, torch and transformers."""
