@@ -67,8 +67,8 @@ def test_every_answer_that_ends_is_json_of_its_schema(url: str) -> None:
         for choice in choices(url, response_format=FORM, temperature=temperature, n=4, seed=5)
     ]
     assert all(each["finish_reason"] == "stop" for each in results)
-    for one in results:
-        jsonschema.validate(json.loads(one["message"]["content"]), SCHEMA)
+    for result in results:
+        jsonschema.validate(json.loads(result["message"]["content"]), SCHEMA)
     assert len({item["message"]["content"] for item in results}) > 4
 
 

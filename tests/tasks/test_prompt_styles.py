@@ -53,7 +53,7 @@ def test_another_prompt_style_is_another_task_of_the_same_name() -> None:
     """Name and rows stay, the hash differs, and a group has the metrics that its tasks now have."""
     task = task_named("mmlu_anatomy")
     made = [styled_task(task, style) for style in PROMPT_STYLES]
-    assert {one.name for one in made} == {"mmlu_anatomy"}
-    assert len({task.spec_hash, *(one.spec_hash for one in made)}) == 7
+    assert {each.name for each in made} == {"mmlu_anatomy"}
+    assert len({task.spec_hash, *(item.spec_hash for item in made)}) == 7
     selection = styled_selection(Catalog.open(lm_eval=False).select(["mmlu_stem"]), "cot")
     assert [metric.metric for metric in selection.groups[0].metrics] == ["exact_match"]
