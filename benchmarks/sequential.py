@@ -1,6 +1,6 @@
 """How many questions a race and a goal need: simulated orders, as in the tables of `docs/racing.md`, and stored scores.
 
-    python benchmarks/sequential.py [table | false | means | stored | forecasts | own] [--orders 1000] [--scores FILE]
+    python benchmarks/sequential.py [table|false|means|stored|macro|forecasts|own] [--orders 1000] [--scores FILE]
 
 - table: for each size of a benchmark and each share of questions on which two models disagree, a true difference of 5
   points: the median share of questions until the verdict, for our rules (and the share by which 80% of the orders were
@@ -10,6 +10,9 @@
 - stored: the same questions for real scores, those of MMLU-Pro's published answers of 28 models (a Parquet file with
   columns model, question_id, pred, answer): pairs about 5 and 10 points apart, and pairs made equal by swapping the two
   models' scores on random questions, which keeps how often they disagree.
+- macro: the mean of those questions' categories, each of which counts the same: every third model to ± 2 points, and
+  pairs whose macro averages are about 5 points apart, in the orders of `--macro`; beside it how often intervals for the
+  mean over all questions, in their own order, ever exclude the macro average.
 - forecasts: every third of those models to ± 2 points, without and with 20 of the others as stored models.
 - own: stored and forecasts for stored runs of ours: 25 copies of the large demo model, weakened by noise, on
   14,000 questions of the demo's generator, which are evaluated first; `--data` keeps task, models and store.
@@ -24,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from assaymark.statistics.sequential import BettingSequence, PairedRace, SequentialMean
+from assaymark.tasks.question_order import macro_weights, question_order
 from benchmarks.sequential_rules import RULES, fixed_size
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -130,9 +134,16 @@ def print_means(n_orders: int) -> None:
 
 def stored_scores(path: Path) -> tuple[list[str], np.ndarray]:
     """Return models and their scores on the questions that all of them answered. Shape: [models, questions]."""
+    models, scores, _ = stored_categories(path)
+    return models, scores
+
+
+def stored_categories(path: Path) -> tuple[list[str], np.ndarray, list[str]]:
+    """Return models, their scores as `stored_scores`, and the category of each question."""
     import pyarrow.parquet
 
     answers = pyarrow.parquet.read_table(path).to_pydict()
+    category_of = dict(zip(answers["question_id"], answers["category"], strict=True))
     by_model: dict[str, dict[int, bool]] = {}
     for model, question, predicted, answer in zip(
         answers["model"], answers["question_id"], answers["pred"], answers["answer"], strict=True
@@ -141,7 +152,8 @@ def stored_scores(path: Path) -> tuple[list[str], np.ndarray]:
     most = max(len(own) for own in by_model.values())
     models = sorted(model for model, own in by_model.items() if len(own) > 0.99 * most)
     questions = sorted(set.intersection(*(set(by_model[model]) for model in models)))
-    return models, np.array([[by_model[model][question] for question in questions] for model in models], dtype=float)
+    scores = np.array([[by_model[model][question] for question in questions] for model in models], dtype=float)
+    return models, scores, [category_of[question] for question in questions]
 
 
 def own_scores(data: Path) -> tuple[list[str], np.ndarray]:
@@ -205,6 +217,53 @@ def print_stored(models: list[str], scores: np.ndarray, n_orders: int) -> None:
         print(f"{len(drawn)} pairs made equal, {rule}: {100 * n_false / n_all:.2f}% of {n_all} decided", flush=True)
 
 
+def print_macro(path: Path, n_orders: int) -> None:
+    """Print shares of questions and misses for macro averages, and misses of intervals that ignore the weights."""
+    models, scores, categories = stored_categories(path)
+    n, indices = scores.shape[1], {name: [at for at, category in enumerate(categories) if category == name]
+                                   for name in sorted(set(categories))}  # fmt: skip
+    macro: np.ndarray = np.array([scores[:, own].mean(axis=1) for own in indices.values()]).mean(axis=0)
+    sizes = sorted(map(len, indices.values()))
+    print(f"{len(models)} models, {n} questions in {len(indices)} categories of {sizes[0]} to {sizes[-1]}; macro and "
+          f"plain average differ by up to {100 * np.abs(macro - scores.mean(axis=1)).max():.1f} points",
+          flush=True)  # fmt: skip
+
+    def order_of(seed: int, *, is_macro: bool) -> tuple[list[int], np.ndarray | None]:
+        order = question_order(indices, dict.fromkeys(indices, str(path)), seed, macro=is_macro)
+        return [at for _, at in order], np.array(macro_weights(order)) if is_macro else None
+
+    for is_macro in (True, False):
+        shares, n_missed = [], 0
+        for at, seed in itertools.product(range(0, len(models), 3), range(n_orders)):
+            order, weights = order_of(seed, is_macro=is_macro)
+            sequence, has_missed = SequentialMean(n, half_width=0.02, weights=weights), False
+            state = sequence.state()
+            while not (state.n_seen and state.half_width <= 0.02):
+                state = sequence.add(scores[at, order][state.n_seen : state.n_seen + max(50, state.n_seen // 10)])
+                has_missed |= not state.low - 1e-9 <= macro[at] <= state.high + 1e-9
+            shares.append(100 * state.n_seen / n)
+            n_missed += has_missed
+        what = "in the order of --macro, weighted" if is_macro else "in their own order, not weighted"
+        print(f"macro average to ± 2 points, {what}: {np.median(shares):.1f}% of the questions, {n_missed} of "
+              f"{len(shares)} intervals missed it", flush=True)  # fmt: skip
+    pairs = [pair for pair in itertools.combinations(range(len(models)), 2)
+             if abs(100 * abs(macro[pair[0]] - macro[pair[1]]) - 5) <= 1]  # fmt: skip
+    shares, n_wrong = [], 0
+    for (first, second), seed in itertools.product(pairs, range(n_orders)):
+        order, weights = order_of(seed, is_macro=True)
+        race, differences = PairedRace(n, weights=weights), (scores[first] - scores[second])[order]
+        result = race.state()
+        while not result.is_decided:
+            result = race.add(differences[result.n_seen : result.n_seen + max(50, result.n_seen // 10)])
+        shares.append(100 * result.n_seen / n)
+        n_wrong += result.verdict == ("second" if macro[first] > macro[second] else "first")
+    print(
+        f"macro averages 5 ± 1 points apart, {len(pairs)} pairs: {np.median(shares):.1f}% "
+        f"({np.quantile(shares, 0.8):.1f}%) of the questions, {n_wrong} of {len(shares)} wrong",
+        flush=True,
+    )
+
+
 def print_forecasts(models: list[str], scores: np.ndarray) -> None:
     """Print after how many questions real accuracies are known to ± 2 points, without and with 20 stored models."""
     n, rng, needed, n_missed = scores.shape[1], np.random.default_rng(0), [], 0
@@ -231,7 +290,7 @@ def print_forecasts(models: list[str], scores: np.ndarray) -> None:
 def main() -> None:
     """Print one part, or the first three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "forecasts", "own"))
+    parser.add_argument("part", nargs="?", choices=("table", "false", "means", "stored", "macro", "forecasts", "own"))
     parser.add_argument("--orders", type=int, default=1_000)
     parser.add_argument("--scores", type=Path, default=SCORES)
     parser.add_argument("--data", type=Path, help="folder of task, models and runs of `own`")
@@ -244,6 +303,8 @@ def main() -> None:
         print_means(max(1, arguments.orders // 20))
     if arguments.part == "stored":
         print_stored(*stored_scores(arguments.scores), arguments.orders)
+    if arguments.part == "macro":
+        print_macro(arguments.scores, arguments.orders)
     if arguments.part == "forecasts":
         print_forecasts(*stored_scores(arguments.scores))
     if arguments.part == "own":
