@@ -79,7 +79,7 @@ def status(as_json: bool) -> int:
         return 0 if reason is None else 1
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts["started"]))
     n_running = len(facts["in_progress"])
-    echo(f"process {facts['process_id']}, since {since}: {facts['n_run']:,} commands run, {n_running} in progress")
+    echo(f"process {facts['process_id']}, since {since}; commands run: {facts['n_run']:,}, in progress: {n_running}")
     echo(f"{USED_BY} use it" if reason is None else f"commands typed here do not use it: {reason}")
     return 0 if reason is None else 1
 
@@ -92,7 +92,7 @@ def stop() -> int:
         echo("no warm process")
         return 1
     n_running = len(facts["in_progress"])
-    echo(f"process {facts['process_id']} ends" + (f" after {n_running} commands in progress" if n_running else ""))
+    echo(f"process {facts['process_id']} ends" + (f" after the commands in progress: {n_running}" if n_running else ""))
     return 0
 
 
