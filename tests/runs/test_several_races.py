@@ -40,6 +40,7 @@ def test_each_pair_is_that_of_a_race_of_two_with_its_share_of_alpha(tmp_path: Pa
     assert asked[whole.pairs[0].run_ids[0]] == best < whole.pairs[2].state.n_seen
 
 
+@pytest.mark.slow
 def test_a_stored_run_and_refusals(tmp_path: Path) -> None:
     """From the second on a run may be named; the same model twice and one alone are refused."""
     store = str(tmp_path / "s.sqlite")

@@ -81,6 +81,7 @@ def test_bad_rows_are_refused(instance: Instance, tmp_path: Path, field: str, va
     assert said in str(caught.value)
 
 
+@pytest.mark.slow
 def test_gold_resolves_and_is_graded_once(instance: Instance, store: Store, options: GradeOptions) -> None:
     """A second grading reads the store; a patch with other context is applied by fuzz; a wrong one is unresolved."""
     gold = predicted(instance, "gold", instance.patch)
