@@ -24,13 +24,15 @@ from assaymark.store.packing import to_json
 from assaymark.store.runs import plan_from_json
 from assaymark.store.schema import metadata
 from assaymark.store.sealed_tasks import SealedTask
+from assaymark.swe.tables import SWE_TABLES
 from tests.store import examples
 
-# those of the arena are in test_arena_log; the queue's change while it works and have no checksums
+# those of the arena are in test_arena_log, of software engineering in test_grading_log; the queue's change while it
+# works and have no checksums
 TABLES = [
     table
     for table in metadata.sorted_tables
-    if table not in {*ALARM_TABLES, *ARENA_TABLES, *LIVE_TABLES, *QUEUE_TABLES, *TRACE_TABLES}
+    if table not in {*ALARM_TABLES, *ARENA_TABLES, *LIVE_TABLES, *QUEUE_TABLES, *SWE_TABLES, *TRACE_TABLES}
 ]
 COLUMNS = [
     # the last column of each table in `make test`, the others in `make test-slow`
