@@ -1,6 +1,8 @@
 """The rows of checks, gradings and attempts, on both databases."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pytest
 
 from assaymark.store import Store
 from assaymark.swe.grading_log import Check, Grading, GradingLog, StoredAttempt
+from assaymark.swe.tables import SWE_TABLES
 from tests.store.conftest import empty_database, postgres_server
+from tests.store.test_verify import flipped
 
 __all__ = ["postgres_server"]  # a fixture
 
@@ -69,3 +73,27 @@ def test_an_attempt_is_found_by_key_and_by_patch(log: GradingLog) -> None:
     assert log.attempt(ATTEMPT.key) == ATTEMPT
     assert log.attempts_of(ATTEMPT.patch_sha, ATTEMPT.instance_id, "m") == [ATTEMPT]
     assert log.attempt("z" * 64) is None
+
+
+def test_a_changed_value_is_found(tmp_path: Path) -> None:
+    """`verify` finds a flipped byte in every column of checks, gradings and attempts that has a value."""
+    path, n_changed = tmp_path / "s.sqlite", 0
+    with Store.open(str(path)) as store:
+        log = GradingLog(store)
+        log.add_grading(GRADING)
+        log.add_attempt(replace(ATTEMPT, cost=0.5))
+        log.add_check(Check("i" * 64, "e" * 64, "local__x-1", is_runnable=False, reason="no", seconds=1.0))
+        for table in SWE_TABLES:
+            for column in table.columns:
+                with closing(sqlite3.connect(path)) as connection, connection:
+                    ((value,),) = connection.execute(f'SELECT "{column.name}" FROM {table.name}')
+                    if value is None:
+                        continue
+                    change = f'UPDATE {table.name} SET "{column.name}" = ?'
+                    connection.execute(change, (flipped(value, 3),))
+                    connection.commit()
+                    assert store.verify() != [], column
+                    connection.execute(change, (value,))
+                    n_changed += 1
+        assert store.verify() == []
+    assert n_changed >= 20
