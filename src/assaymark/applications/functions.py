@@ -163,7 +163,10 @@ def load_named(text: str, what: str = "target") -> tuple[Callable[..., Any], str
     for part in name.split("."):
         if not hasattr(value, part):
             names = [each for each in vars(module) if not each.startswith("_")]
-            raise UnknownName(f"{what} in {place}", name, nearest(name, names) or sorted(names)[:8])
+            own = [each for each in names if getattr(vars(module)[each], "__module__", None) == module.__name__]
+            close = nearest(name, names)
+            remedy = f"it has {', '.join(own[:8])}" if own and not close else None
+            raise UnknownName(f"{what} in {place}", name, close, remedy)
         value = getattr(value, part)
     if what != "scorer" and not callable(value):  # a scorer may be an object with a method
         raise UsageError(f"{what} '{text}' is {value!r:.60}; expected a function")

@@ -310,7 +310,7 @@ class Scheduler:
             return
         self._delivered_at = now
         events, self._undelivered = self._undelivered, []
-        self._deliver([(handle, event) for handle, event in events if not handle.is_cancelled])
+        self._deliver(events)
 
     def _admit(self, batch: OpenBatch) -> list[Handle]:
         """Cancel what was cancelled, let prompts join while slots are free, and return the prompts to read."""

@@ -7,8 +7,9 @@ Predictions are graded in threads, or on the machines of a cluster, which need t
 the same paths; only this process reads and writes the store.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
@@ -108,8 +109,9 @@ def grade(
     pairs = match_predictions(instances, predictions)
     log = GradingLog(store)
     graded: dict[str, Graded] = {}
-    with under_way():
-        for done in (_graded_in_threads if options.cluster is None else _graded_on_cluster)(log, pairs, options):
+    graded_by = _graded_in_threads if options.cluster is None else _graded_on_cluster
+    with under_way(), closing(graded_by(log, pairs, options)) as results:  # closed: an error here ends what is waiting
+        for done in results:
             graded[done.prediction.instance_id] = done
             notify(done)
     return [graded[each.instance_id] for each in predictions]
@@ -118,7 +120,7 @@ def grade(
 Pairs = Sequence[tuple[Instance, Prediction]]
 
 
-def _graded_in_threads(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Iterator[Graded]:
+def _graded_in_threads(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Generator[Graded]:
     _check_sandbox([instance for instance, _ in pairs], options)
     with ThreadPoolExecutor(max_workers=options.workers or 1) as executor:
         waiting = [executor.submit(_grade_prediction, log, instance, each, options) for instance, each in pairs]
@@ -130,7 +132,7 @@ def _graded_in_threads(log: GradingLog, pairs: Pairs, options: GradeOptions) -> 
             raise
 
 
-def _graded_on_cluster(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Iterator[Graded]:
+def _graded_on_cluster(log: GradingLog, pairs: Pairs, options: GradeOptions) -> Generator[Graded]:
     """Yield what is stored, then what the cluster grades, which is stored here as it arrives."""
     calls: list[tuple[Instance, Prediction, GradeOptions, str, Check | None, str]] = []
     for instance, prediction in pairs:
@@ -139,16 +141,17 @@ def _graded_on_cluster(log: GradingLog, pairs: Pairs, options: GradeOptions) -> 
             yield done
         else:
             calls.append((instance, prediction, options, sha, log.check(instance.sha, sha), VERSION))
-    for number, result, reason in run_on_cluster(options.cluster or "", _grade_elsewhere, calls, options.workers):
-        if result is None:
-            yield Graded(calls[number][1], "infra_failure", f"not graded on the cluster: {reason}")
-            continue
-        done, new_check = result
-        if new_check is not None:
-            log.add_check(new_check)
-        if done.is_new and done.grading is not None:
-            log.add_grading(done.grading)
-        yield done
+    with closing(run_on_cluster(options.cluster or "", _grade_elsewhere, calls, options.workers)) as results:
+        for number, result, reason in results:
+            if result is None:
+                yield Graded(calls[number][1], "infra_failure", f"not graded on the cluster: {reason}")
+                continue
+            done, new_check = result
+            if new_check is not None:
+                log.add_check(new_check)
+            if done.is_new and done.grading is not None:
+                log.add_grading(done.grading)
+            yield done
 
 
 class _Log(Protocol):

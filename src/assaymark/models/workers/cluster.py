@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from multiprocessing import Pipe
@@ -395,7 +395,7 @@ class ClusterLinks:
 
 def run_on_cluster(
     address: str, function: Callable[..., T], arguments: Sequence[tuple[object, ...]], n_at_once: int | None = None
-) -> Iterator[tuple[int, T | None, str]]:
+) -> Generator[tuple[int, T | None, str]]:
     """Yield the number and the result of each call of a function on the cluster's machines, as they end.
 
     Args:
