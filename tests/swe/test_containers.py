@@ -76,6 +76,16 @@ def _import(root: Path, place: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_output_of_a_container_is_lost(image: str, tmp_path: Path) -> None:
+    """All that a command prints arrives, and its status, however soon it ends."""
+    place = Workplace(tmp_path, "/testbed", image=image, engine="podman")
+    for _ in range(4):
+        ended = run_sandboxed(["/bin/sh", "-c", "seq 1 60000; echo end >&2; exit 3"], place, LIMITS)
+        assert (ended.status, ended.limit) == (3, "")
+        assert ended.output == "".join(f"{number}\n" for number in range(1, 60001)) + "end\n"
+
+
+@pytest.mark.slow
 def test_an_instance_is_graded_in_a_container(
     image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

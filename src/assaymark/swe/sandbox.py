@@ -30,9 +30,10 @@ _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"
 _LIMITED = 'ulimit -c 0; ulimit -n "$1"; ulimit -f "$2"; ulimit -d "$3"; shift 3; exec "$@"'
 REPORTS_DESCRIPTOR = 9
 """Under which a command in a container has the pipe of its reports."""
-_REPORTS = "/assaymark-swe/reports"
+_OUTPUT, _REPORTS = "/assaymark-swe/output", "/assaymark-swe/reports"
+# podman may lose the end of what a container prints (its issue 9096), so a pipe of our own takes that
 _IN_CONTAINER = (
-    'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; seconds="$3"; shift 3; '
+    f'exec >{_OUTPUT} 2>&1; ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; seconds="$3"; shift 3; '
     f'if [ -p {_REPORTS} ]; then exec {REPORTS_DESCRIPTOR}>{_REPORTS}; fi; exec timeout -s KILL "$seconds" "$@"'
 )
 GRACE_SECONDS = 60.0  # in which a container ends by itself, where whoever started it was killed
@@ -143,7 +144,7 @@ def run_sandboxed(
             return _run_in_container(command, place, limits, given, pipe, folder)
     words = _words(working_sandbox(), place, limits)
     shell = ["/bin/sh", "-c", _LIMITED, "sh", "1024", str(limits.disk_bytes // 1024), str(limits.memory_bytes // 1024)]
-    return _listen([*words, "--", *shell, *command], place, limits, given, pipe, Cgroup.create(limits.resources))
+    return _listen([*words, "--", *shell, *command], place, limits, given, pipe, group=Cgroup.create(limits.resources))
 
 
 def _run_in_container(
@@ -159,21 +160,34 @@ def _run_in_container(
     mounts += [(place.scratch, "/tmp", True)] if place.scratch else []  # noqa: S108 - the container's own
     readable = sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts))
     mounts += [(path, inside, False) for inside, path in readable]
-    if pipe is not None:
-        for number in pipe:
-            os.close(number)
-        os.mkfifo(folder / "reports")
-        (folder / "reports").chmod(0o666)
-        # for reading and writing, so that it has no end before the command has opened it
-        pipe = os.open(folder / "reports", os.O_RDWR | os.O_NONBLOCK), os.open(os.devnull, os.O_WRONLY)
-        mounts.append((folder / "reports", _REPORTS, True))
+    pipes = {"output": _OUTPUT} | ({} if pipe is None else {"reports": _REPORTS})
+    mounts += [(folder / each, inside, True) for each, inside in pipes.items()]
     words = engine.run_command(
         name, place.image, mounts, {**_VARIABLES, **place.variables}, place.folder, limits.memory_bytes,
         limits.n_processes, limits.resources.scratch_size,
     )  # fmt: skip
     kib = str(limits.disk_bytes // 1024), str(limits.memory_bytes // 1024), str(int(limits.seconds + GRACE_SECONDS))
     words += ["/bin/sh", "-c", _IN_CONTAINER, "sh", *kib, *command]
-    return _listen(words, place, limits, given, pipe, None, (engine, name))
+    output = _named_pipe(folder / "output")
+    if pipe is not None:
+        for number in pipe:
+            os.close(number)
+        pipe = _named_pipe(folder / "reports"), os.open(os.devnull, os.O_WRONLY)
+    return _listen(words, place, limits, given, pipe, container=_Container(engine, name, output))
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    engine: ContainerEngine
+    name: str
+    output: int  # the pipe of what its command prints; what the engine prints comes beside it
+
+
+def _named_pipe(path: Path) -> int:
+    """Make a pipe; return its descriptor for reading and writing, so that it has no end before a command opens it."""
+    os.mkfifo(path)
+    path.chmod(0o666)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
 
 def _listen(
@@ -182,8 +196,9 @@ def _listen(
     limits: SweLimits,
     given: bytes,
     pipe: tuple[int, int] | None,
-    group: Cgroup | None,
-    container: tuple[ContainerEngine, str] | None = None,
+    *,
+    group: Cgroup | None = None,
+    container: _Container | None = None,
 ) -> Ended:
     """Start a command and take what it prints and reports, until it ends or exceeds a limit."""
     started = time.monotonic()
@@ -203,12 +218,13 @@ def _listen(
         Thread(target=_send, args=(process, given), daemon=True).start()
         if pipe is not None:
             os.close(pipe[1])
-        listening = _Reading(process, pipe[0] if pipe else None, limits, place.copy)
+        outputs = [*([process.stdout.fileno()] if process.stdout else []), *([container.output] if container else [])]
+        listening = _Reading(process, outputs, pipe[0] if pipe else None, limits, place.copy)
         listening.until_it_ends(started + limits.seconds)
         has_ended = not listening.limit
     finally:
         if container is not None and not has_ended:  # its processes are not below ours
-            container[0].remove(container[1])
+            container.engine.remove(container.name)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -216,8 +232,8 @@ def _listen(
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
-        if pipe is not None:
-            os.close(pipe[0])
+        for number in (*(pipe[:1] if pipe else ()), *((container.output,) if container else ())):
+            os.close(number)
         if group is not None:
             group.remove()
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -255,9 +271,15 @@ class _Reading:
     """What a command prints and reports, until it ends or exceeds a limit."""
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", reports: int | None, limits: SweLimits, folder: Path
+        self,
+        process: "subprocess.Popen[bytes]",
+        outputs: Sequence[int],
+        reports: int | None,
+        limits: SweLimits,
+        folder: Path,
     ) -> None:
-        self._process, self._limits, self._pipe = process, limits, reports
+        self._process, self._limits = process, limits
+        self._kinds = dict.fromkeys(outputs, "output") | ({} if reports is None else {reports: "reports"})
         self._watch = Watch(process.pid, limits.resources, folder)
         self._pieces: dict[str, list[bytes]] = {"output": [], "reports": []}
         self._n_bytes = 0
@@ -276,17 +298,14 @@ class _Reading:
 
     def until_it_ends(self, deadline: float) -> None:
         """Listen until the outermost process has ended, or a limit is exceeded."""
-        streams = {"output": self._process.stdout.fileno() if self._process.stdout else -1}
-        if self._pipe is not None:
-            streams["reports"] = self._pipe
         with selectors.DefaultSelector() as selector:
-            for name, number in streams.items():
+            for number, kind in self._kinds.items():
                 os.set_blocking(number, False)
-                selector.register(number, selectors.EVENT_READ, name)
+                selector.register(number, selectors.EVENT_READ, kind)
             while not self.limit:
                 has_ended = self._process.poll() is not None
                 ready = selector.select(0 if has_ended else POLL_SECONDS) if selector.get_map() else []
-                if not selector.get_map() and not has_ended:  # it closed both, and runs on
+                if not selector.get_map() and not has_ended:  # it closed all, and runs on
                     time.sleep(POLL_SECONDS)
                 for key, _ in ready:
                     piece = os.read(key.fd, PIECE)

@@ -51,7 +51,7 @@ def test_a_damaged_model_fails_with_a_reason_and_without_secrets(
     submission = submit("demo/damaged")
     assert Worker(store, host, lambda _: None).work(once=True) == 1
     job = job_of(store, submission)
-    assert (job.state, job.fault) == ("failed", "submission")
+    assert (job.state, job.fault) == ("failed", "submission"), (job.reason, job.log_tail)
     assert "a weights file is truncated or damaged" in (job.reason or "")
     result = f"{job.reason} {job.log_tail}"
     assert str(host.work.parent) not in result
@@ -66,7 +66,7 @@ def test_a_sealed_jobs_reason_and_log_are_the_hosts(store: Store, host: Host, su
     said: list[str] = []
     Worker(store, sealed, said.append).work(once=True)
     job = job_of(store, submission)
-    assert (job.state, job.fault) == ("failed", "submission")
+    assert (job.state, job.fault) == ("failed", "submission"), (job.reason, job.log_tail)
     assert job.reason == SEALED_REASON
     assert not job.log_tail
     assert any("a weights file is truncated or damaged" in line for line in said)
@@ -100,7 +100,7 @@ def test_a_changed_model_is_not_evaluated(store: Store, host: Host, submit: Call
     config.write_text(config.read_text().replace("1024", "512"))
     Worker(store, host, lambda _: None).work(once=True)
     job = job_of(store, submission)
-    assert (job.state, job.fault) == ("failed", "submission")
+    assert (job.state, job.fault) == ("failed", "submission"), (job.reason, job.log_tail)
     assert "it was changed" in (job.reason or "")
 
 
