@@ -9,18 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from assaymark.leaderboard.submission.host import boards_of
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow, SubmissionRow
-from assaymark.leaderboard.submission.tables import jobs
 from assaymark.leaderboard.submission.worker import process
 from assaymark.leaderboard.submission.worker.resources import Resources
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
 from assaymark.leaderboard.submission.worker.work import Host, Worker
 from assaymark.models.checkpoint.identity import count_parameters
 from assaymark.store import Store
+from tests.leaderboard.submission.test_queue import make_due
 
 pytestmark = [
     pytest.mark.slow,
@@ -56,8 +55,7 @@ def worked(
 
     def done(attack: str, host: Host = host) -> JobRow:
         monkeypatch.setattr(process, "START", TAKEN_OVER.replace("ATTACK", repr(attack), 1))
-        with store._database.writing() as connection:
-            connection.execute(update(jobs).values(not_before=0.0))
+        make_due(store)
         Worker(store, host, lambda _: None).work(once=True)
         return SubmissionQueue(store).jobs_of(submission)[-1]
 
@@ -281,8 +279,7 @@ def test_the_worker_says_whose_fault_a_second_crash_is(
     monkeypatch.setattr(process, "START", TAKEN_OVER.replace("ATTACK", repr("os.kill(os.getpid(), 11)"), 1))
     said: list[str] = []
     for _ in range(2):
-        with store._database.writing() as connection:
-            connection.execute(update(jobs).values(not_before=0.0))
+        make_due(store)
         Worker(store, host, said.append).work(once=True)
     failures = [line.partition(": ")[2] for line in said if "failed" in line]
     assert failures[0].startswith("failed (infrastructure or submission): the process was ended by SIGSEGV")
