@@ -5,8 +5,10 @@
 swebench, they are asked.
 """
 
+import importlib
 import json
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +111,7 @@ OF_FIX = """
 
 @pytest.mark.slow
 def test_a_repository_with_its_own_runner_is_graded(store: Store, tmp_path: Path) -> None:
-    """Gold resolves; nothing else does, whatever it prints, and no verdict is read from printed lines alone."""
+    """Gold resolves; nothing else does, whatever it prints."""
     project = tmp_path / "django"
     project.mkdir()
     git(project, "init", "-q")
@@ -152,7 +154,6 @@ def test_a_repository_with_its_own_runner_is_graded(store: Store, tmp_path: Path
         (graded,) = grade(store, [instance], [Prediction(instance.instance_id, name, patch)], options)
         outcomes[name] = graded.outcome
         assert graded.grading is not None
-        assert not any("printed lines alone" in flag for flag in graded.grading.details["flags"])
         reasons[name] = graded.reason
     assert outcomes == {
         "gold": "resolved", "wrong": "unresolved", "exit": "ambiguous_failure", "printed": "ambiguous_failure",
@@ -266,3 +267,104 @@ def test_what_unittest_makes_of_tests_is_reported(tmp_path: Path) -> None:
 def _printed(project: Path) -> str:
     words = ["/usr/bin/python3", "tests/runtests.py", "sums.tests"]
     return subprocess.run(words, cwd=project, capture_output=True, text=True, check=False).stderr
+
+
+BIN_TEST = """import sys
+sys.path[:0] = ["."]
+from sympy.testing.runtests import test
+sys.exit(0 if test(*[word for word in sys.argv[1:] if word[0] != "-"], verbose=True) else 1)
+"""
+SUMS = """from sympy import Integer
+from sympy.sums import add
+from sympy.testing.pytest import SKIP, XFAIL, slow
+
+
+def test_zero():
+    assert add(Integer(0), 0) == 0
+
+
+@XFAIL
+def test_expected():
+    assert add(1, 1) == 3
+
+
+@XFAIL
+def test_unexpected():
+    assert add(0, 0) == 0
+
+
+@SKIP("no reason")
+def test_skipped():
+    assert False
+
+
+@slow
+def test_slow():
+    assert False
+
+
+def test_several():
+    yield test_zero,
+"""
+OF_SYMPYS_FIX = """
+
+def test_add():
+    assert add(Integer(2), 3) == 5
+
+
+def test_raises():
+    raise ValueError
+"""
+NEVER_FAILS = """
+
+
+from sympy.testing.runtests import PyTestReporter
+PyTestReporter.test_fail = lambda reporter, error: PyTestReporter.test_pass(reporter)"""
+
+
+@pytest.mark.slow
+def test_what_sympys_runner_makes_of_tests_is_reported(store: Store, tmp_path: Path) -> None:
+    """Gold resolves; nothing else does, whatever it prints or replaces; each kind of result has its status."""
+    project = tmp_path / "sympy"
+    for package in ("sympy", "mpmath"):
+        place = Path(importlib.import_module(package).__file__ or "").parent
+        shutil.copytree(place, project / package, ignore=shutil.ignore_patterns("tests", "__pycache__", "benchmarks"))
+    git(project, "init", "-q")
+    commit(project, "A", {"bin/test": BIN_TEST, "sympy/sums.py": CODE, "sympy/tests/test_sums.py": SUMS})
+    commit(project, "B", {"sympy/sums.py": CODE.replace("a - b", "a + b"),
+                          "sympy/tests/test_sums.py": SUMS + OF_SYMPYS_FIX})  # fmt: skip
+    base, fixed = git(project, "rev-parse", "HEAD~1"), git(project, "rev-parse", "HEAD")
+    instance = Instance(
+        instance_id="sympy__sympy-1", repo="sympy/sympy", base_commit=base, problem_statement="It subtracts.",
+        patch=git(project, "diff", base, fixed, "--", "sympy/sums.py") + "\n",
+        test_patch=git(project, "diff", base, fixed, "--", "sympy/tests") + "\n",
+        FAIL_TO_PASS=("test_add",), PASS_TO_PASS=("test_zero",),
+    )  # fmt: skip
+    environments = Environments({"default": Environment("/usr/bin/python3")})
+    options = GradeOptions(Repositories([str(project)]), environments, SweLimits(seconds=120))
+    forged_lines = "".join(f"\n{name} ok" for name in ("test_zero", "test_add")) + "\n tests finished: 2 passed, in 1 s"
+    graded = {}
+    for name, change in (
+        ("gold", "a + b"),
+        ("wrong", "a * b"),
+        ("all printed", f"a * b\n\n\nimport os\nprint({forged_lines!r}, flush=True)\nos._exit(0)"),
+        ("never fails", f"a * b{NEVER_FAILS}"),
+    ):
+        text = CODE.replace("a - b", change)
+        (project / "sympy" / "sums.py").write_text(text)
+        patch = git(project, "diff", base, "--", "sympy/sums.py") + "\n"
+        (graded[name],) = grade(store, [instance], [Prediction(instance.instance_id, name, patch)], options)
+    assert {name: each.outcome for name, each in graded.items()} == {
+        "gold": "resolved", "wrong": "unresolved", "all printed": "ambiguous_failure", "never fails": "unresolved",
+    }, graded  # fmt: skip
+    assert "before its last report" in graded["all printed"].reason
+    assert "test_add was failed and was reported as passed" in graded["never fails"].reason
+    git(project, "checkout", "-q", "-f", fixed)
+    attempt = run_tests(instance, project, environments.of(instance), SweLimits(seconds=120))
+    assert (attempt.stage, attempt.reason) == ("tested", "")
+    assert attempt.run is not None
+    assert attempt.run.reported.status == 1
+    assert attempt.run.reported.statuses == {
+        "test_zero": "PASSED", "test_add": "PASSED", "test_raises": "ERROR", "test_expected": "XFAIL",
+        "test_unexpected": "XPASS", "test_skipped": "SKIPPED", "test_slow": "SKIPPED",
+    }  # fmt: skip

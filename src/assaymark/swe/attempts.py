@@ -20,7 +20,7 @@ from assaymark.swe.patches import (
     restore_tests,
     why_refused,
 )
-from assaymark.swe.runners import PRINTED_ALONE, RUNNERS
+from assaymark.swe.runners import RUNNERS, Runner
 from assaymark.swe.sandbox import REPORTS_DESCRIPTOR, Ended, SweLimits, Workplace, run_sandboxed
 from assaymark.swe.verdicts import TestRun
 
@@ -132,7 +132,7 @@ def run_tests(instance: Instance, work: Path, environment: Environment, limits: 
         work, environment.folder, _all_shown(work, named, environment), environment.variables,
         image=environment.image, engine=environment.where,
     )  # fmt: skip
-    ended, run = _run_and_listen(instance, place, environment, limits, "", arguments)
+    ended, run = _run_and_listen(instance, place, environment, limits, None, arguments)
     log = _shortened(ended.output)
     if ended.limit:
         return PatchAttempt(
@@ -152,17 +152,18 @@ def _run_and_listen(
     place: Workplace,
     environment: Environment,
     limits: SweLimits,
-    script: str,
+    runner: Runner | None,
     arguments: Sequence[str],
 ) -> tuple[Ended, TestRun]:
-    """Run pytest, or a script that runs unittest, with a pipe for its reports; return how it ended and what it said."""
+    """Run pytest, or a repository's runner, with a pipe for its reports; return how it ended and what it said."""
     key = secrets.token_bytes(32)
     reading, writing = os.pipe()
     job = {
         "key": key.hex(),
         "pipe": REPORTS_DESCRIPTOR if environment.image else writing,
         "paths": [str(PurePosixPath(environment.folder, each)) for each in environment.pythonpath],
-        "script": script,
+        "script": runner.words[0] if runner else "",
+        "reports": runner.reports if runner else "",
         "arguments": arguments,
     }
     ended = run_sandboxed(
@@ -184,13 +185,8 @@ def _run_by_own_runner(
         work, environment.folder, _all_shown(work, named, environment), {**runner.variables, **environment.variables},
         image=environment.image, engine=environment.where,
     )  # fmt: skip
-    arguments = runner.arguments(present)
-    if runner.is_unittest:
-        ended, run = _run_and_listen(instance, place, environment, limits, runner.words[0], arguments)
-    else:
-        ended = run_sandboxed([environment.python, runner.words[0], *arguments], place, limits)
-        run = TestRun.of_print_alone(ended.output, ended.status, instance.repo)
-    log, flags = _shortened(ended.output), () if runner.is_unittest else (PRINTED_ALONE,)
+    ended, run = _run_and_listen(instance, place, environment, limits, runner, runner.arguments(present))
+    log = _shortened(ended.output)
     if ended.limit:
         return PatchAttempt(
             "timeout" if ended.is_late else "limit", ended.limit, run=run, log=log, seconds=ended.seconds
@@ -201,7 +197,7 @@ def _run_by_own_runner(
     why = runner.why_incomplete(ended.output, ended.status, run.printed)
     if not why and run.reported.status is None:
         why = f"the runner ended with status {ended.status} before its last report"
-    return PatchAttempt("incomplete" if why else "tested", why, flags=flags, run=run, log=log, seconds=ended.seconds)
+    return PatchAttempt("incomplete" if why else "tested", why, run=run, log=log, seconds=ended.seconds)
 
 
 def _all_shown(work: Path, tests: Sequence[str], environment: Environment) -> Mapping[str, Path]:

@@ -1,7 +1,7 @@
 """Repositories whose tests are not run by pytest: their runner's command, and the end that its output must have.
 
-A runner that is unittest's reports what it makes of each test, as pytest does. Another one's verdict is read from
-printed lines alone, and each grading says so. The last lines and the exit status must agree with the lines of tests.
+A runner reports what it makes of each test, as pytest does. Its last lines and exit status must agree with the lines
+of its tests.
 
 Source: swebench's eval scripts and MAP_REPO_VERSION_TO_SPECS.
 """
@@ -9,10 +9,9 @@ Source: swebench's eval scripts and MAP_REPO_VERSION_TO_SPECS.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-__all__ = ["PRINTED_ALONE", "RUNNERS", "Runner"]
-
-PRINTED_ALONE = "the verdict is that of printed lines alone: this repository's runner has no other channel"
+__all__ = ["RUNNERS", "Runner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +19,18 @@ class Runner:
     """How a repository's tests are run.
 
     Attributes:
-        words: of the command, after the interpreter.
+        words: of the command, after the interpreter; the first is a script that runs tests in its own process.
+        reports: whose results are reported: unittest or sympy.
         named: turns paths of files of tests into arguments.
         variables: of the process.
-        is_unittest: whether the first word is a script that runs unittest in its own process.
         end: finds the last lines that a run has, with the number of tests as its first group.
     """
 
     words: tuple[str, ...]
+    reports: Literal["unittest", "sympy"]
     named: Callable[[str], str]
     end: re.Pattern[str]
     variables: Mapping[str, str] = field(default_factory=dict)
-    is_unittest: bool = False
 
     def arguments(self, tests: Sequence[str]) -> list[str]:
         """Return what follows the first word of the command that runs files of tests."""
@@ -58,14 +57,16 @@ def _module(path: str) -> str:
 RUNNERS: Mapping[str, Runner] = {
     "django/django": Runner(
         ("./tests/runtests.py", "--verbosity", "2", "--settings=test_sqlite", "--parallel", "1"),
+        "unittest",
         _module,
         re.compile(r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED)", re.MULTILINE),
-        is_unittest=True,
     ),
     "sympy/sympy": Runner(
         ("bin/test", "-C", "--verbose"),
+        "sympy",
         str,
         re.compile(r"^[= ]*tests finished: (\d+) passed", re.MULTILINE),
-        {"PYTHONWARNINGS": "ignore::UserWarning,ignore::SyntaxWarning"},
+        # -C sets the second, too late for sympy that is imported before the script runs
+        {"PYTHONWARNINGS": "ignore::UserWarning,ignore::SyntaxWarning", "SYMPY_USE_CACHE": "no"},
     ),
 }

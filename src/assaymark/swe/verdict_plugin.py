@@ -1,16 +1,18 @@
-"""Run pytest, or a script that runs unittest, in a sandbox and report what each test did over a pipe.
+"""Run pytest, or a script that runs unittest or sympy's tests, in a sandbox and report what each test did over a pipe.
 
 This file is run there, never imported here. It is started by the environment's own Python, which may be as old as 3.6,
-and reads one line of JSON from standard input: the key of the reports, the pipe, folders for `sys.path`, the script
-(empty: pytest) and its arguments. Each report is authenticated with the key and continues the one before it, and what
-a test raised is reported beside what became of it: so a report that a hook changed, one that was written by something
-else, and an end before the last report are seen.
-The tests run in the process of the patched code, which can search its memory for the key: no check here is complete.
+and reads one line of JSON from standard input: the key of the reports, the pipe, folders for `sys.path`, the arguments,
+the script (empty: pytest), and what it runs (unittest or sympy).
+Each report is authenticated with the key and continues the one before it, and what a test raised is reported beside
+what became of it: so a report that a hook changed, one that was written by something else, and an end before the last
+report are seen. The tests run in the process of the patched code, which can search its memory for the key: no check
+here is complete.
 """
 
 import functools
 import hashlib
 import hmac
+import importlib
 import inspect
 import json
 import os
@@ -28,7 +30,7 @@ def main() -> int:
     sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != here]
     send = _sender(bytes.fromhex(job.pop("key")), job["pipe"])
     if job["script"]:
-        _report_unittest(send)
+        {"unittest": _report_unittest, "sympy": _report_sympy}[job["reports"]](send)
         sys.argv = [job["script"], *job["arguments"]]
         sys.path[:0] = [str(Path(job["script"]).resolve().parent)]  # as for `python script`
         runpy.run_path(job["script"], run_name="__main__")
@@ -162,8 +164,86 @@ def _report_unittest(send: Any) -> None:
     result_class.addSubTest, result_class.stopTestRun = add_subtest, stop_run
 
 
+def _report_sympy(send: Any) -> None:
+    """Send what the reporter of sympy's runner is told of each function of tests, and the end of the first run.
+
+    A test is named by its function, as its line of output names it. Functions that a generator yields have no name.
+    """
+    sys.path[:0] = [str(Path.cwd())]  # the repository
+    try:
+        runner: Any = importlib.import_module("sympy.testing.runtests")
+    except ImportError:  # before sympy 1.6
+        runner = importlib.import_module("sympy.utilities.runtests")
+    reporter_class = runner.PyTestReporter
+    names: Any = {}  # function as it is called -> name
+    reported: Any = []  # the one reporter
+    active: Any = []  # the name of the test that runs
+    own: Any = {name: getattr(reporter_class, name) for name in ("start", "entering_test", "import_error", "finish")}
+
+    def execute(code: Any, values: Any) -> None:
+        exec(code, values)  # noqa: S102 - as the runner would
+        for name, function in list(values.items()):
+            is_test = name.startswith("test_") and inspect.isfunction(function)
+            if is_test and not inspect.isgeneratorfunction(function):
+                values[name] = run = _with_file_of(function, _reporting(function, function.__name__, send))
+                names[run] = function.__name__
+
+    def start(reporter: Any, *values: Any, **named: Any) -> None:
+        if not reported:
+            reported.append(reporter)
+            send("start", sys.version)
+        own["start"](reporter, *values, **named)
+
+    def entering_test(reporter: Any, function: Any) -> None:
+        active[:] = [names[function]] if reporter in reported and function in names else []
+        own["entering_test"](reporter, function)
+
+    def adding(own_add: Any, when: str, outcome: str, is_expected: bool) -> Any:
+        def add(reporter: Any, *values: Any, **named: Any) -> None:
+            if reporter in reported and active:
+                name = active.pop()
+                if outcome == "passed" and is_expected:  # the decorator raises that it passed
+                    send("call", name, when, None, "passed")
+                send("test", name, when, outcome, is_expected)
+            own_add(reporter, *values, **named)
+
+        return add
+
+    def import_error(reporter: Any, filename: Any, *values: Any) -> None:
+        if reporter in reported:
+            send("uncollected", str(filename))
+        own["import_error"](reporter, filename, *values)
+
+    def finish(reporter: Any) -> Any:
+        is_successful = own["finish"](reporter)
+        if reporter in reported:
+            send("finish", 0 if is_successful else 1)
+        return is_successful
+
+    for name, (when, outcome, is_expected) in {
+        "test_pass": ("call", "passed", False),
+        "test_fail": ("call", "failed", False),
+        "test_exception": ("setup", "failed", False),
+        "test_skip": ("setup", "skipped", False),
+        "test_xfail": ("call", "skipped", True),
+        "test_xpass": ("call", "passed", True),
+    }.items():
+        setattr(reporter_class, name, adding(getattr(reporter_class, name), when, outcome, is_expected))
+    reporter_class.start, reporter_class.entering_test = start, entering_test
+    reporter_class.import_error, reporter_class.finish = import_error, finish
+    runner.exec = runner.exec_ = execute  # the second before sympy 1.7
+
+
+def _with_file_of(function: Any, call: Any) -> Any:
+    """Return a function that calls another, with the file of the first, by which sympy before 1.1 finds its tests."""
+    values = {"call": call}
+    code = compile("def run(*values):\n    return call(*values)", function.__code__.co_filename, "exec")
+    exec(code, values)  # noqa: S102 - the line above
+    return functools.wraps(function)(values["run"])
+
+
 def _reporting(method: Any, name: str, send: Any) -> Any:
-    """Return a test's method that reports what it raised."""
+    """Return a test's function that reports what it raised."""
 
     @functools.wraps(method)
     def run(*values: Any, **named: Any) -> Any:

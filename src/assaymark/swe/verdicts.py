@@ -69,12 +69,6 @@ class TestRun:
             return cls(replace(reported, statuses={**reported.statuses, **named}), printed, None)
         return cls(reported, printed, printed_counts(log))
 
-    @classmethod
-    def of_print_alone(cls, log: str, status: int, repository: str) -> "TestRun":
-        """Return what a log says where there are no reports beside it."""
-        printed = parse_log(log, repository)
-        return cls(Reported(printed, {}, status), printed, None)
-
 
 @dataclass(frozen=True, slots=True)
 class TestLists:
