@@ -221,6 +221,21 @@ def _n_outputs(store: Path) -> int:
     return runs[0].n_outputs if runs else 0
 
 
+def test_a_removed_working_folder_is_named(tmp_path: Path) -> None:
+    """A relative path has no meaning then: one line says why."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = [sys.executable, "-m", "assaymark", *FAKE, "--tasks", "demo_letters", "--output_path", "results"]
+    removing = f"import os; os.rmdir({str(folder)!r}); os.execv({sys.executable!r}, {command!r})"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", removing], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the working folder was removed: cd to one that exists" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     """If the store cannot grow, the run ends with exit code 4 and one line, and the stored part can be read."""
     store = tmp_path / "store.sqlite"

@@ -178,6 +178,8 @@ YOUNG_OBJECTS = 200_000
 all stay, take a seventh of their time in collections."""
 MESSAGE_CHARACTERS = 500  # of an unexpected exception, which may quote any amount of data
 AS_TYPED = frozenset({"lm-eval"})  # commands whose arguments belong to another program
+# commands that store responses as they arrive, and continue where they ended
+RESUMABLE = frozenset({"run", "eval", "race", "demo", "reproduce", "judge", "swe", "lm-eval"})
 OF_LM_EVAL = {"validate": "assaymark task check TASK|FILE"}  # lm-eval's command -> ours
 COMMANDS: Registry[click.Command] = Registry("commands", "command")
 
@@ -273,7 +275,7 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
             result = cli.main(args=with_command(words, list(COMMANDS)), prog_name="assaymark", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.Abort:
-        return _stopped()
+        return _stopped(words)
     except click.exceptions.NoArgsIsHelpError as error:
         with suppress(OSError):
             error.show()
@@ -282,9 +284,9 @@ def main(argv: Sequence[str] | None = None, *, may_hand_over: bool = True) -> in
         _say(f"error: {line_of(error)}")
         return error.exit_code
     except KeyboardInterrupt:
-        return _stopped()
+        return _stopped(words)
     except Terminated as end:
-        return _stopped(end.code)
+        return _stopped(words, end.code)
     except (BrokenPipeError, PipeClosed):
         discard_output()  # so that Python's flush at exit does not fail again
         return 141
@@ -322,7 +324,8 @@ def _failed(error: BaseException, words: Sequence[str], *, is_debug: bool) -> in
         _say(f"error: {error}")
         return error.exit_code
     if isinstance(error, OSError):
-        _say(f"error: {text or type(error).__name__}")
+        removed = "; the working folder was removed: cd to one that exists" if _is_folder_removed() else ""
+        _say(f"error: {text or type(error).__name__}{removed}")
     elif is_panic(error):
         _say(f"error: {panic_line(error)}")
         return ModelUnavailable.exit_code
@@ -343,9 +346,19 @@ def _say(text: str) -> None:
         discard_output()
 
 
-def _stopped(code: int = 130) -> int:
-    _say("\nstopped; responses received so far are stored: run the same command again to continue")
+def _stopped(words: Sequence[str], code: int = 130) -> int:
+    is_resumable = bool(words) and words[0] in RESUMABLE
+    stored = "; responses received so far are stored: run the same command again to continue" if is_resumable else ""
+    _say(f"\nstopped{stored}")
     return code
+
+
+def _is_folder_removed() -> bool:
+    """Return whether this process's working folder does not exist any more."""
+    try:
+        return not Path.cwd().is_dir()
+    except OSError:
+        return True
 
 
 if __name__ == "__main__":
