@@ -76,7 +76,7 @@ def main() -> int:
     (DOCS / "walkthrough").mkdir(exist_ok=True)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        printed = run_page(DOCS / "walkthrough.md", folder, slow=True)
+        printed = run_page(DOCS / "walkthrough.md", folder)
         if failed := [each for each in printed if each.has_failed]:
             print(f"{failed[0].block.place} failed:\n{failed[0].text}", file=sys.stderr)
             return 1

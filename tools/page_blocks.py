@@ -2,8 +2,7 @@
 
 An HTML comment before a block says what becomes of it; it is not shown on the page:
 
-    <!-- run -->               the block is run by `make test`
-    <!-- run: slow -->         it is run by `make test-slow`
+    <!-- run -->               the block is run by `make test-slow`
     <!-- not run: REASON -->   it is not run; REASON is one of `REASONS`
     <!-- output -->            before a text block: what the block before it prints; `...` stands for anything
 
@@ -23,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 LANGUAGES = frozenset({"bash", "python"})
 REASONS = frozenset({"network", "gpu", "server", "your own files", "installs packages", "tested elsewhere", "a sketch"})
-MARK = re.compile(r"<!-- (?P<what>run: slow|run|output|not run: (?P<reason>[^>]+?)) -->")
+MARK = re.compile(r"<!-- (?P<what>run|output|not run: (?P<reason>[^>]+?)) -->")
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^`]*)$")
 SENTINEL = "<<<block {}>>>"
 LONGEST_S = 600
@@ -31,7 +30,7 @@ LONGEST_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One code block. state: run, run: slow, output, a reason why it is not run, or empty where nothing is said."""
+    """One code block. state: run, output, a reason why it is not run, or empty where nothing is said."""
 
     page: str
     first: int  # line of the text's first line, from 1
@@ -135,12 +134,11 @@ def _run(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[st
     return done.stdout.decode("utf-8", "replace"), done.returncode
 
 
-def run_page(page: Path, folder: Path, *, slow: bool) -> list[Printed]:
-    """Run a page's blocks in an empty folder: those of `make test`, with `slow` also those of `make test-slow`."""
+def run_page(page: Path, folder: Path) -> list[Printed]:
+    """Run a page's blocks that are marked so, in an empty folder."""
     env = environment(folder)
     (folder / "work").mkdir()
-    states = {"run", "run: slow"} if slow else {"run"}
-    chosen = [block for block in blocks_of(page) if block.state in states]
+    chosen = [block for block in blocks_of(page) if block.state == "run"]
     of_language = [[block for block in chosen if block.language == language] for language in ("bash", "python")]
     return [printed for blocks in of_language for printed in run_session(blocks, folder, env)]
 
@@ -164,7 +162,7 @@ def update(page: Path) -> list[str]:
     """Write what a page's blocks print into its output blocks, where a line of those is missing; return the places."""
     outputs, lines = outputs_of(blocks_of(page)), page.read_text(encoding="utf-8").splitlines()
     with TemporaryDirectory() as name:
-        printed = run_page(page, Path(name), slow=True)
+        printed = run_page(page, Path(name))
     changed = []
     for each in sorted(printed, key=lambda one: -one.block.first):
         after = outputs.get(each.block)

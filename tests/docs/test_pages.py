@@ -49,12 +49,10 @@ NOT_RUN = {
 """Blocks of each page that are not run; a new one is a decision, not an accident."""
 
 
-def pages_with(state: str) -> list[Path]:
-    """Return the pages that have a block of this state."""
-    return [page for page in PAGES if any(block.state == state for block in blocks_of(page))]
+PAGES_RUN = [page for page in PAGES if any(block.state == "run" for block in blocks_of(page))]
 
 
-def faults(page: Path, printed: list[Printed], states: set[str]) -> list[str]:
+def faults(page: Path, printed: list[Printed]) -> list[str]:
     """Return what went wrong on a page: a block that failed or was not reached, or a line that was not printed."""
     results = [f"{each.block.place} failed:\n{each.text}" for each in printed if each.has_failed]
     outputs = outputs_of(blocks_of(page))
@@ -63,29 +61,20 @@ def faults(page: Path, printed: list[Printed], states: set[str]) -> list[str]:
         missing = missing_lines(expected.text, each.text) if expected is not None else []
         results += [f"{each.block.place} did not print: {line}" for line in missing]
     reached = {each.block for each in printed}
-    blocks = [block for block in blocks_of(page) if block.state in states]
+    blocks = [block for block in blocks_of(page) if block.state == "run"]
     return results + [f"{block.place} was not reached" for block in blocks if block not in reached]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", pages_with("run"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES_RUN, ids=lambda page: page.name)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """Every block marked `run` succeeds, in an empty home and in the page's order, and prints what the page shows."""
-    printed = run_page(page, tmp_path, slow=False)
-    assert faults(page, printed, {"run"}) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", pages_with("run: slow"), ids=lambda page: page.name)
-def test_the_slow_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """So does every block marked `run: slow`, with the others of its page."""
-    printed = run_page(page, tmp_path, slow=True)
-    assert faults(page, printed, {"run", "run: slow"}) == []
+    assert faults(page, run_page(page, tmp_path)) == []
 
 
 def test_every_block_says_whether_it_is_run() -> None:
     """A block of commands or Python that says nothing would go stale unseen."""
-    silent = [block.place for block in CODE if block.state not in {"run", "run: slow"} | REASONS]
+    silent = [block.place for block in CODE if block.state not in {"run"} | REASONS]
     other = [b.place for page in PAGES for b in blocks_of(page) if b.language in {"console", "sh", "shell", "pycon"}]
     assert silent == []
     assert other == []
@@ -140,7 +129,7 @@ def test_a_failing_command_is_found(tmp_path: Path) -> None:
     page.write_text("\n".join(f"<!-- run -->\n```bash\n{text}\n```\n" for text in blocks), encoding="utf-8")
     folder = tmp_path / "session"
     folder.mkdir()
-    result = faults(page, run_page(page, folder, slow=False), {"run"})
+    result = faults(page, run_page(page, folder))
     assert result == ["page.md:8 failed:\nsecond", "page.md:14 was not reached"]
 
 
