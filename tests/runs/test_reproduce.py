@@ -37,6 +37,12 @@ def test_a_deterministic_run_is_reproduced(tmp_path: Path) -> None:
     assert run.attempts() == attempts
 
 
+def test_the_models_arguments_are_part_of_the_plan(tmp_path: Path) -> None:
+    """A run of a fake model that knows half of the answers is repeated with one that does."""
+    result = assaymark.reproduce(made(tmp_path, model_args={"accuracy": 0.5, "seed": 3}))
+    assert result.is_reproduced, result.plan
+
+
 def test_different_outputs_are_counted(tmp_path: Path) -> None:
     """Another seed of the fake model changes the plan, the outputs and the verdict."""
     result = compare_with_copy(made(tmp_path), made(tmp_path, "other", model_args={"seed": 1}))

@@ -93,7 +93,9 @@ class FakeModel:
         content.pop("delay_ms")
         name = f"fake-{self.arguments.mode}-{self.arguments.seed}"
         template = content_hash("role: text")
-        return ModelIdentity(name, "fake", content_hash(content), None, template, "float64", "float32")
+        defaults = asdict(FakeArguments())
+        changed = tuple((key, value) for key, value in content.items() if value != defaults[key])
+        return ModelIdentity(name, "fake", content_hash(content), None, template, "float64", "float32", options=changed)
 
     @property
     def takes_messages(self) -> bool:
