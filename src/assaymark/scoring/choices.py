@@ -484,7 +484,7 @@ def _brier(answer: ChoiceAnswer) -> float | None:
     return float(np.sum((probabilities - truth) ** 2))
 
 
-def chance_of(choices: Mapping[str, Any] | Sequence[str], gold: Gold) -> float:
+def chance_of(choices: Mapping[str, object] | Sequence[str], gold: Gold) -> float:
     """Return the accuracy of random guessing on this sample: number of gold answers over number of choices."""
     right = resolve_gold(gold, list(choices))
     indices = set(right) if isinstance(right, tuple) else {right}

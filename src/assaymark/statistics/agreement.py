@@ -142,7 +142,7 @@ class Agreement:
 
 
 def krippendorff_alpha(
-    ratings: Sequence[Sequence[Any]],
+    ratings: Sequence[Sequence[object]],
     level: Level = "nominal",
     *,
     confidence: float = 0.95,

@@ -143,7 +143,7 @@ def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Ma
             return None
         return declaration.function
 
-    def metric_of(item: Any) -> Any:
+    def metric_of(item: object) -> object:
         return _replaced(item, "metric", lambda name: find("metrics", METRICS, name), is_own_metric)
 
     def step_of(item: Any) -> Any:
@@ -175,7 +175,9 @@ def _items(listed: Any) -> list[Any]:
     return list(listed) if isinstance(listed, list | tuple) else []
 
 
-def _replaced(item: Any, key: str, find: Callable[[str], FunctionRef | None], is_own: Callable[[str], bool]) -> Any:
+def _replaced(
+    item: object, key: str, find: Callable[[str], FunctionRef | None], is_own: Callable[[str], bool]
+) -> object:
     if not isinstance(item, Mapping) or not isinstance(name := item.get(key), str) or is_own(name):
         return item
     function = find(name)
@@ -412,7 +414,7 @@ def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
     )
 
 
-def _generation_by(reader: _TaskReader) -> Mapping[str, Any] | None:
+def _generation_by(reader: _TaskReader) -> Mapping[str, object] | None:
     by = reader.get("generation_by")
     if by is None:
         return None
@@ -437,7 +439,7 @@ def _num_fewshot(reader: _TaskReader) -> int | None:
     return shots
 
 
-def _or(value: Any, otherwise: Any) -> Any:
+def _or(value: object, otherwise: object) -> Any:
     return otherwise if value is None else value
 
 
@@ -479,7 +481,7 @@ def _metrics(
     return tuple(metrics)
 
 
-def _declared_facts(metric: Any, trusted: Sequence[Path]) -> Metric | None:
+def _declared_facts(metric: object, trusted: Sequence[Path]) -> Metric | None:
     """Return what a user's file declares of a metric, whose file is imported for it; None for other metrics."""
     if not isinstance(metric, FunctionRef) or metric.declared_as is None:
         return None
@@ -508,8 +510,8 @@ def _declared_aggregation(metric: Any, facts: Metric) -> str | FunctionRef:
 
 
 def _scores_named(
-    metric: str | int | FunctionRef, name: str, kwargs: dict[str, Any]
-) -> list[tuple[str, dict[str, Any]]]:
+    metric: str | int | FunctionRef, name: str, kwargs: dict[str, object]
+) -> list[tuple[str, dict[str, object]]]:
     """Return the names of a metric's scores, with its options: one, except that pass@k has one for each k."""
     if not (isinstance(metric, FunctionRef) and metric.path == CODE_METRIC):
         return [(name, kwargs)]
@@ -536,7 +538,7 @@ def _filters(reader: _TaskReader) -> tuple[FilterSpec, ...]:
     return tuple(filters)
 
 
-def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, Any]) -> None:
+def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, object]) -> None:
     """Raise DataError, with the key in the file, for a regular expression that does not compile."""
     ignored = options.get("regexes_to_ignore") or ()
     named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []
@@ -550,7 +552,7 @@ def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, Any]) 
             raise DataError(f"{reader.source}: {where}.{key}: {error}") from None
 
 
-def map_functions(value: Any, change: Callable[[FunctionRef], Any]) -> Any:
+def map_functions(value: object, change: Callable[[FunctionRef], object]) -> object:
     """Return `value` with every FunctionRef in it replaced."""
     if isinstance(value, FunctionRef):
         return change(value)

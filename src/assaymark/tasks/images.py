@@ -190,12 +190,12 @@ class TaskImages:
         flat = [image for each in self._found(row) for image in (each if isinstance(each, list) else [each])]
         return [each for each in flat if each is not None]
 
-    def _found(self, row: Given) -> Sequence[Any]:
+    def _found(self, row: Given) -> Sequence[object]:
         own = self._text(row) if self._by_number is not None else None
         numbers = _NUMBERED.findall(own) if isinstance(own, str) else []
         return [self._numbered(row, number) for number in numbers] if numbers else self._find(row)
 
-    def _numbered(self, row: Given, number: str) -> Any:
+    def _numbered(self, row: Given, number: str) -> object:
         known = self._by_number or {}
         column = known.get(f"image_{number}", known.get("image", "") if number == "1" else "")
         if row.get(column) is None:
@@ -216,7 +216,7 @@ def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[
     return lambda row: [row.get(column)]
 
 
-def _called(function: Callable[[Given], Any], row: Given) -> Sequence[Any]:
+def _called(function: Callable[[Given], object], row: Given) -> Sequence[object]:
     name = getattr(function, "__name__", "a function")
     try:
         images = function(row)
@@ -233,7 +233,7 @@ def hash_of_rows(content_hash_of_files: str, rows: Rows) -> str:
     return content_hash([content_hash_of_files, [content_hash(row) for row in rows.passing()]])
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 

@@ -115,7 +115,7 @@ def read_messages(value: object) -> list[tuple[str, str]]:
     return messages
 
 
-def list_in(value: object, what: str) -> list[Any]:
+def list_in(value: object, what: str) -> list[object]:
     """Return a list, or the list of a JSON text. Raises: MalformedSample."""
     if isinstance(value, str):
         try:
