@@ -54,7 +54,7 @@ class Tools:
 
     shown: str
     names: frozenset[str]
-    forced: tuple[Mapping[str, Any], ...] = ()
+    forced: tuple[Mapping[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def tools_in(tools: Any, choice: Any) -> Tools | None:
     return Tools(template_json, names, forced)
 
 
-def _named(choice: Any) -> str | None:
+def _named(choice: object) -> str | None:
     """Return the function that must be called, "" for any; None where none must be. Raises: ValueError."""
     if choice in (None, "auto", "none"):
         return None
@@ -117,7 +117,7 @@ def spoken(text: str, tools: Tools) -> SpokenText:
     return SpokenText(before or None, tuple(_call(tool_call) for tool_call in calls))
 
 
-def _call(tool_call: FunctionCall) -> Mapping[str, Any]:
+def _call(tool_call: FunctionCall) -> Mapping[str, object]:
     arguments = json.dumps(dict(tool_call.arguments), ensure_ascii=False)
     function = {"name": tool_call.name, "arguments": arguments}
     return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
@@ -230,7 +230,7 @@ class Answer:
     ) -> dict[str, Any]:
         """Return a body; `usage` counts prompt and generated tokens."""
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.is_chat else "text_completion"
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "id": self.id, "object": kind, "created": self.created, "model": self.model,
             "system_fingerprint": self.fingerprint, "choices": list(choices),
         }  # fmt: skip
@@ -243,7 +243,7 @@ class Answer:
         """Return a whole choice."""
         if not self.is_chat:
             return {"index": index, "text": said.content, "logprobs": logprobs, "finish_reason": finish}
-        message: dict[str, Any] = {"role": "assistant", "content": said.content}
+        message: dict[str, object] = {"role": "assistant", "content": said.content}
         if said.calls:
             message["tool_calls"] = list(said.calls)
             finish = finish_with_calls(finish)
@@ -256,7 +256,7 @@ class Answer:
         """Return a choice of a chunk; `first` names the role."""
         if not self.is_chat:
             return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
-        delta: dict[str, Any] = {"role": "assistant"} if first else {}
+        delta: dict[str, object] = {"role": "assistant"} if first else {}
         if text or first:
             delta["content"] = text
         if reasoning is not None:
@@ -265,7 +265,7 @@ class Answer:
 
     def calls_piece(self, index: int, said: SpokenText, logprobs: Any, finish: str) -> dict[str, Any]:
         """Return the last choice of a stream that ends with calls: the text before them, and each call whole."""
-        delta: dict[str, Any] = {"tool_calls": [{"index": at, **call} for at, call in enumerate(said.calls)]}
+        delta: dict[str, object] = {"tool_calls": [{"index": at, **call} for at, call in enumerate(said.calls)]}
         if said.content is not None:
             delta["content"] = said.content
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_with_calls(finish)}

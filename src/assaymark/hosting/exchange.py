@@ -199,7 +199,7 @@ class Exchange:
         ]
         return self._answer.body(choices, self._usage(), chunk=False)
 
-    def _choice(self, index: int, part: _Part, repeat: int) -> dict[str, Any]:
+    def _choice(self, index: int, part: _Part, repeat: int) -> dict[str, object]:
         ask, host = self._ask, self._host
         end = part.ends.get(repeat) or self._read_off(part)
         new = part.arrived.get(repeat, [])
@@ -265,7 +265,7 @@ class Exchange:
         announced, spoke_at = 0, time.monotonic()
         while self._n_open and not self._is_over:
             await self._wait(NEWS_SECONDS)
-            news: list[dict[str, Any]] | str = [self._chunk(choice) for choice in self._pieces(self._take(), n)]
+            news: list[dict[str, object]] | str = [self._chunk(choice) for choice in self._pieces(self._take(), n)]
             if not news:
                 place = self.position
                 if place and place != announced:
@@ -278,7 +278,7 @@ class Exchange:
         if self._ask.wants_usage:
             yield [self._answer.body([], self._usage(), chunk=True)]
 
-    def _opening(self, n: int) -> list[dict[str, Any]]:
+    def _opening(self, n: int) -> list[dict[str, object]]:
         """Return the first choices: the role of each message, or prompts to echo that need no log-probabilities."""
         if self._ask.kind == "chat":
             return [self._answer.piece(index, "", first=True) for index in range(n * len(self._parts))]
@@ -286,7 +286,7 @@ class Exchange:
             return []
         return self._pieces([(part, repeat) for part in self._parts for repeat in part.streams], n)
 
-    def _pieces(self, touched: list[tuple[_Part, int]], n: int) -> list[dict[str, Any]]:
+    def _pieces(self, touched: list[tuple[_Part, int]], n: int) -> list[dict[str, object]]:
         """Return the choices of chunks for what has arrived."""
         choices = []
         for part, repeat in touched:

@@ -43,7 +43,7 @@ class BillingRules:
         """Return the queries that are charged: all, or the first one of each context."""
         if not self.one_for_all_choices:
             return list(request.queries)
-        firsts: dict[Any, Query] = {}
+        firsts: dict[object, Query] = {}
         for query in request.queries:
             firsts.setdefault(query.segments if isinstance(query, LoglikelihoodQuery) else query.index, query)
         return list(firsts.values())

@@ -217,8 +217,8 @@ def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") >> 1
 
 
-def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, Any]:
-    engine_arguments: dict[str, Any] = {
+def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, object]:
+    engine_arguments: dict[str, object] = {
         "model": str(folders.model),
         "tokenizer": str(folders.tokenizer),
         "dtype": identity.dtype,
