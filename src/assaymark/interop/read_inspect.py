@@ -143,7 +143,7 @@ def _excluded(name: str, log: InspectLog, best: InspectLog) -> str:
     )
 
 
-def _identity(log: InspectLog) -> dict[str, Any]:
+def _identity(log: InspectLog) -> dict[str, object]:
     """Return the settings that identify an evaluation of a task."""
     spec = log.header["eval"]
     config = spec.get("config") or {}

@@ -424,7 +424,7 @@ class EstimateDetails(TypedDict, total=False):
     missing: Sequence[Sequence[str]]
     why: str | None  # there is no composite
     reproduced: bool
-    unshown: Any
+    unshown: object
     note: str
 
 

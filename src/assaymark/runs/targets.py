@@ -40,7 +40,7 @@ class TargetKind:
     takes: Callable[[Any, Mapping[str, Any]], bool]
     evaluate: Callable[..., Any]
     options: tuple[Decorator, ...]
-    of_command: Callable[[Mapping[str, Any]], tuple[Any, Any, dict[str, Any]] | None]
+    of_command: Callable[[Mapping[str, object]], tuple[object, object, dict[str, object]] | None]
     plan: Callable[..., "TargetForecast"] | None = None
 
 

@@ -333,7 +333,7 @@ def serve(
     _WebServer(configured(app, limits)).run(sockets=[listening])
 
 
-def configured(app: Any, limits: ServerLimits) -> uvicorn.Config:
+def configured(app: object, limits: ServerLimits) -> uvicorn.Config:
     """Return how uvicorn serves the application: HTTP/1.1 only, no word about itself, within the limits."""
     return uvicorn.Config(
         AtMost(app, limits.n_requests),

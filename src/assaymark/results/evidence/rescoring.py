@@ -28,7 +28,7 @@ def changed_prompt_keys(stored_spec: Mapping[str, object], task: Task, n_shots: 
 
 def rescored_entry(
     task: Task, scoring_hash: str, names: Iterable[tuple[str, str]], earlier: Iterable[tuple[str, str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the record of one task's rescoring.
 
     Args:

@@ -35,7 +35,7 @@ def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str,
     }
 
 
-def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
+def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], object]:
     """Return the aggregations that are functions of task files, loaded, by (task, metric)."""
     return {
         (task.name, metric.name): load_function(metric.aggregation, task.trusted)
@@ -45,7 +45,7 @@ def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
     }
 
 
-def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
+def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], object]) -> list[tuple[str, str]]:
     """Return (task, metric) of stored facts whose aggregation is a task file's function that is not in `own`."""
     return [
         (name, metric["name"])

@@ -77,7 +77,7 @@ def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **options: 
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 
-def _json(content: Any, rows: Sequence[Any], parts: Sequence[Any]) -> Any:
+def _json(content: Any, rows: Sequence[Any], parts: Sequence[Any]) -> object:
     """Return a comparison's JSON with the rows and parts of each pair, where they were asked for."""
     from assaymark.results.views.row_tables import parts_to_json, rows_to_json
 

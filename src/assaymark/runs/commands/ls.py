@@ -122,6 +122,6 @@ def _models(words: tuple[str, ...]) -> list[dict[str, object]]:
     ]
 
 
-def _print_models(items: list[dict[str, Any]]) -> None:
+def _print_models(items: list[dict[str, object]]) -> None:
     for item in items:
         echo(f"{item['name']:<26}  {item['purpose']}")
