@@ -39,7 +39,7 @@ class JudgeForecast:
     cost: CostForecast
 
 
-def plan_application(target: Any, rows: Any, **keywords: Any) -> TargetForecast:
+def plan_application(target: object, rows: object, **keywords: Any) -> TargetForecast:
     """Return what `evaluate_application` would ask for with these arguments; nothing is called, sent or stored.
 
     Raises: UsageError and DataError for whatever does not fit, as `evaluate_application` before its first call.

@@ -99,7 +99,7 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-def _encoded(value: object) -> Any:
+def _encoded(value: object) -> object:
     """Return what stands for an object: dataclasses, pydantic's models, dates, numpy's numbers and arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}

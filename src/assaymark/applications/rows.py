@@ -117,7 +117,7 @@ def rows_hash(rows: Sequence[Row]) -> str:
     return content_hash([{"id": row.id, **row.content} for row in rows])
 
 
-def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, list[tuple[str, Any]]]:
+def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, list[tuple[str, object]]]:
     """Return the source's name and its rows as stored, each with its place in it; cells of tables are texts.
 
     Raises: DataError for what cannot be read; UsageError where there is no such file or data set.
@@ -173,7 +173,7 @@ def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"line {line.number}", cells if groups is None else grouped_row(cells, groups)
 
 
-def _document_of(path: Path) -> Mapping[str, Any] | None:
+def _document_of(path: Path) -> Mapping[str, object] | None:
     """Return the mapping that a JSON file is, which holds the rows and more; None for a list, or lines of JSON."""
     if path.suffix != ".json":
         return None
@@ -280,7 +280,7 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-def _encoded(value: object) -> Any:
+def _encoded(value: object) -> object:
     """Return what stands for a value of a table that JSON has no type for: of dates texts, of arrays lists."""
     for method in ("isoformat", "tolist"):
         if hasattr(value, method):

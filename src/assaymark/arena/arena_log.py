@@ -236,7 +236,7 @@ class ArenaLog:
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             number = next_id(connection, battles)
-            row: dict[str, Any] = {name: getattr(new, name) for name in BATTLE_FACTS}
+            row: dict[str, object] = {name: getattr(new, name) for name in BATTLE_FACTS}
             row |= {"id": number, "is_swapped": int(new.is_swapped)}
             row |= {side: _model_number(connection, getattr(new, side)) for side in ("model_a", "model_b")}
             row |= {name: _text_number(connection, getattr(new, name), new.is_private) for name in TEXTS}
@@ -455,7 +455,7 @@ def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
 
 
-def _fields(row: VoteRow) -> dict[str, Any]:
+def _fields(row: VoteRow) -> dict[str, object]:
     return {name: getattr(row, name) for name in RECORD_FIELDS}
 
 

@@ -302,14 +302,14 @@ def _begins(connection: Connection, project: int, metric: str, n_baseline: int) 
     return 0.0 if begins is None else float(begins)
 
 
-def _is_uncounted(stream: AlarmStream, trace_id: ColumnElement[Any]) -> ColumnElement[bool]:
+def _is_uncounted(stream: AlarmStream, trace_id: ColumnElement[object]) -> ColumnElement[bool]:
     values = trace_alarm_values.c
     return ~exists().where(values.alarm == stream.id, values.trace_id == trace_id)
 
 
 def _trace_values(stream: AlarmStream, since: float, now: float) -> Select[Any]:
     columns = traces.c
-    value: ColumnElement[Any] = {
+    value: ColumnElement[object] = {
         "errors": case((columns.n_errors > 0, 1.0), else_=0.0),
         "latency": case((columns.ended >= columns.started, (columns.ended - columns.started) * 1e-9), else_=None),
         "cost": columns.cost,
@@ -331,7 +331,7 @@ def _score_values(stream: AlarmStream, epoch: AlarmEpoch, since: float, now: flo
     """Select the mean of a trace's scores, by rule and source; failed and stale ones are none."""
     score = trace_scores.c
     source, rule, version = (optional_column(name) for name in ("source", "rule", "rule_version"))
-    groups: list[ColumnElement[Any]] = [score.trace_id, traces.c.at, traces.c.version]
+    groups: list[ColumnElement[object]] = [score.trace_id, traces.c.at, traces.c.version]
     groups += [column for column in (source, rule, version) if isinstance(column, Column)]
     own = [] if epoch.source is None else [source == epoch.source]
     own += [] if epoch.rule is None else [rule >= epoch.rule]

@@ -51,7 +51,7 @@ def design_study(study: StudyFile) -> Design:
     source, _ = answers_of_files(study.answers)
     prompts, notes = _accepted(study, source)
     models = _models(study, source)
-    items: list[dict[str, Any]] = []
+    items: list[dict[str, object]] = []
     comparisons = _comparisons(study, source, models, prompts, items)
     n_places, n_needed = len(study.raters) * study.cap, len(comparisons) * study.ratings
     if study.ratings > len(study.raters):
@@ -81,7 +81,7 @@ def design_study(study: StudyFile) -> Design:
     return Design(plan, ordered, len(comparisons), notes)
 
 
-def _rarer_keys(study: StudyFile) -> dict[str, Any]:
+def _rarer_keys(study: StudyFile) -> dict[str, object]:
     return {"scales": [asdict(scale) for scale in study.scales], "groups": list(study.groups),
             "group_quotas": study.group_quotas}  # fmt: skip
 
@@ -123,7 +123,7 @@ def _comparisons(
     source: StoredAnswers,
     models: Sequence[str],
     prompts: Sequence[ArenaPrompt],
-    items: list[dict[str, Any]],
+    items: list[dict[str, object]],
 ) -> list[AnswerPair]:
     """Return the comparisons of each category, and add their prompts to `items`."""
     generator = generator_for("study", study.study, "comparisons", study.seed)

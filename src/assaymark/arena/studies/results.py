@@ -274,7 +274,9 @@ def _counts(question: Mapping[str, Any], used: Sequence[AssignmentRow]) -> dict[
     }
 
 
-def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts: bool = False) -> list[dict[str, Any]]:
+def study_rows(
+    plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts: bool = False
+) -> list[dict[str, object]]:
     """Return the answered comparisons as rows for `assaymark arena rate`, with prompts and answers only if `texts`.
 
     In a study with results by group no choice says whose other choices stand beside it: from the choices of each rater
@@ -300,7 +302,7 @@ def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts:
     return _without_links(answered_rows) if plan.get("groups") else answered_rows
 
 
-def _without_links(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_links(rows: Iterable[dict[str, Any]]) -> list[dict[str, object]]:
     contents = [({name: value for name, value in row.items() if name != "judge"}, row["judge"]) for row in rows]
     contents.sort(key=lambda content: json.dumps(content[0], sort_keys=True))
     raters: dict[str, dict[str, int]] = {}  # prompt -> rater -> its number there

@@ -123,7 +123,7 @@ class StudyLog:
             if packed is None:
                 known = connection.execute(select(studies.c.name)).scalars().all()
                 raise UnknownName("study", name, known[:5])
-        plan: dict[str, Any] = unpack_json(packed)
+        plan: dict[str, object] = unpack_json(packed)
         return plan
 
     def raters(self, name: str) -> list[RaterRow]:
@@ -245,7 +245,7 @@ class StudyLog:
             for row in rows
         ]  # fmt: skip
 
-    def demographics(self, name: str) -> list[dict[str, Any]]:
+    def demographics(self, name: str) -> list[dict[str, object]]:
         """Return what raters said about themselves, sorted by content, so that the order tells nothing about who."""
         of_study = (
             select(study_demographics.c.content)

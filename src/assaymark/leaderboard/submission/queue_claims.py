@@ -150,7 +150,7 @@ def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str
         fault = "infrastructure" if not is_retried else "killed" if was_killed else fault
     with database.writing() as connection:
         now = clock_of(connection)
-        values: dict[str, Any] = {"fault": fault, "reason": reason, "log_tail": log_tail, "owner": "", "stage": ""}
+        values: dict[str, object] = {"fault": fault, "reason": reason, "log_tail": log_tail, "owner": "", "stage": ""}
         if is_retried:
             pause = RETRY_SECONDS * 2 ** (job.n_attempts - 1)
             values |= {"state": "pending", "not_before": now + pause}
