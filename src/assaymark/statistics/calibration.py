@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 from assaymark.statistics.intervals import as_floats
 
-Scores = Sequence[float] | NDArray[Any]
+Scores = Sequence[float] | NDArray[np.number | np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
