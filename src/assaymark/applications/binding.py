@@ -30,7 +30,7 @@ from assaymark.scoring.metric import Scale
 
 __all__ = ["NAMES", "Binding", "bind_parameters", "bind_scorer", "results_of", "scorer", "source_hash"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _FACTS = "__assaymark_scorer__"
 
 NAMES: Mapping[str, tuple[str, ...]] = {

@@ -34,7 +34,7 @@ from assaymark.scoring.metric import (
 from assaymark.scoring.metrics import computations, defaults_for, needs_every_choice
 from assaymark.scoring.values import ScoreValue
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Gold = int | str | Sequence[int]
 
 OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong

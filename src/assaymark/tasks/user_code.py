@@ -23,7 +23,7 @@ from assaymark.tasks.task import FunctionRef
 __all__ = ["Declaration", "declarations_below", "declarations_in", "find_declaration", "model", "read_task", "task"]
 
 Kind = Literal["metrics", "tasks", "models", "aggregations", "filters"]
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _KIND_OF: Mapping[str, Kind] = {
     "metric": "metrics",

@@ -40,7 +40,7 @@ __all__ = [
     "within_trace",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 KINDS = ("llm", "embedding", "retriever", "reranker", "tool", "agent", "chain", "guardrail", "evaluator", "span")
 """Kinds of step: a call of a model, of an embedding model, a search, ...; `span` is anything else."""
