@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select
 
+from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import assignments, studies, study_answers, study_demographics, study_raters
 from assaymark.errors import StoreError, UnknownName, UsageError
-from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
 from assaymark.store.packing import pack_json, unpack_json
 from assaymark.store.runs import change_row, next_id
@@ -70,7 +70,7 @@ class StudyLog:
 
     def create(
         self,
-        plan: Mapping[str, JsonValue],
+        plan: StudyPlan,
         tokens: Mapping[str, str],
         by_rater: Mapping[str, Sequence[NewAssignment]],
         at: float,
@@ -78,14 +78,14 @@ class StudyLog:
         """Store a study with its raters; return False if it is stored already.
 
         Args:
-            plan: JSON, with the key `study`, its name.
+            plan: of the study, whose name is in it.
             tokens: rater -> token of the invitation; its hash is stored.
             by_rater: rater -> assignments in order.
             at: seconds since 1970.
 
         Raises: StoreError if another plan is stored under the name.
         """
-        name = str(plan["study"])
+        name = plan["study"]
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             stored = connection.execute(select(studies).where(studies.c.name == name)).one_or_none()
@@ -96,7 +96,7 @@ class StudyLog:
                     )
                 return False
             number = next_id(connection, studies)
-            _insert(connection, studies, {"id": number, "name": name, "plan": pack_json(dict(plan)), "created_at": at})
+            _insert(connection, studies, {"id": number, "name": name, "plan": pack_json(plan), "created_at": at})
             for rater, token in tokens.items():
                 own = next_id(connection, study_raters)
                 row = {"id": own, "study": number, "name": rater, "token_hash": _hash(token), "state": "invited"}
@@ -116,14 +116,14 @@ class StudyLog:
                     _insert(connection, assignments, row | sides)
         return True
 
-    def plan(self, name: str) -> dict[str, Any]:
+    def plan(self, name: str) -> StudyPlan:
         """Return a study's plan. Raises: UnknownName."""
         with self._database.reading() as connection:
             packed = connection.execute(select(studies.c.plan).where(studies.c.name == name)).scalar()
             if packed is None:
                 known = connection.execute(select(studies.c.name)).scalars().all()
                 raise UnknownName("study", name, known[:5])
-        plan: dict[str, object] = unpack_json(packed)
+        plan: StudyPlan = unpack_json(packed)
         return plan
 
     def raters(self, name: str) -> list[RaterRow]:
@@ -277,7 +277,7 @@ class StudyLog:
             return n
 
 
-def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
+def _insert(connection: Connection, table: Table, row: dict[str, Any]) -> None:
     connection.execute(insert(table), with_checksum(table, row))
 
 
