@@ -31,7 +31,6 @@ from assaymark.records import (
     Sample,
     Score,
     ScoreStatus,
-    TextPart,
     content_hash,
 )
 from assaymark.results.evidence.from_store import SUMMARY_DUE, save_summary_of
@@ -345,7 +344,7 @@ class _Judged:
 
     def request(self, writer: JudgePromptWriter, settings: GenerationSettings) -> Request:
         """Return the request of the waiting prompt; its turn counts steps, of all repeats."""
-        messages = (Message("user", (TextPart(self.prompt or ""),)),)
+        messages = (Message.of_text("user", self.prompt or ""),)
         sample = replace(self.answer.sample, task=self.task)
         made = ask(messages, writer, settings, sample)
         return replace(made, turn=self.answer.repeat * (MOST_STEPS + 1) + self.n_steps)

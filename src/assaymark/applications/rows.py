@@ -95,7 +95,7 @@ def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
     if not isinstance(source, str | Path):
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
             raise UsageError(
-                f"the rows are {_shown(source)}, of type {type(source).__name__}; expected a file, a Hub id, or a "
+                f"the rows are {shown_value(source)}, of type {type(source).__name__}; expected a file, a Hub id, or a "
                 "list of mappings"
             )
         return _checked("rows", [(f"row {at}", row) for at, row in enumerate(source)], in_cells=False)
@@ -209,7 +209,7 @@ def _checked(where: str, raw_rows: Sequence[tuple[str, Any]], *, in_cells: bool)
             except ValueError as error:
                 raise DataError(f"{where}, {place}: {error}") from None
         else:
-            raise DataError(f"{where}, {place} is {_shown(raw)}; expected a mapping of columns")
+            raise DataError(f"{where}, {place} is {shown_value(raw)}; expected a mapping of columns")
         for row in made:
             if row.id in places:
                 raise DataError(
@@ -268,14 +268,16 @@ def _plain(name: str, value: object) -> JsonValue:
         plain: JsonValue = json.loads(json.dumps(value, allow_nan=False, default=_encoded))
     except (TypeError, ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise ValueError(f"column {name} is {_shown(value)} ({reason}); expected a value that JSON can hold") from None
+        raise ValueError(
+            f"column {name} is {shown_value(value)} ({reason}); expected a value that JSON can hold"
+        ) from None
     return plain
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object, longest: int = _SHOWN) -> str:
     """Return the beginning of a value's text; its type where it has none, since its class is a stranger's."""
     try:
-        return f"{value!r:.{_SHOWN}}"
+        return f"{value!r:.{longest}}"
     except Exception:  # noqa: BLE001 - whatever a class's __repr__ raises
         return f"a {type(value).__name__}"
 

@@ -108,6 +108,11 @@ class Message:
     role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[TextPart | ImagePart | CallPart | ResultPart, ...]
 
+    @classmethod
+    def of_text(cls, role: Literal["system", "user", "assistant", "tool"], text: str) -> "Message":
+        """Return a message that is one text."""
+        return cls(role, (TextPart(text),))
+
     @property
     def text(self) -> str:
         """The concatenated texts."""

@@ -15,7 +15,7 @@ from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.templates import Row
-from assaymark.records import Message, Output, Render, Request, TextPart
+from assaymark.records import Message, Output, Render, Request
 
 __all__ = [
     "ChatColumns",
@@ -42,8 +42,8 @@ def next_turn(
     turn, texts = request.turn + 1, layout.turns(row)
     if turn >= len(texts):
         return None
-    answer = Message("assistant", (TextPart(outputs[0].text),))
-    messages = (*request.messages, answer, Message("user", (TextPart(texts[turn]),)))
+    answer = Message.of_text("assistant", outputs[0].text)
+    messages = (*request.messages, answer, Message.of_text("user", texts[turn]))
     segments = () if render is None else (render(messages, False),)
     target = reference_of(layout, layout.target(row), turn)
     return replace(request, segments=segments, messages=messages, turn=turn, target=target)

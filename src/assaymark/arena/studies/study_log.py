@@ -7,7 +7,6 @@ was a rater stays, so that counts of invitations remain right.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select
@@ -16,7 +15,7 @@ from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import assignments, studies, study_answers, study_demographics, study_raters
 from assaymark.errors import StoreError, UnknownName, UsageError
 from assaymark.store.connection import OpenStore
-from assaymark.store.packing import pack_json, unpack_json
+from assaymark.store.packing import pack_json, text_digest, unpack_json
 from assaymark.store.runs import change_row, next_id
 from assaymark.store.schema import with_checksum
 
@@ -99,7 +98,7 @@ class StudyLog:
             _insert(connection, studies, {"id": number, "name": name, "plan": pack_json(plan), "created_at": at})
             for rater, token in tokens.items():
                 own = next_id(connection, study_raters)
-                row = {"id": own, "study": number, "name": rater, "token_hash": _hash(token), "state": "invited"}
+                row = {"id": own, "study": number, "name": rater, "token_hash": text_digest(token), "state": "invited"}
                 _insert(connection, study_raters, {**row, "consented_at": None})
                 for position, assignment in enumerate(by_rater[rater]):
                     row = {
@@ -137,7 +136,7 @@ class StudyLog:
     def rater_of(self, token: str) -> RaterRow | None:
         """Return the rater of an invitation; None if there is none, or he was erased."""
         with self._database.reading() as connection:
-            this = select(study_raters.c.id).where(study_raters.c.token_hash == _hash(token))
+            this = select(study_raters.c.id).where(study_raters.c.token_hash == text_digest(token))
             number = connection.execute(this.where(study_raters.c.state != "erased")).scalar()
             return None if number is None else _rater(connection, number)
 
@@ -279,10 +278,6 @@ class StudyLog:
 
 def _insert(connection: Connection, table: Table, row: dict[str, Any]) -> None:
     connection.execute(insert(table), with_checksum(table, row))
-
-
-def _hash(token: str) -> bytes:
-    return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _rater(connection: Connection, number: int) -> RaterRow:
