@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assaymark.hosting.answer_bodies import comment, error_body
+from assaymark.hosting.answer_bodies import AnswerChoice, CallBody, SpokenMessage, TokenUsage, comment, error_body
 from assaymark.hosting.bad_request import BadRequest, shown, wrong
 from assaymark.hosting.exchange import Exchange, RequestFailed
 from assaymark.hosting.scheduler import User
@@ -206,7 +206,7 @@ class ResponseExchange:
         )
 
     def _response(
-        self, output: list[dict[str, object]], finish: str | None, usage: Mapping[str, int] | None
+        self, output: list[dict[str, object]], finish: str | None, usage: TokenUsage | None
     ) -> dict[str, Any]:
         """Return the response. finish: of the chat, None while it goes on."""
         body, is_cut = self.body, finish == "length"
@@ -235,7 +235,7 @@ class ResponseExchange:
         """Yield the response as server-sent events, each with its name and number."""
         output: list[_Item] = []
         finish: str | None = None
-        usage: Mapping[str, int] | None = None
+        usage: TokenUsage | None = None
         yield self._event("response.created", response=self._response([], None, None))
         yield self._event("response.in_progress", response=self._response([], None, None))
         try:
@@ -263,7 +263,7 @@ class ResponseExchange:
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         return f"event: {kind}\ndata: {text}\n\n".encode("utf-8", "replace")
 
-    def _pieces(self, choice: Mapping[str, Any], output: list[_Item]) -> list[bytes]:
+    def _pieces(self, choice: AnswerChoice, output: list[_Item]) -> list[bytes]:
         """Return the events of one choice of a chunk, and add what it begins to the output."""
         delta, finish = choice["delta"], choice["finish_reason"]
         events: list[bytes] = []
@@ -328,7 +328,7 @@ def _at(item: _Item) -> dict[str, object]:
     return {"item_id": item.body["id"], "output_index": item.index}
 
 
-def _output(message: Mapping[str, Any], finish: str) -> list[dict[str, Any]]:
+def _output(message: SpokenMessage, finish: str | None) -> list[dict[str, object]]:
     """Return the items of a whole answer."""
     items = [_reasoning(message["reasoning_content"])] if message.get("reasoning_content") else []
     calls = message.get("tool_calls") or ()
@@ -357,7 +357,7 @@ def _reasoning(text: str) -> dict[str, object]:
     return {"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": [], "content": [part]}
 
 
-def _call(call: Mapping[str, Any], finish: str | None) -> dict[str, object]:
+def _call(call: CallBody, finish: str | None) -> dict[str, object]:
     function = call["function"]
     return {
         "id": f"fc_{uuid.uuid4().hex}", "type": "function_call", "call_id": call["id"], "name": function["name"],
