@@ -26,6 +26,7 @@ __all__ = [
     "BOUND",
     "FIRST_TOKEN",
     "AuditPlan",
+    "BlindScore",
     "CallPart",
     "Estimate",
     "GenerateQuery",
@@ -370,6 +371,15 @@ class WorkEstimate:
     failing: tuple[tuple[str, str], ...] = ()  # id and reason of each request that cannot be answered
 
 
+class BlindScore(TypedDict):
+    """A task's metric, evaluated without the questions."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
 class EstimateDetails(TypedDict, total=False):
     """What is known of an estimate beside its value, stored with it as JSON. Which keys there are depends on `kind`."""
 
@@ -413,7 +423,7 @@ class EstimateDetails(TypedDict, total=False):
     best_constant: float  # accuracy of always picking the same choice
     best_constant_choice: int
     best_constant_text: str | None
-    question_blind: Mapping[str, Any]  # value, low, high and n of the model without the questions
+    question_blind: BlindScore
     # groups
     members: Sequence[str]
     n_tasks: int
