@@ -217,7 +217,7 @@ class _View(SimpleNamespace):
         return vars(self).keys()
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> Any:
     """Return a copy of a JSON value, so that a function that changes its arguments changes nobody else's."""
     if isinstance(value, Mapping):
         return {name: _own(inner) for name, inner in value.items()}
@@ -590,13 +590,13 @@ def _name_of(original: Any, function: Any) -> str:
     return str(name) if name != "<lambda>" else "lambda"
 
 
-def _summary(function: Any) -> str:
+def _summary(function: object) -> str:
     """Return the first line of a function's documentation."""
     text = inspect.getdoc(function) if inspect.isroutine(function) or inspect.isclass(function) else None
     return (text or "").partition("\n")[0]
 
 
-def _where(function: Any) -> str:
+def _where(function: object) -> str:
     try:
         file = inspect.getsourcefile(_code_of(function))
     except TypeError:

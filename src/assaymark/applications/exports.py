@@ -89,7 +89,7 @@ def _mapping_of(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def _take_split(row: dict[str, Any]) -> None:
+def _take_split(row: dict[str, object]) -> None:
     """Move LangSmith's split from the metadata, where its examples have it, to a column."""
     metadata = row.get("metadata")
     if isinstance(metadata, Mapping) and "dataset_split" in metadata:
@@ -97,7 +97,7 @@ def _take_split(row: dict[str, Any]) -> None:
         row.setdefault("split", metadata["dataset_split"])
 
 
-def _take_answers(row: dict[str, Any]) -> None:
+def _take_answers(row: dict[str, object]) -> None:
     """Move MLflow's outputs to the metadata: they are what an application answered once, never the reference."""
     outputs = row.pop("outputs", None)
     if outputs is not None and not (isinstance(outputs, float) and math.isnan(outputs)):

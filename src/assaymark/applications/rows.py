@@ -192,7 +192,7 @@ def _listed(where: str, content: object) -> list[tuple[str, Any]]:
     return [(f"row {at}", row) for at, row in enumerate(rows)]
 
 
-def _checked(where: str, raw_rows: Sequence[tuple[str, Any]], *, in_cells: bool) -> list[Row]:
+def _checked(where: str, raw_rows: Sequence[tuple[str, object]], *, in_cells: bool) -> list[Row]:
     """Return typed rows. in_cells: values of lists and mappings are JSON in the cells of a table."""
     if not raw_rows:
         raise DataError(f"{where}: there are no rows; expected at least one")

@@ -407,7 +407,7 @@ class ArenaLog:
             _insert(connection, rating_batches, {"sequence": sequence, "hash": of_vote, "published_at": at})
 
 
-def _insert(connection: Connection, table: Table, row: dict[str, Any]) -> None:
+def _insert(connection: Connection, table: Table, row: dict[str, object]) -> None:
     insert_rows(connection, INSERTS[table], [with_checksum(table, row)])
 
 

@@ -235,7 +235,7 @@ def _first_types(path: Path, options: CsvOptions) -> dict[str, object] | None:
     return dict(zip(schema.names, schema.types, strict=True)) if len(set(schema.names)) == len(schema) else None
 
 
-def _convert(path: Path, options: CsvOptions, types: dict[str, Any], block: int, target: Path) -> None:
+def _convert(path: Path, options: CsvOptions, types: dict[str, object], block: int, target: Path) -> None:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -416,7 +416,7 @@ def read_csv(
 
 @lru_cache(maxsize=2)  # a file is read to choose its columns, and again when it is evaluated
 def _stored(
-    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, Any], ...], skip_bad_rows: bool
+    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, object], ...], skip_bad_rows: bool
 ) -> BatchFile | None:
     return batch_file(path, _csv_options(delimiter, dict(read), _Rejected() if skip_bad_rows else None))
 

@@ -57,7 +57,7 @@ class Rows(Sequence[Row]):
         return cls(len(whole), lambda start, stop: whole[start:stop], names)
 
     @classmethod
-    def of_table(cls, table: Any, features: Mapping[str, Any] | None = None) -> "Rows":
+    def of_table(cls, table: Any, features: Mapping[str, object] | None = None) -> "Rows":
         """Return the rows of a pyarrow table."""
         names: dict[str, Any] = dict.fromkeys(table.column_names)
         names.update(features or {})
@@ -74,7 +74,7 @@ class Rows(Sequence[Row]):
         cls,
         n_rows: int,
         read: Callable[[int, int], list[Row]],
-        column: Callable[[str], Iterator[Any]],
+        column: Callable[[str], Iterator[object]],
         names: list[str],
     ) -> "Rows":
         """Return rows that are not in memory: `read` returns those of a range, `column` the values of one column."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -186,7 +186,7 @@ class _Service:
         except BadRequest as error:
             raise chat_error(error) from error
 
-    def _exchange(self, kind: Kind, body: dict[str, Any]) -> Exchange:
+    def _exchange(self, kind: Kind, body: dict[str, object]) -> Exchange:
         ask = read_ask(kind, body)
         self._check_model(ask.model)
         return Exchange(self._model, self._scheduler, ask)

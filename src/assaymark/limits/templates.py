@@ -128,7 +128,7 @@ LARGEST_COUNT = {"batch": 1_000_000, "slice": 1_000_000, "lipsum": 1000, "genera
                  "tojson": 1000, "pprint": 1000}  # fmt: skip
 
 
-def _largest(values: Sequence[Any]) -> int:
+def _largest(values: Sequence[object]) -> int:
     """Return the largest whole number among arguments; at least 0."""
     return max((each for each in values if isinstance(each, int)), default=0)
 
@@ -160,7 +160,7 @@ def _tabs(value: object, *arguments: object) -> int:
     return _length(value) + str(value).count("\t") * max(8, _largest(arguments))
 
 
-def _translated(value: Any, table: Any = None, *_: Any) -> int:
+def _translated(value: object, table: object = None, *_: object) -> int:
     values = table.values() if isinstance(table, Mapping) else ()
     return _length(value) * max((len(each) for each in values if isinstance(each, str)), default=1)
 

@@ -165,7 +165,7 @@ def image_text(arguments: Mapping[str, object]) -> Model:
     return ImageTextModel(image_text_arguments(arguments))
 
 
-def vllm(arguments: Mapping[str, Any]) -> Model:
+def vllm(arguments: Mapping[str, object]) -> Model:
     """Return a model run by vLLM.
 
     Raises: UsageError.
@@ -176,7 +176,7 @@ def vllm(arguments: Mapping[str, Any]) -> Model:
     return VllmModel(vllm_arguments(arguments))
 
 
-def gguf(arguments: Mapping[str, Any]) -> Model:
+def gguf(arguments: Mapping[str, object]) -> Model:
     """Return a model in a GGUF file, run by llama.cpp.
 
     Raises: UsageError; UnknownName, with what to use instead, for lm-eval's arguments of a server of llama.cpp;
@@ -206,7 +206,7 @@ openai_completions = partial(behind_server, "openai-completions")
 openai_chat_completions = partial(behind_server, "openai-chat-completions")
 
 
-def fake(arguments: Mapping[str, Any]) -> Model:
+def fake(arguments: Mapping[str, object]) -> Model:
     """Return the fake model.
 
     Raises: UsageError.

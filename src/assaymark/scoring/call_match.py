@@ -174,7 +174,7 @@ def _wrong_type(where: str, value: object, expected: str) -> CallFault:
 # ------------------------------------------------------------------------------------------------- types
 
 
-def _kind_of(declared: Any, language: Language) -> _Kind:
+def _kind_of(declared: object, language: Language) -> _Kind:
     """Return a parameter's type by its declaration; any type where it names none that is known."""
     schema = declared if isinstance(declared, Mapping) else {}
     kinds = _PYTHON_KINDS if language == "python" else _SOURCE_KINDS[language][0]
@@ -307,14 +307,14 @@ def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) ->
     return fault
 
 
-def _listed(allowed: Sequence[Any]) -> str:
+def _listed(allowed: Sequence[object]) -> str:
     texts = [_shown(value) for value in allowed if value != OMISSIBLE]
     if not texts:
         return "it to be left out"
     return " or ".join(texts[:5]) + (f" or {len(texts) - 5} more" if len(texts) > 5 else "")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -334,7 +334,7 @@ class CallMatchRules:
 def score_calls(
     answer: str,
     expected: Sequence[ExpectedCall],
-    functions: Sequence[Mapping[str, Any]],
+    functions: Sequence[Mapping[str, object]],
     metrics: Sequence[str],
     rules: CallMatchRules,
 ) -> tuple[dict[str, ScoreValue], ScoreStatus]:

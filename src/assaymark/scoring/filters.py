@@ -263,7 +263,7 @@ class MultiChoiceRegexFilter:
             or self.fallback
         )
 
-    def _find(self, matches: Sequence[Any], names: Mapping[str, str]) -> str:
+    def _find(self, matches: Sequence[object], names: Mapping[str, str]) -> str:
         choice = _chosen(matches, self.group_select, "") if matches else ""
         return names.get(choice, choice) if choice else ""
 

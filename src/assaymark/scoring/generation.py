@@ -72,9 +72,9 @@ def exact_match(prediction: str, reference: str, options: ExactMatchOptions | No
 
 
 def score_generation(
-    prediction: Any,
-    gold: Any,
-    metrics: Mapping[str, Mapping[str, Any]],
+    prediction: object,
+    gold: object,
+    metrics: Mapping[str, Mapping[str, object]],
     *,
     multiple_targets: bool = False,
     functions: Mapping[str, MetricFunction] | None = None,

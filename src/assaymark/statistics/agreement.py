@@ -213,8 +213,8 @@ def cohen_kappa(
 
 
 def stratified_kappa(
-    first: Sequence[Any],
-    second: Sequence[Any],
+    first: Sequence[object],
+    second: Sequence[object],
     strata: Sequence[Hashable],
     clusters: Sequence[Hashable],
     *,

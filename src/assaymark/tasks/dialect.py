@@ -124,7 +124,7 @@ STEPS: Registry[Any] = Registry("filters", "filter")
 AGGREGATED: Registry[Any] = Registry("aggregations", "aggregation")
 
 
-def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Mapping[str, Any]:
+def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) -> Mapping[str, Any]:
     """Return a task file's mapping with references in place of names that other packages, or user files, declare.
 
     Args:
@@ -146,7 +146,7 @@ def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Ma
     def metric_of(item: object) -> object:
         return _replaced(item, "metric", lambda name: find("metrics", METRICS, name), is_own_metric)
 
-    def step_of(item: Any) -> Any:
+    def step_of(item: object) -> Any:
         return _replaced(item, "function", lambda name: find("filters", STEPS, name), FILTERS.__contains__)
 
     metrics = [metric_of(item) for item in _items(spec.get("metric_list"))]
@@ -161,7 +161,7 @@ def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Ma
     return {**spec, **changed} if changed else spec
 
 
-def folders_of_registered(spec: Mapping[str, Any]) -> tuple[Path, ...]:
+def folders_of_registered(spec: Mapping[str, object]) -> tuple[Path, ...]:
     """Return the folders of the modules that `with_registered` put into a mapping: their code may be imported."""
     places = {place.target.replace(":", ".") for registry in (METRICS, STEPS) for place in registry.places().values()}
     steps = [step for pipeline in _items(spec.get("filter_list")) for step in _items(pipeline.get("filter"))]
@@ -171,7 +171,7 @@ def folders_of_registered(spec: Mapping[str, Any]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(file.resolve().parent for file in files if file is not None))
 
 
-def _items(listed: Any) -> list[Any]:
+def _items(listed: object) -> list[Any]:
     return list(listed) if isinstance(listed, list | tuple) else []
 
 
@@ -197,7 +197,7 @@ class _TaskReader:
     def fail(self, key: str, value: Any, expected: str) -> DataError:
         return DataError(f"{self.source}: {key} is {value!r:.200}; expected {expected}")
 
-    def check(self, spec: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
+    def check(self, spec: Mapping[str, object], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
         for key, value in spec.items():
             if key not in known:
                 near = nearest(str(key), known)

@@ -59,7 +59,7 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
     if (fault := module.__dict__.get(_BROKEN, {}).get(function.name)) is not None:
         raise DataError(fault)
     try:
-        loaded: Callable[..., Any] = getattr(module, function.name)
+        loaded: Callable[..., object] = getattr(module, function.name)
     except AttributeError:
         raise DataError(f"!function {function.path}: {real} has no '{function.name}'") from None
     return loaded

@@ -71,7 +71,7 @@ def with_option_lists(rows: Rows) -> Rows:
     return rows.changed(change)
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     if isinstance(value, list):
         return value or None
     if not isinstance(value, str) or not (value.startswith("[") and value.endswith("]")):
@@ -133,7 +133,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     listed = field if isinstance(field, list) else [field]
     named = {str(each) for each in listed}
 
-    def is_image(column: str, value: Any) -> bool:
+    def is_image(column: str, value: object) -> bool:
         if value is None or value == "":
             return False
         return column in named or is_image_column(column) or (isinstance(value, Mapping) and is_image_value(value))
@@ -147,7 +147,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     return with_option_lists(rows).changed(change)
 
 
-def _row_image(value: Any, column: str, reader: ImageReader) -> Any:
+def _row_image(value: object, column: str, reader: ImageReader) -> Any:
     if isinstance(value, list):
         return [RowImage(each, column, reader) for each in value if each is not None]
     return RowImage(value, column, reader)
@@ -203,7 +203,7 @@ class TaskImages:
         return row[column]
 
 
-def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
+def _finder(field: object, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
     """Return the function for `doc_to_image`: the values of a row that are its images."""
     if isinstance(field, list):
         finders = [_finder(each, columns) for each in field]

@@ -9,7 +9,6 @@ model sees its own earlier answers without their reasoning, as chat templates ex
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
@@ -90,7 +89,7 @@ def are_messages(value: object) -> bool:
     return isinstance(value, list) and bool(value) and text_key(value) is not None
 
 
-def text_key(value: list[Any]) -> str | None:
+def text_key(value: list[object]) -> str | None:
     """Return the key of the text in messages: `content`, ShareGPT's `value`, or None where they are no messages."""
     keys = value[0].keys() if value and isinstance(value[0], Mapping) else ()
     return "content" if {"role", "content"} <= set(keys) else "value" if {"from", "value"} <= set(keys) else None

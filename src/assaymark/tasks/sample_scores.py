@@ -392,7 +392,7 @@ def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]
     return answers
 
 
-def _value_of(function: Callable[..., Any], options: Mapping[str, object], answer: ChoiceAnswer) -> ScoreValue:
+def _value_of(function: Callable[..., object], options: Mapping[str, object], answer: ChoiceAnswer) -> ScoreValue:
     """Return the score by a metric of choices that another package, or the task itself, has."""
     return as_value(function(answer, **options))
 

@@ -200,7 +200,7 @@ class BoundYamlTask:
             return [draw_by_label(labels, self.n_shots, self.options.seed or 0)] * len(self._samples)
         return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.question_words)
 
-    def _label(self, row: Mapping[str, Any]) -> str:
+    def _label(self, row: Mapping[str, object]) -> str:
         """Return the text of a row's right option, by which HELM draws shots; empty where none is right."""
         layout = self._prompter.shot
         options = layout.listed_options(row) if layout.listed_options is not None else []

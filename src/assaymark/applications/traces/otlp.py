@@ -306,7 +306,7 @@ def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, Any]:
     resource = ResourceSpans.FromString(source)
     scope = resource.scope_spans[0] if resource.scope_spans else resource.scope_spans.add()
     scope.spans.extend(Span.FromString(row.body) for row in rows)
-    made: dict[str, Any] = json_format.MessageToDict(resource, use_integers_for_enums=True)
+    made: dict[str, object] = json_format.MessageToDict(resource, use_integers_for_enums=True)
     for item in _spans_of(made):
         for each in (item, *item.get("links", ())):
             for name in ("traceId", "spanId", "parentSpanId"):

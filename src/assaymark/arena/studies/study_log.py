@@ -7,7 +7,6 @@ was a rater stays, so that counts of invitations remain right.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select
 
@@ -276,7 +275,7 @@ class StudyLog:
             return n
 
 
-def _insert(connection: Connection, table: Table, row: dict[str, Any]) -> None:
+def _insert(connection: Connection, table: Table, row: dict[str, object]) -> None:
     connection.execute(insert(table), with_checksum(table, row))
 
 

@@ -259,13 +259,13 @@ class SubmissionQueue:
 
     def jobs_in(self, state: str, *, limit: int = 100, offset: int = 0) -> list[JobRow]:
         """Return jobs of a state: pending ones in the order of work, others the latest first."""
-        order: tuple[ColumnElement[Any], ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
+        order: tuple[ColumnElement[object], ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
         if state != "pending":
             order = (jobs.c.started.desc() if state == "running" else jobs.c.ended.desc(), jobs.c.id)
         return self._jobs(jobs.c.state == state, order, limit, offset)
 
     def _jobs(
-        self, which: ColumnElement[bool], order: Sequence[ColumnElement[Any]], limit: int = 1000, offset: int = 0
+        self, which: ColumnElement[bool], order: Sequence[ColumnElement[object]], limit: int = 1000, offset: int = 0
     ) -> list[JobRow]:
         statement = select(jobs).where(which).order_by(*order).limit(limit).offset(offset)
         with self._database.reading() as connection:

@@ -348,7 +348,7 @@ def _settle_tokenizer(kind: str, values: dict[str, object]) -> None:
     values.setdefault("tokenized_requests", True)
 
 
-def _endpoint(kind: str, base_url: Any) -> str:
+def _endpoint(kind: str, base_url: object) -> str:
     """Return the URL that requests are posted to; a base URL is completed with the endpoint.
 
     Raises: UsageError if it is missing, not a URL, of another kind, or contains a secret.

@@ -189,7 +189,7 @@ class VllmEngine:
                 f"generation setting {unknown[0]}={prompt.other[unknown[0]]} is not supported with --model vllm; omit "
                 "it, or set generation_config=none if the model's own file sets it"
             )
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "max_tokens": prompt.max_new_tokens,
             "temperature": 0.0,
             "repetition_penalty": prompt.repetition_penalty,

@@ -272,7 +272,7 @@ class _SeatedWorker(RemoteWorker):
     inbox: deque[tuple[object, ...]] = field(default_factory=deque)
     silent_seconds: float = 0.0  # spent waiting since its last reply
 
-    def send(self, message: tuple[Any, ...]) -> None:
+    def send(self, message: tuple[object, ...]) -> None:
         """Send a message; if the worker has ended, the next poll reports it."""
         self.actor.post.remote(message)
 
