@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from starlette.types import ASGIApp
 
 from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
@@ -107,7 +108,7 @@ def write_wide(folder: Path) -> None:
 class running:  # noqa: N801 - used as a function
     """Run an application behind uvicorn in a thread; gives its address."""
 
-    def __init__(self, app: object, limits: ServerLimits | None = None) -> None:
+    def __init__(self, app: ASGIApp, limits: ServerLimits | None = None) -> None:
         self._socket = listen("127.0.0.1", 0)
         self._server = uvicorn.Server(configured(app, limits or ServerLimits()))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)

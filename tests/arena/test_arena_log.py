@@ -11,6 +11,7 @@ from sqlalchemy import select, text, update
 from assaymark.arena.arena_log import FIRST, AlreadyVoted, ArenaLog, commitment, first_break, vote_hash
 from assaymark.arena.arena_rows import Activity, NewBattle, NewVote
 from assaymark.arena.studies.study_log import NewAssignment, StudyLog
+from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import ARENA_TABLES
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
@@ -211,7 +212,11 @@ def test_a_change_of_any_value_of_the_arena_is_found(file_store: Store) -> None:
     ArenaLog(store).publish(1, 2.0)
     ArenaLog(store).skip_battle("skipped", 1.5)
     new_assignment = NewAssignment(0, "small", "large", "a")
-    StudyLog(store).create({"study": "s", "items": []}, {"rater": "token"}, {"rater": [new_assignment]}, 1.0)
+    plan: StudyPlan = {
+        "study": "s", "title": "", "consent": "", "models": [], "items": [], "questions": [], "ratings": 1, "cap": 1,
+        "demographics": [], "seed": 0, "n_comparisons": 0,
+    }  # fmt: skip
+    StudyLog(store).create(plan, {"rater": "token"}, {"rater": [new_assignment]}, 1.0)
     StudyLog(store).consent(1, {"age": "old"}, 2.0)
     StudyLog(store).answer(1, 0, {"better": "a"}, 3.0, 1.0)
     assert store.verify() == []

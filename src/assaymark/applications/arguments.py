@@ -53,7 +53,7 @@ class RowView(dict[str, Any]):
 
     def __init__(self, row: Row) -> None:
         super().__init__({"id": row.id, **copy.deepcopy(row.content)})
-        whole: dict[str, Any] = {"metadata": {}, "tags": [], **self}
+        whole: dict[str, object] = {"metadata": {}, "tags": [], **self}
         for names, part in ((("inputs", "input"), "inputs"), ((*EXPECTED, *_REFERENCE_OUTPUTS), "expected")):
             whole.update(dict.fromkeys(names, whole.get(part)))
         whole.update(dict.fromkeys(CONTEXTS, whole.get("contexts")))
@@ -125,8 +125,8 @@ class TargetBinding:
         if self.is_promptfoo:
             prompt, options, context = promptfoo_arguments(row, repeat)
             return Arguments((prompt, options, context))
-        named: dict[str, Any] = {}
-        positional: list[Any] = []
+        named: dict[str, object] = {}
+        positional: list[object] = []
         for each in self.parameters:
             if each.is_optional and each.source == "key" and each.key not in _keys(row):
                 continue
@@ -155,7 +155,7 @@ class TargetBinding:
         content = self.shown(row)
         return content if isinstance(content, str) else canonical_json(content)
 
-    def _rest(self, row: Row, named: Mapping[str, object]) -> dict[str, Any]:
+    def _rest(self, row: Row, named: Mapping[str, object]) -> dict[str, object]:
         """Return what `**kwargs` gets."""
         if not self.takes_rest or any(each.source in ("inputs", "row", "only") for each in self.parameters):
             return {}
@@ -165,7 +165,7 @@ class TargetBinding:
         return {} if self.parameters else {"input": row.inputs}
 
 
-def bind_target(function: Callable[..., Any], rows: Sequence[Row], name: str) -> TargetBinding:
+def bind_target(function: Callable[..., object], rows: Sequence[Row], name: str) -> TargetBinding:
     """Return what each parameter of a function is bound to in these rows.
 
     Raises: UsageError naming a parameter that nothing fits, and what there is.
@@ -277,7 +277,7 @@ def _value_of(parameter: _Parameter, row: Row, repeat: int) -> Any:
         return RowView(row)
     if parameter.source == "hooks":
         return Hooks(row, repeat)
-    values: Mapping[str, Any] = {
+    values: Mapping[str, object] = {
         "expected": row.expected,
         "metadata": dict(row.metadata),
         "tags": list(row.tags),

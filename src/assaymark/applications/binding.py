@@ -30,7 +30,7 @@ from assaymark.scoring.metric import Scale
 
 __all__ = ["NAMES", "Binding", "bind_parameters", "bind_scorer", "results_of", "scorer", "source_hash"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _FACTS = "__assaymark_scorer__"
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -94,12 +94,12 @@ class Binding:
 _EMPTY = inspect.Parameter.empty
 
 
-def _keeps(value: Any, default: Any) -> bool:
+def _keeps(value: object, default: object) -> bool:
     return value is None and default is not _EMPTY
 
 
 def bind_parameters(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     names: Mapping[str, str],
     *,
     lone: str,
@@ -165,7 +165,7 @@ def _some(names: Mapping[str, str]) -> str:
     return ", ".join("|".join(alike[:3]) for alike in by_what.values())
 
 
-def _callable_of(function: Any, what: str) -> Callable[..., Any]:
+def _callable_of(function: object, what: str) -> Callable[..., object]:
     """Return what is called: a class is constructed, an object that wraps a function (Phoenix's) is unwrapped."""
     if inspect.isclass(function):
         try:
@@ -217,7 +217,7 @@ class _View(SimpleNamespace):
         return vars(self).keys()
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> Any:
     """Return a copy of a JSON value, so that a function that changes its arguments changes nobody else's."""
     if isinstance(value, Mapping):
         return {name: _own(inner) for name, inner in value.items()}
@@ -238,7 +238,7 @@ def row_view(row: Row) -> _View:
 def _values(answered: Answered, wanted: frozenset[str]) -> dict[str, object]:
     """Return what is available of an answered row, as far as it is wanted."""
     row = answered.row
-    made: dict[str, Callable[[], Any]] = {
+    made: dict[str, Callable[[], object]] = {
         "inputs": lambda: _own(row.inputs),
         "output": lambda: _own(answered.output),
         "expected": lambda: _own(row.expected),
@@ -341,7 +341,7 @@ def results_of(returned: Any, name: str) -> list[Result]:
     return results or [Result(name, comment="an empty list was returned")]
 
 
-def _result(returned: Any, name: str) -> Result:
+def _result(returned: object, name: str) -> Result:
     if isinstance(returned, Result):
         return returned
     if returned is None:
@@ -544,7 +544,7 @@ class _MeasuredCase:
         return [result if threshold is None else replace(result, metadata={"threshold": threshold})]
 
 
-def _deepeval_facts(metric: Any, name: str, declared: ScorerFacts | None) -> ScorerFacts:
+def _deepeval_facts(metric: object, name: str, declared: ScorerFacts | None) -> ScorerFacts:
     if declared is not None:
         return replace(declared, name=name)
     wanted = {str(getattr(each, "value", each)) for each in getattr(metric, "_required_params", None) or ()}
@@ -590,13 +590,13 @@ def _name_of(original: Any, function: Any) -> str:
     return str(name) if name != "<lambda>" else "lambda"
 
 
-def _summary(function: Any) -> str:
+def _summary(function: object) -> str:
     """Return the first line of a function's documentation."""
     text = inspect.getdoc(function) if inspect.isroutine(function) or inspect.isclass(function) else None
     return (text or "").partition("\n")[0]
 
 
-def _where(function: Any) -> str:
+def _where(function: object) -> str:
     try:
         file = inspect.getsourcefile(_code_of(function))
     except TypeError:
@@ -638,7 +638,7 @@ def source_hash(function: Any, facts: ScorerFacts | None = None) -> str:
     return content_hash({"source": source, "name": qualified, "settings": _settings_of(function), "facts": declared})
 
 
-def _settings_of(function: Any) -> JsonValue:
+def _settings_of(function: object) -> JsonValue:
     """Return the plain values that a partial, a closure or an object holds, and that its source does not show."""
     if isinstance(function, functools.partial):
         return [_plain(list(function.args)), _plain(function.keywords), _settings_of(function.func)]

@@ -155,7 +155,7 @@ class _Running(Generic[T]):
 
     def __init__(self, calls: Iterator[Call[T]], rules: CallRules) -> None:
         self._calls, self._rules = calls, rules
-        self._results: queue.SimpleQueue[tuple[int, Any, BaseException | None, float]] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[int, object, BaseException | None, float]] = queue.SimpleQueue()
         self._tries: dict[int, _Try[T]] = {}
         self._idle: list[_CallThread] = []
         self._workers: list[_CallThread] = []

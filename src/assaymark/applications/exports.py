@@ -58,7 +58,7 @@ _TOOLS = (
 )  # fmt: skip
 
 
-def plain_record(raw: Mapping[str, object]) -> dict[str, Any] | None:
+def plain_record(raw: Mapping[str, object]) -> dict[str, object] | None:
     """Return a record with the columns of a row; None for one that its tool has archived.
 
     Raises: ValueError with what cannot be read and what to do.
@@ -89,7 +89,7 @@ def _mapping_of(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def _take_split(row: dict[str, Any]) -> None:
+def _take_split(row: dict[str, object]) -> None:
     """Move LangSmith's split from the metadata, where its examples have it, to a column."""
     metadata = row.get("metadata")
     if isinstance(metadata, Mapping) and "dataset_split" in metadata:
@@ -97,7 +97,7 @@ def _take_split(row: dict[str, Any]) -> None:
         row.setdefault("split", metadata["dataset_split"])
 
 
-def _take_answers(row: dict[str, Any]) -> None:
+def _take_answers(row: dict[str, object]) -> None:
     """Move MLflow's outputs to the metadata: they are what an application answered once, never the reference."""
     outputs = row.pop("outputs", None)
     if outputs is not None and not (isinstance(outputs, float) and math.isnan(outputs)):
@@ -164,7 +164,7 @@ def grouped_row(cells: Mapping[str, object], groups: Mapping[str, tuple[str, str
     return record
 
 
-def listed_rows(where: str, content: object) -> list[Any] | None:
+def listed_rows(where: str, content: object) -> list[object] | None:
     """Return the rows of an exported document: a list, or a mapping with one; None where there is none.
 
     promptfoo's `defaultTest` is merged into its tests, and lists of variables become a test for each combination, as
@@ -205,7 +205,7 @@ def _merged(default: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def expanded_tests(test: Mapping[str, object]) -> list[dict[str, Any]]:
+def expanded_tests(test: Mapping[str, object]) -> list[dict[str, object]]:
     """Return a test of promptfoo for each combination of its lists of variables; itself where it has none.
 
     Raises: ValueError for variables that are in files, and for more than 10,000 combinations.

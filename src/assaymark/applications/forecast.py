@@ -16,7 +16,7 @@ from assaymark.models.cost.bill import CostForecast, cost_forecast
 from assaymark.models.cost.prices import find_price
 from assaymark.models.lending import lent
 from assaymark.models.model import Model
-from assaymark.records import GenerationSettings, JsonValue, Message, Request, TextPart
+from assaymark.records import GenerationSettings, JsonValue, Message, Request
 from assaymark.results.numbers import counted
 from assaymark.runs.stored import existing_store
 from assaymark.runs.targets import TargetForecast
@@ -39,7 +39,7 @@ class JudgeForecast:
     cost: CostForecast
 
 
-def plan_application(target: Any, rows: Any, **keywords: Any) -> TargetForecast:
+def plan_application(target: object, rows: object, **keywords: Any) -> TargetForecast:
     """Return what `evaluate_application` would ask for with these arguments; nothing is called, sent or stored.
 
     Raises: UsageError and DataError for whatever does not fit, as `evaluate_application` before its first call.
@@ -106,7 +106,7 @@ def _of_judge(scorer: JudgedScorer, ready: PreparedApplication, requests: list[R
         answered = replace(Answered(row, output), contexts=row.contexts if row.contexts is not None else ())
         prompt = next(scorer.steps(answered), None)
         if prompt is not None:
-            asked.append(ask((Message("user", (TextPart(prompt),)),), writer, settings, sample))
+            asked.append(ask((Message.of_text("user", prompt),), writer, settings, sample))
     n_steps = max(1, len(getattr(scorer, "PROMPTS", ())))
     cost = cost_forecast(model, asked * (n_steps * ready.repeats), find_price(model.identity))
     return JudgeForecast(scorer.facts.name, n_steps, len(asked) * n_steps * ready.repeats, cost)

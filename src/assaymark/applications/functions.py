@@ -58,7 +58,7 @@ class FunctionTarget:
     @property
     def is_async(self) -> bool:
         """Whether its calls are awaited in an event loop."""
-        called: Any = self.called
+        called: object = self.called
         while isinstance(called, functools.partial):
             called = called.func
         method = type(called).__call__ if callable(called) else None
@@ -130,7 +130,7 @@ class BoundFunction:
         return read_returned(value)
 
 
-async def _awaited_within(parent: str, value: Any) -> Any:
+async def _awaited_within(parent: str, value: Any) -> object:
     """Await what a function returned, as a part of the trace."""
     with within_trace(parent):
         return await value
@@ -216,6 +216,6 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"[:300]
 
 
-def function_target(function: Callable[..., Any], name: str | None = None) -> FunctionTarget:
+def function_target(function: Callable[..., object], name: str | None = None) -> FunctionTarget:
     """Return the target of a function that was given as such."""
     return FunctionTarget(function, name or name_of_function(function))

@@ -13,6 +13,7 @@ from assaymark.records import Estimate, ScoreStatus
 from assaymark.registry import nearest
 
 if TYPE_CHECKING:
+    from assaymark.results.comparison.records import Difference
     from assaymark.runs.run import Run
 
 __all__ = ["Defaults", "GateFailed", "GateResult", "Undecided", "gate"]
@@ -192,8 +193,8 @@ def _values(run: "Run", estimate: Estimate) -> list[float]:
     return [row_value(row) for row in own if row.status is not ScoreStatus.FAILED and row.value is not None]
 
 
-def _difference(baseline: "Run", run: "Run", estimate: Estimate) -> Any:
-    """Return the comparison of a metric in two runs, row by row (`results.comparison.records.Difference`)."""
+def _difference(baseline: "Run", run: "Run", estimate: Estimate) -> "Difference":
+    """Return the comparison of a metric in two runs, row by row."""
     from dataclasses import replace
 
     from assaymark.results.comparison.compare import compare_runs

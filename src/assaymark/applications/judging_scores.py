@@ -8,7 +8,7 @@ Judged scorers take several steps; each round asks the next prompt of every row 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assaymark.applications.human_labels import without_scorers
 from assaymark.applications.returned import answered_of
@@ -31,11 +31,10 @@ from assaymark.records import (
     Sample,
     Score,
     ScoreStatus,
-    TextPart,
     content_hash,
 )
 from assaymark.results.evidence.from_store import SUMMARY_DUE, save_summary_of
-from assaymark.results.evidence.rescoring import add_rescored
+from assaymark.results.evidence.rescoring import RescoredEntry, add_rescored
 from assaymark.results.evidence.task_facts import lacking_aggregations
 from assaymark.runs.attempt import SCORING_HASH
 from assaymark.runs.opening import RunOpener, no_notice
@@ -225,7 +224,7 @@ class _Work:
             raise
         save_summary_of(store, self.run.id, self.run.row.extra, {})
 
-    def _entry(self, scorer: JudgedScorer, task: str, scores: Sequence[Score]) -> dict[str, Any]:
+    def _entry(self, scorer: JudgedScorer, task: str, scores: Sequence[Score]) -> RescoredEntry:
         """Return the record of one scorer's scores, in the form of a rescoring, with the judge."""
         facts, judge = scorer.facts, self.model.identity
         earlier = {(each.filter, each.metric) for each in self.run.estimates if each.task == task}
@@ -345,7 +344,7 @@ class _Judged:
 
     def request(self, writer: JudgePromptWriter, settings: GenerationSettings) -> Request:
         """Return the request of the waiting prompt; its turn counts steps, of all repeats."""
-        messages = (Message("user", (TextPart(self.prompt or ""),)),)
+        messages = (Message.of_text("user", self.prompt or ""),)
         sample = replace(self.answer.sample, task=self.task)
         made = ask(messages, writer, settings, sample)
         return replace(made, turn=self.answer.repeat * (MOST_STEPS + 1) + self.n_steps)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assaymark.applications.rows import CONTEXTS
+from assaymark.applications.rows import CONTEXTS, shown_value
 from assaymark.applications.scorer import Answered
 from assaymark.errors import Permanent
 from assaymark.limits.nesting import parse_json
@@ -83,8 +83,8 @@ def _plain(value: object) -> JsonValue:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_encoded)
     except (TypeError, ValueError, RecursionError) as error:
         raise Permanent(
-            f"the target returned {_shown(value)}, which JSON cannot hold ({error}); expected a text, a number, "
-            "a list or a mapping"
+            f"the target returned {shown_value(value, _SHOWN)}, which JSON cannot hold ({error}); expected a text, "
+            "a number, a list or a mapping"
         ) from None
     if len(text) > MOST_CHARACTERS:
         raise Permanent(f"the output has {len(text):,} characters as JSON; expected at most {MOST_CHARACTERS:,}")
@@ -92,14 +92,7 @@ def _plain(value: object) -> JsonValue:
     return plain
 
 
-def _shown(value: object) -> str:
-    try:
-        return f"{value!r:.{_SHOWN}}"
-    except Exception:  # noqa: BLE001 - a target's own __repr__
-        return f"a {type(value).__name__}"
-
-
-def _encoded(value: object) -> Any:
+def _encoded(value: object) -> object:
     """Return what stands for an object: dataclasses, pydantic's models, dates, numpy's numbers and arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}

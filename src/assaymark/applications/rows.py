@@ -95,7 +95,7 @@ def read_rows(source: Source, data_dir: Path | None = None) -> list[Row]:
     if not isinstance(source, str | Path):
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
             raise UsageError(
-                f"the rows are {_shown(source)}, of type {type(source).__name__}; expected a file, a Hub id, or a "
+                f"the rows are {shown_value(source)}, of type {type(source).__name__}; expected a file, a Hub id, or a "
                 "list of mappings"
             )
         return _checked("rows", [(f"row {at}", row) for at, row in enumerate(source)], in_cells=False)
@@ -117,7 +117,7 @@ def rows_hash(rows: Sequence[Row]) -> str:
     return content_hash([{"id": row.id, **row.content} for row in rows])
 
 
-def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, list[tuple[str, Any]]]:
+def placed_rows(source: str | Path, data_dir: Path | None = None) -> tuple[str, list[tuple[str, object]]]:
     """Return the source's name and its rows as stored, each with its place in it; cells of tables are texts.
 
     Raises: DataError for what cannot be read; UsageError where there is no such file or data set.
@@ -173,7 +173,7 @@ def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"line {line.number}", cells if groups is None else grouped_row(cells, groups)
 
 
-def _document_of(path: Path) -> Mapping[str, Any] | None:
+def _document_of(path: Path) -> Mapping[str, object] | None:
     """Return the mapping that a JSON file is, which holds the rows and more; None for a list, or lines of JSON."""
     if path.suffix != ".json":
         return None
@@ -192,7 +192,7 @@ def _listed(where: str, content: object) -> list[tuple[str, Any]]:
     return [(f"row {at}", row) for at, row in enumerate(rows)]
 
 
-def _checked(where: str, raw_rows: Sequence[tuple[str, Any]], *, in_cells: bool) -> list[Row]:
+def _checked(where: str, raw_rows: Sequence[tuple[str, object]], *, in_cells: bool) -> list[Row]:
     """Return typed rows. in_cells: values of lists and mappings are JSON in the cells of a table."""
     if not raw_rows:
         raise DataError(f"{where}: there are no rows; expected at least one")
@@ -209,7 +209,7 @@ def _checked(where: str, raw_rows: Sequence[tuple[str, Any]], *, in_cells: bool)
             except ValueError as error:
                 raise DataError(f"{where}, {place}: {error}") from None
         else:
-            raise DataError(f"{where}, {place} is {_shown(raw)}; expected a mapping of columns")
+            raise DataError(f"{where}, {place} is {shown_value(raw)}; expected a mapping of columns")
         for row in made:
             if row.id in places:
                 raise DataError(
@@ -268,19 +268,21 @@ def _plain(name: str, value: object) -> JsonValue:
         plain: JsonValue = json.loads(json.dumps(value, allow_nan=False, default=_encoded))
     except (TypeError, ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise ValueError(f"column {name} is {_shown(value)} ({reason}); expected a value that JSON can hold") from None
+        raise ValueError(
+            f"column {name} is {shown_value(value)} ({reason}); expected a value that JSON can hold"
+        ) from None
     return plain
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object, longest: int = _SHOWN) -> str:
     """Return the beginning of a value's text; its type where it has none, since its class is a stranger's."""
     try:
-        return f"{value!r:.{_SHOWN}}"
+        return f"{value!r:.{longest}}"
     except Exception:  # noqa: BLE001 - whatever a class's __repr__ raises
         return f"a {type(value).__name__}"
 
 
-def _encoded(value: object) -> Any:
+def _encoded(value: object) -> object:
     """Return what stands for a value of a table that JSON has no type for: of dates texts, of arrays lists."""
     for method in ("isoformat", "tolist"):
         if hasattr(value, method):

@@ -49,7 +49,7 @@ _CHANGING = frozenset(
 _DEEPEST = 6  # levels of values that are looked into
 
 
-def function_hash(function: Callable[..., Any], name: str) -> str:
+def function_hash(function: Callable[..., object], name: str) -> str:
     """Return a hash of a function's source and of the values that it holds. name: how it was named, for messages.
 
     Raises: UsageError where its source cannot be read.
@@ -62,7 +62,7 @@ def files_hash(files: Iterable[str | Path], base: Path | None = None) -> list[li
     return [[str(file), _digest(_existing(Path(file).expanduser(), base))] for file in files]
 
 
-def name_of_function(function: Callable[..., Any]) -> str:
+def name_of_function(function: Callable[..., object]) -> str:
     """Return the name under which a function's results are shown."""
     if isinstance(function, functools.partial):
         return name_of_function(function.func)

@@ -24,7 +24,6 @@ from assaymark.applications.source import files_hash
 from assaymark.errors import AssaymarkError, ModelError, Permanent, Retryable, TimedOut, UsageError
 from assaymark.models.model import OutputCache
 from assaymark.records import (
-    GenerateQuery,
     JsonValue,
     Message,
     ModelIdentity,
@@ -34,6 +33,7 @@ from assaymark.records import (
     Request,
     WorkEstimate,
     content_hash,
+    n_outputs_of,
 )
 
 __all__ = ["BoundTarget", "Target", "TargetModel", "TargetOptions", "target_of"]
@@ -247,7 +247,7 @@ class TargetModel:
     def _asked(self, request: Request) -> "Iterator[_AskedRepeat]":
         identity = self.identity
         for query in request.queries:
-            for repeat in range(query.settings.repeats if isinstance(query, GenerateQuery) else 1):
+            for repeat in range(n_outputs_of(query)):
                 key = None
                 if identity.content_hash is not None:
                     key = "application:" + content_hash([identity.content_hash, request.prompt, repeat])

@@ -18,7 +18,20 @@ from hashlib import sha256
 from secrets import token_bytes
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, case, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    case,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from assaymark.arena.arena_rows import Activity, Batch, BattleRow, LogHead, ModelRow, NewBattle, NewVote, VoteRow
 from assaymark.arena.tables import (
@@ -97,8 +110,8 @@ _models = {side: arena_models.alias(side) for side in ("model_a", "model_b")}
 _texts = {name: arena_texts.alias(name) for name in TEXTS}
 
 
-def _joined() -> Any:
-    joined: Any = battles
+def _joined() -> FromClause:
+    joined: FromClause = battles
     for side, model in _models.items():
         joined = joined.join(model, model.c.id == battles.c[side])
     for name, text in _texts.items():
@@ -106,7 +119,7 @@ def _joined() -> Any:
     return joined
 
 
-def _facts() -> list[Any]:
+def _facts() -> list[ColumnElement[Any]]:
     columns = [battles.c[name] for name in (*BATTLE_FACTS, "is_swapped") if name != "token"]
     names = [model.c.name.label(side) for side, model in _models.items()]
     return [*columns, *names, *(text.c.commitment.label(f"{name}_commitment") for name, text in _texts.items())]
@@ -118,7 +131,7 @@ def _votes() -> Select[Any]:
     return select(battles.c.token.label("battle"), *_facts(), *own).select_from(joined)
 
 
-def _with_texts(joined: Any) -> Select[Any]:
+def _with_texts(joined: FromClause) -> Select[Any]:
     columns = [battles.c[name] for name in ("id", *BATTLE_FACTS, "is_swapped")]
     names = [model.c.name.label(side) for side, model in _models.items()]
     contents = [text.c.content.label(name) for name, text in _texts.items()]
@@ -236,7 +249,7 @@ class ArenaLog:
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             number = next_id(connection, battles)
-            row: dict[str, Any] = {name: getattr(new, name) for name in BATTLE_FACTS}
+            row: dict[str, object] = {name: getattr(new, name) for name in BATTLE_FACTS}
             row |= {"id": number, "is_swapped": int(new.is_swapped)}
             row |= {side: _model_number(connection, getattr(new, side)) for side in ("model_a", "model_b")}
             row |= {name: _text_number(connection, getattr(new, name), new.is_private) for name in TEXTS}
@@ -394,7 +407,7 @@ class ArenaLog:
             _insert(connection, rating_batches, {"sequence": sequence, "hash": of_vote, "published_at": at})
 
 
-def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
+def _insert(connection: Connection, table: Table, row: dict[str, object]) -> None:
     insert_rows(connection, INSERTS[table], [with_checksum(table, row)])
 
 
@@ -422,7 +435,7 @@ def _is_committed(row: Any) -> bool:
     return row.salt is not None and commitment(row.salt, unpack_text(row.content)) == row.commitment
 
 
-def _locked_head(connection: Connection) -> Any:
+def _locked_head(connection: Connection) -> Row[Any]:
     """Return the head's row, locked until the transaction ends; the migration makes it."""
     return connection.execute(LOCKED_HEAD).one()
 
@@ -455,7 +468,7 @@ def _vote_row(record: Mapping[str, Any], hash_: bytes) -> VoteRow:
     return VoteRow(**record, hash=bytes(hash_).hex())
 
 
-def _fields(row: VoteRow) -> dict[str, Any]:
+def _fields(row: VoteRow) -> dict[str, object]:
     return {name: getattr(row, name) for name in RECORD_FIELDS}
 
 

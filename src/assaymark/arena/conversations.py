@@ -15,6 +15,7 @@ from assaymark.models.plain_prompts import STOP, transcript
 from assaymark.records import GenerateQuery, GenerationSettings, Message, Output, Request, TextPart
 from assaymark.records.plans import ModelIdentity, RunPlan, TaskPlan
 from assaymark.store import Store
+from assaymark.store.packing import text_digest
 
 __all__ = ["Turn", "conversation_plan", "erase_battle", "joined", "messages_of", "store_conversation", "stored_turns"]
 
@@ -89,7 +90,7 @@ def _request(turns: Sequence[Turn], side: int, number: int, settings: Generation
         Message("assistant" if message["role"] == "assistant" else "user", (TextPart(message["content"]),))
         for message in said
     )
-    digest = _digest(question)
+    digest = text_digest(question).hex()
     if is_base:
         plain = replace(settings, stop=(*settings.stop, *STOP))
         return Request(TASK, 0, digest, (transcript(said),), (GenerateQuery(0, plain),), turn=number)
@@ -136,7 +137,7 @@ def _questions(text: str, digests: Sequence[str]) -> list[str] | None:
             end = text.find(mark, end) if number < len(digests) else len(text)
             if end < 0:
                 return None
-            if _digest(text[at:end]) == digest:
+            if text_digest(text[at:end]).hex() == digest:
                 break
             if number == len(digests):
                 return None
@@ -144,10 +145,6 @@ def _questions(text: str, digests: Sequence[str]) -> list[str] | None:
         questions.append(text[at:end])
         at = end + len(mark)
     return questions
-
-
-def _digest(question: str) -> str:
-    return sha256(question.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def erase_battle(store: Store, token: str) -> int:

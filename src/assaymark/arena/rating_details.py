@@ -6,7 +6,7 @@ The fit behind ratings: which model of votes, with which weights, and what it pr
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class RatingFit:
     weights: Floats | None = None  # of the votes; None: equal
     ties: TieFit | None = None  # None: ties are half wins
 
-    def errors(self, clusters: NDArray[Any]) -> RatingErrors:
+    def errors(self, clusters: NDArray[np.generic]) -> RatingErrors:
         """Return the clustered errors of strengths and effects."""
         scores = None if self.ties is None else self.ties.tie_scores
         return clustered_errors(self.battles, self.fit, clusters, self.covariates, scores)
@@ -115,7 +115,7 @@ def fit_votes(battles: Battles, covariates: Floats | None, ties: Ties, weights: 
 
 
 def vote_weights(
-    battles: Battles, prompts: NDArray[Any] | None, *, by_pair: bool, prompt_cap: float | None
+    battles: Battles, prompts: NDArray[np.generic] | None, *, by_pair: bool, prompt_cap: float | None
 ) -> Floats | None:
     """Return the weights of votes; None if all are equal.
 

@@ -5,7 +5,7 @@ Covariates of a rating: the side of an answer, and the difference in style betwe
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ def covariates_of(votes: Votes, *, style: bool, side: bool) -> Covariates:
     return Covariates(tuple(columns), table, tuple(constant))
 
 
-Labels = NDArray[Any]
+Labels = NDArray[np.generic]
 
 INITIAL = 1000.0
 """The mean rating of the rated models if there is no anchor."""

@@ -106,9 +106,9 @@ def _in_text(text: str, style: str) -> float:
 _MILLISECONDS = 1e11  # a number of seconds above it would be after the year 5000
 
 
-def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over, NDArray[Any]]:
+def parts_of(rows: Rows, columns: VoteColumns, used: Sequence[int]) -> dict[Over, NDArray[np.object_]]:
     """Return the part of each used row for each kind that the file has; "" where it is not known. Shapes: [votes]."""
-    parts: dict[Over, NDArray[Any]] = {}
+    parts: dict[Over, NDArray[np.object_]] = {}
     if columns.category is not None:
         parts["category"] = _texts(rows[columns.category], used)
     if columns.language is not None:
@@ -145,7 +145,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _texts(values: Sequence[object], used: Sequence[int]) -> NDArray[Any]:
+def _texts(values: Sequence[object], used: Sequence[int]) -> NDArray[np.object_]:
     return np.array(["" if values[index] is None else str(values[index]).strip() for index in used], dtype=object)
 
 

@@ -5,7 +5,7 @@ Votes of the log in the format of published votes, which `assaymark arena rate` 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,16 +77,16 @@ class Votes:
 
     models: tuple[str, ...]
     battles: Battles
-    labels: Mapping[By, NDArray[Any]]  # prompt, judge: equal for dependent votes
+    labels: Mapping[By, NDArray[np.generic]]  # prompt, judge: equal for dependent votes
     styles: Mapping[str, Floats]  # empty unless requested
     columns: VoteColumns
     n_rows: int
     n_repeated: int | None  # rows equal to an earlier one; None: not known without prompt and judge
     left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> rows
-    parts: Mapping[Over, NDArray[Any]] = field(default_factory=dict)  # name per vote, months of time; "": not known
+    parts: Mapping[Over, NDArray[np.object_]] = field(default_factory=dict)  # name per vote; "": not known
     rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of the file, from 1, per vote
 
-    def groupings(self) -> dict[By, NDArray[Any]]:
+    def groupings(self) -> dict[By, NDArray[np.generic]]:
         """Return a label per vote for each clustering that the file allows."""
         every = {**self.labels, "vote": np.arange(len(self.battles))}
         return {name: every[name] for name in ORDER if name in every}

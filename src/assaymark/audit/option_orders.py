@@ -118,7 +118,7 @@ class _Shards:
 
 def _shuffle(keys: Sequence[object], generator: np.random.Generator) -> list[int]:
     """Return a random permutation of positions that exchanges only positions of equal keys."""
-    groups: dict[Any, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for position, key in enumerate(keys):
         groups.setdefault(key, []).append(position)
     result = list(range(len(keys)))
@@ -154,7 +154,7 @@ def sorted_by(items: Sequence[AuditItem]) -> tuple[str, ...]:
 
 def _columns(item: AuditItem) -> dict[str, Any]:
     """Return the row's scalar values, and which answer is correct."""
-    plain: Mapping[str, Any] = {k: v for k, v in item.row.items() if isinstance(v, str | int | bool) or v is None}
+    plain: Mapping[str, object] = {k: v for k, v in item.row.items() if isinstance(v, str | int | bool) or v is None}
     return {**plain, "right answer": tuple(sorted(item.gold))}
 
 

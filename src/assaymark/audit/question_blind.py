@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from assaymark.audit.items import items_of, without_question
 from assaymark.errors import DataError
 from assaymark.models.model import Model
-from assaymark.records import JsonValue, Output, Render, Request
+from assaymark.records import BlindScore, Output, Render, Request
 from assaymark.results.evidence.from_store import save_summary
 from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.runs.run import Run
@@ -21,9 +21,7 @@ __all__ = ["add_question_blind", "question_blind_baseline"]
 FEWEST_SHARE = 0.9  # of the samples: a baseline over a part would be that of another task
 
 
-def question_blind_baseline(
-    model: Model, bound: BoundTask, render: Render | None = None
-) -> dict[str, dict[str, JsonValue]]:
+def question_blind_baseline(model: Model, bound: BoundTask, render: Render | None = None) -> dict[str, BlindScore]:
     """Evaluate a task without its questions and return metric -> value, low, high and n.
 
     Shots and options are those of the run. The model is queried for log-likelihoods only.
@@ -48,7 +46,7 @@ def question_blind_baseline(
     return {metric: _baseline(values) for metric, values in credits_.items()}
 
 
-def _baseline(credits_: Sequence[float]) -> dict[str, JsonValue]:
+def _baseline(credits_: Sequence[float]) -> BlindScore:
     interval = wilson(sum(credits_), len(credits_))
     value = sum(credits_) / len(credits_)
     return {"value": value, "low": interval.low, "high": interval.high, "n": len(credits_)}
@@ -85,7 +83,7 @@ def add_question_blind(
         notify: called with a line for each task that cannot be evaluated without its questions.
     """
     extra = dict(run.row.extra)
-    baselines: dict[str, object] = dict(extra.get("question_blind") or {})
+    baselines: dict[str, dict[str, BlindScore]] = dict(extra.get("question_blind") or {})
     chat = prepared.options.bind.apply_chat_template
     for bound in prepared.bound:
         name = bound.plan.name

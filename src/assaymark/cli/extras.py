@@ -12,7 +12,7 @@ from assaymark.registry import Registry
 
 __all__ = ["ServedPart", "has_web", "need_web", "served_features", "served_options", "serving_options"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 WEB = ("fastapi", "uvicorn", "nh3", "markdown_it", "prometheus_client")  # what the extra `web` installs
 
 
@@ -24,14 +24,14 @@ class ServedPart:
     that are served) and the store's location that returns `web.app.Feature`s, none where nothing is asked for.
     """
 
-    options: tuple[Callable[[Any], Any], ...]
+    options: tuple[Callable[[F], F], ...]
     features: Callable[[Mapping[str, Any], str | None], list[Any]]
 
 
 _PARTS: Registry[ServedPart] = Registry("served", "part of the server")
 
 
-def served_options(command: object) -> Any:
+def served_options(command: F) -> F:
     """Add the options of every registered part of the server to a command; they arrive as keywords."""
     for name in _PARTS:
         for option in reversed(_PARTS.load(name).options):

@@ -152,7 +152,7 @@ class BatchFile:
             n_rows += self._reader.get_batch(number).num_rows
             self._ends.append(n_rows)
         self.n_rows = n_rows
-        self._last: tuple[int, Any] = (-1, None)
+        self._last: tuple[int, object] = (-1, None)
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows from `start` up to `stop`."""
@@ -215,7 +215,7 @@ def _temporary() -> Path:
     return Path(name)
 
 
-def _first_types(path: Path, options: CsvOptions) -> dict[str, Any] | None:
+def _first_types(path: Path, options: CsvOptions) -> dict[str, object] | None:
     """Return the types of the first block's columns; None for names that occur twice or a row that fills no block."""
     from pyarrow import csv as arrow_csv
 
@@ -235,7 +235,7 @@ def _first_types(path: Path, options: CsvOptions) -> dict[str, Any] | None:
     return dict(zip(schema.names, schema.types, strict=True)) if len(set(schema.names)) == len(schema) else None
 
 
-def _convert(path: Path, options: CsvOptions, types: dict[str, Any], block: int, target: Path) -> None:
+def _convert(path: Path, options: CsvOptions, types: dict[str, object], block: int, target: Path) -> None:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -256,7 +256,7 @@ def _convert(path: Path, options: CsvOptions, types: dict[str, Any], block: int,
             writer.write_batch(batch)
 
 
-def _loosened(types: dict[str, Any], error: ValueError) -> bool:
+def _loosened(types: dict[str, object], error: ValueError) -> bool:
     """Give the column that an error names the next type of pyarrow's order; return whether there is one."""
     import pyarrow as pa
 
@@ -416,7 +416,7 @@ def read_csv(
 
 @lru_cache(maxsize=2)  # a file is read to choose its columns, and again when it is evaluated
 def _stored(
-    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, Any], ...], skip_bad_rows: bool
+    path: Path, _stamp: tuple[int, int], delimiter: str, read: tuple[tuple[str, object], ...], skip_bad_rows: bool
 ) -> BatchFile | None:
     return batch_file(path, _csv_options(delimiter, dict(read), _Rejected() if skip_bad_rows else None))
 
@@ -432,7 +432,7 @@ class _Rejected:
         return "skip"
 
 
-def _options(options: Mapping[str, object], separator: str) -> tuple[str, dict[str, Any]]:
+def _options(options: Mapping[str, object], separator: str) -> tuple[str, dict[str, object]]:
     """Return the delimiter, and the arguments of pyarrow's ReadOptions besides the size of a block."""
     names, delimiter = options.get("column_names"), options.get("sep") or options.get("delimiter") or separator
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):

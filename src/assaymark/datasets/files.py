@@ -338,5 +338,5 @@ def _loaded(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]], origin: A
     return LoadedDataset(Splits(spec.title, readers), combined_digest(parts), origin, folder=folder)
 
 
-def _reader(paths: Sequence[Path], options: Mapping[str, Any], skip_bad_rows: bool) -> Any:
+def _reader(paths: Sequence[Path], options: Mapping[str, object], skip_bad_rows: bool) -> Any:
     return lambda: read_files(paths, options, skip_bad_rows=skip_bad_rows)

@@ -7,7 +7,7 @@ training split needs only some of its rows.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, overload
+from typing import Any, NoReturn, cast, overload
 
 from assaymark.errors import DataError, install_line
 from assaymark.records import Skipped
@@ -46,18 +46,18 @@ class Rows(Sequence[Row]):
         self.table: Any = None  # the pyarrow table from which the rows are decoded, if any
         self.skipped = Skipped()  # what was left out when the file was read
         self.places: Callable[[Sequence[int]], list[str]] = _row_numbers  # where rows stand in their file
-        self._column: Callable[[str], Iterator[Any]] | None = None
+        self._column: Callable[[str], Iterator[object]] | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, object]], features: Mapping[str, object] | None = None) -> "Rows":
         """Return rows from memory; columns that a row lacks are None."""
-        names: dict[str, Any] = dict.fromkeys(name for row in rows for name in row)
+        names: dict[str, object] = dict.fromkeys(name for row in rows for name in row)
         names.update(features or {})
         whole = [{name: row.get(name) for name in names} for row in rows]
         return cls(len(whole), lambda start, stop: whole[start:stop], names)
 
     @classmethod
-    def of_table(cls, table: Any, features: Mapping[str, Any] | None = None) -> "Rows":
+    def of_table(cls, table: Any, features: Mapping[str, object] | None = None) -> "Rows":
         """Return the rows of a pyarrow table."""
         names: dict[str, Any] = dict.fromkeys(table.column_names)
         names.update(features or {})
@@ -74,7 +74,7 @@ class Rows(Sequence[Row]):
         cls,
         n_rows: int,
         read: Callable[[int, int], list[Row]],
-        column: Callable[[str], Iterator[Any]],
+        column: Callable[[str], Iterator[object]],
         names: list[str],
     ) -> "Rows":
         """Return rows that are not in memory: `read` returns those of a range, `column` the values of one column."""
@@ -219,7 +219,7 @@ class Rows(Sequence[Row]):
 
         return Rows(self._n_rows, read, {k: v for k, v in self._features.items() if k not in removed})
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
         raise NoSuchMethod(

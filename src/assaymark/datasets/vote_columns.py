@@ -42,7 +42,7 @@ def one_vote_a_row(rows: Rows) -> Rows:
     return Rows.of([vote for number, row in enumerate(rows, start=1) for vote in _votes_of(row, number, annotators)])
 
 
-def _votes_of(row: Mapping[str, object], number: int, annotators: Sequence[str]) -> list[dict[str, Any]]:
+def _votes_of(row: Mapping[str, object], number: int, annotators: Sequence[str]) -> list[dict[str, object]]:
     if "model_1" in row and "model_2" in row:
         first, second = row["model_1"], row["model_2"]
     else:
@@ -135,7 +135,7 @@ def _several(names: Sequence[str]) -> tuple[str, ...] | None:
     return next((columns for columns in (ONE_HOT, BOTH_ORDERS) if set(columns) <= set(names)), None)
 
 
-def verdicts_in(rows: Rows, columns: VoteColumns) -> list[Any]:
+def verdicts_in(rows: Rows, columns: VoteColumns) -> list[object]:
     """Return each row's verdict in the words of `outcome_of`, or unchanged if it is unknown; None without a verdict."""
     is_numbered = columns.first.endswith("1") and columns.second.endswith("2")
     sides = {columns.first: "model_a", columns.second: "model_b"} if is_numbered else {}
@@ -152,7 +152,7 @@ def _marked(values: Sequence[object]) -> str | None:
     return " and ".join(marked) or None
 
 
-def _agreed(values: Sequence[object], sides: Mapping[str, str]) -> Any:
+def _agreed(values: Sequence[object], sides: Mapping[str, str]) -> object:
     """Return the verdict of both orders; as in MT-bench, two that differ are a tie, and an error is not a verdict."""
     if any(value is None or value == "error" for value in values):
         return None
@@ -160,7 +160,7 @@ def _agreed(values: Sequence[object], sides: Mapping[str, str]) -> Any:
     return verdict if verdict == other else "tie (inconsistent)"
 
 
-def _numbered(value: Any, sides: Mapping[str, str]) -> Any:
+def _numbered(value: Any, sides: Mapping[str, str]) -> object:
     """Return a verdict on numbered sides: 1, 2, a preference from 1 to 2, or a side's column.
 
     Ratings use wins and ties only, so a preference in between counts for the nearer side.

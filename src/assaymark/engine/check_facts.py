@@ -10,7 +10,6 @@ import platform
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -56,7 +55,7 @@ def _describe_device(device: torch.device) -> str:
     return f"{device.type} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -69,7 +69,7 @@ def generate_plain(
     repeat: int,
     stop: Callable[[Sequence[int]], bool] | None,
     decoder_start: int | None = None,
-    more: Mapping[str, Any] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> GeneratedSequence | GenerationFailure:
     """Return one prompt's continuation, generated alone by transformers.
 

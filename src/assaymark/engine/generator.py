@@ -30,7 +30,7 @@ from assaymark.errors import PlanError, PromptTooLong
 
 OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 # Supported by `generate` but not by slots: a value other than the default sends the prompt to the plain path.
-ONLY_TRANSFORMERS: dict[str, Any] = {
+ONLY_TRANSFORMERS: dict[str, object] = {
     "bad_words_ids": None,
     "begin_suppress_tokens": None,
     "encoder_no_repeat_ngram_size": 0,
@@ -47,7 +47,7 @@ ONLY_TRANSFORMERS: dict[str, Any] = {
     "sequence_bias": None,
     "suppress_tokens": None,
 }
-REFUSED: dict[str, Any] = {
+REFUSED: dict[str, object] = {
     "constraints": None,
     "dola_layers": None,
     "epsilon_cutoff": 0.0,

@@ -87,7 +87,7 @@ class ImageTextEngine(PlainEngine):
             return SpanFailure(index, NonFiniteLogits, "logits are not finite")
         return SpanScore(index, float(chosen.sum()), bool((logits.argmax(-1) == targets).all()))
 
-    def _placed(self, inputs: Mapping[str, object]) -> dict[str, Any]:
+    def _placed(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Return inputs on the model's device, pixels in its dtype."""
         device = next(self._open().outer.parameters()).device
         return {

@@ -64,7 +64,7 @@ def has_flash_kernel() -> bool:
 
 
 def attend_part(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, Any]
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, object]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention over these keys alone, and the logarithm of the sum of exponentials of its scores.
 
@@ -88,7 +88,7 @@ def attend_part(
 
 
 def attend_all(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, Any]
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None, options: dict[str, object]
 ) -> torch.Tensor:
     """Return attention over these keys where there are no others, so that nothing is merged. Shapes: `attend_part`."""
     weights = torch.softmax(_scores(query, key, bias, options), dim=-1)
@@ -374,7 +374,7 @@ def _attend_trunk(
     log_sum: torch.Tensor,
     view: _TrunkView,
     rows: Sequence[torch.Tensor],
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention so far merged with a trunk's, which is read once for all slots that share it.
 

@@ -143,7 +143,7 @@ def _from_pretrained(name: str, settings: EngineSettings) -> Any:
     return model
 
 
-def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, object]) -> dict[str, Any]:
+def _loading_arguments(name: str, settings: EngineSettings, source: Mapping[str, object]) -> dict[str, object]:
     """Return the other arguments of `from_pretrained`, with a changed configuration if the settings require it.
 
     The configuration is changed here rather than by `from_pretrained`, which would let `rope_scaling` replace all of

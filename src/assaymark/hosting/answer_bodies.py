@@ -12,7 +12,7 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
@@ -28,9 +28,14 @@ from assaymark.scoring.tool_calls import FunctionCall, UnreadableAnswer, read_ca
 
 __all__ = [
     "Answer",
+    "AnswerBody",
+    "AnswerChoice",
+    "CallBody",
+    "SpokenMessage",
     "SpokenText",
     "TextStream",
     "TokenTexts",
+    "TokenUsage",
     "Tools",
     "chat_logprobs",
     "comment",
@@ -48,13 +53,78 @@ MOST_TOOLS = 128
 _BLOCK = "<tool_call>"
 
 
+class CalledFunction(TypedDict):
+    """The name of a called function and its arguments, as JSON."""
+
+    name: str
+    arguments: str
+
+
+class CallBody(TypedDict):
+    """A call, in OpenAI's form."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+    index: NotRequired[int]  # in a stream
+
+
+class SpokenMessage(TypedDict, total=False):
+    """A message of the model, or what a chunk adds to it."""
+
+    role: str
+    content: str | None
+    tool_calls: list[CallBody]
+    reasoning_content: str
+
+
+class AnswerChoice(TypedDict):
+    """One answer, or a piece of it: of a chat `message` or `delta`, of a completion `text`."""
+
+    index: int
+    text: NotRequired[str | None]
+    message: NotRequired[SpokenMessage]
+    delta: NotRequired[SpokenMessage]
+    logprobs: object
+    finish_reason: str | None
+
+
+class TokenUsage(TypedDict):
+    """Numbers of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class AnswerBody(TypedDict):
+    """The body of an answer or of a chunk."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[AnswerChoice]
+    usage: NotRequired[TokenUsage]
+
+
+class CompletionLogprobs(TypedDict):
+    """Log-probabilities of a completion. Shapes: all [tokens]."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """Declared functions: as JSON for the template, their names in it, and those of which one must be called."""
 
     shown: str
     names: frozenset[str]
-    forced: tuple[Mapping[str, Any], ...] = ()
+    forced: tuple[Mapping[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +132,7 @@ class SpokenText:
     """An answer: its text, and its calls as OpenAI's `tool_calls`. content: None where there are calls alone."""
 
     content: str | None
-    calls: tuple[Mapping[str, Any], ...]
+    calls: tuple[CallBody, ...]
 
 
 def tools_in(tools: Any, choice: Any) -> Tools | None:
@@ -92,7 +162,7 @@ def tools_in(tools: Any, choice: Any) -> Tools | None:
     return Tools(template_json, names, forced)
 
 
-def _named(choice: Any) -> str | None:
+def _named(choice: object) -> str | None:
     """Return the function that must be called, "" for any; None where none must be. Raises: ValueError."""
     if choice in (None, "auto", "none"):
         return None
@@ -117,9 +187,9 @@ def spoken(text: str, tools: Tools) -> SpokenText:
     return SpokenText(before or None, tuple(_call(tool_call) for tool_call in calls))
 
 
-def _call(tool_call: FunctionCall) -> Mapping[str, Any]:
+def _call(tool_call: FunctionCall) -> CallBody:
     arguments = json.dumps(dict(tool_call.arguments), ensure_ascii=False)
-    function = {"name": tool_call.name, "arguments": arguments}
+    function: CalledFunction = {"name": tool_call.name, "arguments": arguments}
     return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
@@ -225,12 +295,10 @@ class Answer:
     model: str
     fingerprint: str
 
-    def body(
-        self, choices: Sequence[Mapping[str, Any]], usage: tuple[int, int] | None, *, chunk: bool
-    ) -> dict[str, Any]:
+    def body(self, choices: Sequence[AnswerChoice], usage: tuple[int, int] | None, *, chunk: bool) -> AnswerBody:
         """Return a body; `usage` counts prompt and generated tokens."""
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.is_chat else "text_completion"
-        body: dict[str, Any] = {
+        body: AnswerBody = {
             "id": self.id, "object": kind, "created": self.created, "model": self.model,
             "system_fingerprint": self.fingerprint, "choices": list(choices),
         }  # fmt: skip
@@ -239,11 +307,13 @@ class Answer:
             body["usage"] = {"prompt_tokens": n_prompt, "completion_tokens": n_new, "total_tokens": n_prompt + n_new}
         return body
 
-    def choice(self, index: int, said: SpokenText, reasoning: str | None, logprobs: Any, finish: str) -> dict[str, Any]:
+    def choice(
+        self, index: int, said: SpokenText, reasoning: str | None, logprobs: object, finish: str
+    ) -> AnswerChoice:
         """Return a whole choice."""
         if not self.is_chat:
             return {"index": index, "text": said.content, "logprobs": logprobs, "finish_reason": finish}
-        message: dict[str, Any] = {"role": "assistant", "content": said.content}
+        message: SpokenMessage = {"role": "assistant", "content": said.content}
         if said.calls:
             message["tool_calls"] = list(said.calls)
             finish = finish_with_calls(finish)
@@ -251,21 +321,21 @@ class Answer:
             message["reasoning_content"] = reasoning
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
-    def piece(self, index: int, text: str, logprobs: Any = None, finish: str | None = None, *, first: bool = False,
-              reasoning: str | None = None) -> dict[str, Any]:  # fmt: skip
+    def piece(self, index: int, text: str, logprobs: object = None, finish: str | None = None, *, first: bool = False,
+              reasoning: str | None = None) -> AnswerChoice:  # fmt: skip
         """Return a choice of a chunk; `first` names the role."""
         if not self.is_chat:
             return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
-        delta: dict[str, Any] = {"role": "assistant"} if first else {}
+        delta: SpokenMessage = {"role": "assistant"} if first else {}
         if text or first:
             delta["content"] = text
         if reasoning is not None:
             delta["reasoning_content"] = reasoning
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
 
-    def calls_piece(self, index: int, said: SpokenText, logprobs: Any, finish: str) -> dict[str, Any]:
+    def calls_piece(self, index: int, said: SpokenText, logprobs: object, finish: str) -> AnswerChoice:
         """Return the last choice of a stream that ends with calls: the text before them, and each call whole."""
-        delta: dict[str, Any] = {"tool_calls": [{"index": at, **call} for at, call in enumerate(said.calls)]}
+        delta: SpokenMessage = {"tool_calls": [{"index": at, **call} for at, call in enumerate(said.calls)]}
         if said.content is not None:
             delta["content"] = said.content
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_with_calls(finish)}
@@ -286,7 +356,7 @@ def error_body(message: str, kind: str, param: str | None = None, code: str | No
     return {"error": {"message": without_folders(message), "type": kind, "param": param, "code": code}}
 
 
-def event(body: Any) -> bytes:
+def event(body: object) -> bytes:
     """Return a body as one server-sent event."""
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return b"data: " + text.encode("utf-8", "replace") + b"\n\n"
@@ -309,7 +379,7 @@ def from_prompt(logprobs: PromptLogprobs, tokens: IntArray, n_top: int) -> list[
 
 def completion_logprobs(
     texts: TokenTexts, tokens: Sequence[NewToken], before: int | None, offset: int
-) -> dict[str, Any]:
+) -> CompletionLogprobs:
     """Return the log-probabilities of a completion; `before` is the preceding token, `offset` where they begin."""
     names = texts.of([new_token.token for new_token in tokens], before)
     offsets = (np.cumsum([0, *map(len, names)])[:-1] + offset).tolist()
@@ -329,7 +399,7 @@ def completion_logprobs(
     return {"tokens": names, "token_logprobs": nats, "top_logprobs": tops, "text_offset": offsets}
 
 
-def chat_logprobs(texts: TokenTexts, tokens: Sequence[NewToken], before: int | None) -> dict[str, Any]:
+def chat_logprobs(texts: TokenTexts, tokens: Sequence[NewToken], before: int | None) -> dict[str, object]:
     """Return the log-probabilities of a chat answer's tokens."""
     content = []
     for new_token in tokens:
@@ -340,7 +410,7 @@ def chat_logprobs(texts: TokenTexts, tokens: Sequence[NewToken], before: int | N
     return {"content": content, "refusal": None}
 
 
-def _entry(name: str, value: float) -> dict[str, Any]:
+def _entry(name: str, value: float) -> dict[str, object]:
     return {"token": name, "logprob": _finite(value), "bytes": list(name.encode("utf-8", "replace"))}
 
 

@@ -12,13 +12,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from assaymark.errors import ModelUnavailable
 from assaymark.hosting.answer_bodies import error_body
@@ -81,7 +82,7 @@ async def _failure(_request: Request, error: Exception) -> Response:
     return _error(500, f"internal error: {type(error).__name__}", "server_error")
 
 
-_HANDLERS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+_HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     BadRequest: _bad_request,
     HTTPException: _http_error,
     Exception: _failure,
@@ -185,7 +186,7 @@ class _Service:
         except BadRequest as error:
             raise chat_error(error) from error
 
-    def _exchange(self, kind: Kind, body: dict[str, Any]) -> Exchange:
+    def _exchange(self, kind: Kind, body: dict[str, object]) -> Exchange:
         ask = read_ask(kind, body)
         self._check_model(ask.model)
         return Exchange(self._model, self._scheduler, ask)
@@ -243,7 +244,7 @@ async def _content(request: Request) -> bytes:
     return bytes(body)
 
 
-async def _until_gone(receive: Callable[[], Awaitable[Any]], exchange: Exchange | ResponseExchange) -> None:
+async def _until_gone(receive: Receive, exchange: Exchange | ResponseExchange) -> None:
     """Wait until the client disconnects, then drop its work."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -271,7 +272,7 @@ class _EventStream(Response):
         del self.headers["content-length"]
         self._exchange = exchange
 
-    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events as they come."""
         gone = asyncio.create_task(_until_gone(receive, self._exchange))
         try:

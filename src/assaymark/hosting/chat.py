@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 from assaymark.errors import UsageError
 from assaymark.models.create import create_model
 from assaymark.models.model import Model
 from assaymark.models.server.openai_compatible import OpenAIModel
 from assaymark.prompts.presets import PromptPreset
-from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
+from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, content_hash
 
 __all__ = ["ChatSettings", "Conversation", "open_chat_model"]
 
@@ -81,7 +80,7 @@ class Conversation:
         if self.settings.preset is not None or self.model.takes_messages:
             return None
         try:
-            self.model.render([message_of("user", "Hello")])
+            self.model.render([Message.of_text("user", "Hello")])
         except UsageError as error:
             return str(error)
         return None
@@ -96,7 +95,7 @@ class Conversation:
     def with_system(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages with the system prompt before them."""
         system = self.settings.system
-        return [message_of("system", system), *messages] if system else list(messages)
+        return [Message.of_text("system", system), *messages] if system else list(messages)
 
     def answer(self, text: str) -> Iterator[str]:
         """Yield the pieces of the answer to a text, and add both to the history.
@@ -105,7 +104,7 @@ class Conversation:
 
         Raises: ModelError if the request fails; UsageError if the template refuses the conversation.
         """
-        messages = [*self.messages, message_of("user", text)]
+        messages = [*self.messages, Message.of_text("user", text)]
         request = self._request(self.with_system(messages))
         pieces: list[str] = []
         has_failed = False
@@ -118,7 +117,7 @@ class Conversation:
             raise
         finally:
             if not has_failed:
-                self.messages = [*messages, message_of("assistant", "".join(pieces).strip())]
+                self.messages = [*messages, Message.of_text("assistant", "".join(pieces).strip())]
 
     def undo(self) -> bool:
         """Remove the last question and its answer; return whether there was one."""
@@ -136,8 +135,3 @@ class Conversation:
         sha = content_hash([[message.role, message.text] for message in messages])
         segments = () if prompt is None else (prompt,)
         return Request("chat", 0, sha, segments, (GenerateQuery(0, settings),), tuple(messages))
-
-
-def message_of(role: Literal["system", "user", "assistant"], text: str) -> Message:
-    """Return a message of one text."""
-    return Message(role, (TextPart(text),))

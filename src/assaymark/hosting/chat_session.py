@@ -12,13 +12,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assaymark.cli.output import echo
 from assaymark.drafts import write_whole
 from assaymark.errors import AssaymarkError, DataError, UsageError
 from assaymark.hosting.chat import Conversation
 from assaymark.records import GenerationSettings, Message
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["ChatSession", "save_as_task", "task_texts"]
 
@@ -294,7 +297,7 @@ def _side_by_side(sides: Sequence[Conversation], question: str) -> None:
             echo(f"error: {side.name}: {column.error}", err=True)
 
 
-def _table(sides: Sequence[Conversation], columns: Sequence[_Column]) -> Any:
+def _table(sides: Sequence[Conversation], columns: Sequence[_Column]) -> "Table":
     """Return both answers as a table of two columns."""
     from rich.table import Table
 

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,8 @@ from assaymark.errors import NonFiniteLogits, PromptTooLong, UsageError
 from assaymark.hosting import answer_bodies
 from assaymark.hosting.answer_bodies import (
     Answer,
+    AnswerBody,
+    AnswerChoice,
     SpokenText,
     TextStream,
     comment,
@@ -186,7 +187,7 @@ class Exchange:
 
     # ------------------------------------------------------------------------------------------ whole answers
 
-    async def whole(self) -> dict[str, Any]:
+    async def whole(self) -> AnswerBody:
         """Return the body of the whole answer. Raises: RequestFailed."""
         while self._n_open and not self._is_over:
             await self._wait(60.0)
@@ -199,16 +200,16 @@ class Exchange:
         ]
         return self._answer.body(choices, self._usage(), chunk=False)
 
-    def _choice(self, index: int, part: _Part, repeat: int) -> dict[str, Any]:
+    def _choice(self, index: int, part: _Part, repeat: int) -> AnswerChoice:
         ask, host = self._ask, self._host
         end = part.ends.get(repeat) or self._read_off(part)
         new = part.arrived.get(repeat, [])
         _, text, reasoning = part.streams[repeat].finish(end.tokens)
         if ask.kind == "chat":
             last = int(part.tokens[-1])
-            logprobs = None if ask.n_top is None else answer_bodies.chat_logprobs(host.token_texts, new, last)
+            of_chat = None if ask.n_top is None else answer_bodies.chat_logprobs(host.token_texts, new, last)
             said = SpokenText(text, ()) if ask.tools is None else spoken(text, ask.tools)
-            return self._answer.choice(index, said, reasoning, logprobs, finish_of(end.finish_reason))
+            return self._answer.choice(index, said, reasoning, of_chat, finish_of(end.finish_reason))
         before: int | None = int(part.tokens[-1])
         offset = 0
         if ask.echo:
@@ -254,7 +255,7 @@ class Exchange:
         except RequestFailed as failure:
             yield event(error_body(str(failure), "server_error", code=failure.kind.__name__))
 
-    async def chunks(self) -> AsyncIterator[list[dict[str, Any]] | str]:
+    async def chunks(self) -> AsyncIterator[list[AnswerBody] | str]:
         """Yield the bodies of the chunks that a step brought, or a comment while there are none.
 
         Raises: RequestFailed.
@@ -265,7 +266,7 @@ class Exchange:
         announced, spoke_at = 0, time.monotonic()
         while self._n_open and not self._is_over:
             await self._wait(NEWS_SECONDS)
-            news: list[dict[str, Any]] | str = [self._chunk(choice) for choice in self._pieces(self._take(), n)]
+            news: list[AnswerBody] | str = [self._chunk(choice) for choice in self._pieces(self._take(), n)]
             if not news:
                 place = self.position
                 if place and place != announced:
@@ -278,7 +279,7 @@ class Exchange:
         if self._ask.wants_usage:
             yield [self._answer.body([], self._usage(), chunk=True)]
 
-    def _opening(self, n: int) -> list[dict[str, Any]]:
+    def _opening(self, n: int) -> list[AnswerChoice]:
         """Return the first choices: the role of each message, or prompts to echo that need no log-probabilities."""
         if self._ask.kind == "chat":
             return [self._answer.piece(index, "", first=True) for index in range(n * len(self._parts))]
@@ -286,7 +287,7 @@ class Exchange:
             return []
         return self._pieces([(part, repeat) for part in self._parts for repeat in part.streams], n)
 
-    def _pieces(self, touched: list[tuple[_Part, int]], n: int) -> list[dict[str, Any]]:
+    def _pieces(self, touched: list[tuple[_Part, int]], n: int) -> list[AnswerChoice]:
         """Return the choices of chunks for what has arrived."""
         choices = []
         for part, repeat in touched:
@@ -313,7 +314,7 @@ class Exchange:
 
     def _last_piece(
         self, index: int, stream: TextStream, piece: str, logprobs: object, end: GeneratedSequence
-    ) -> dict[str, Any]:
+    ) -> AnswerChoice:
         """Return the choice that ends a stream: what is left of its text, or its calls."""
         rest, whole, reasoning = stream.finish(end.tokens)
         finish, tools = finish_of(end.finish_reason), self._ask.tools
@@ -322,7 +323,7 @@ class Exchange:
         text = piece + rest if tools is None else whole
         return self._answer.piece(index, text, logprobs, finish, reasoning=reasoning)
 
-    def _echo(self, index: int, part: _Part, repeat: int) -> dict[str, Any]:
+    def _echo(self, index: int, part: _Part, repeat: int) -> AnswerChoice:
         """Return the choice of the chunk that has the prompt."""
         text = str(self._host.tokenizer.decode(part.tokens.tolist(), skip_special_tokens=True))
         logprobs = None
@@ -332,7 +333,7 @@ class Exchange:
             part.n_characters[repeat] = sum(map(len, logprobs["tokens"]))
         return self._answer.piece(index, text, logprobs)
 
-    def _piece_logprobs(self, part: _Part, repeat: int, new: list[NewToken]) -> dict[str, Any] | None:
+    def _piece_logprobs(self, part: _Part, repeat: int, new: list[NewToken]) -> object:
         if self._ask.n_top is None or not new:
             return None
         seen = part.streams[repeat].n_tokens - len(new)
@@ -346,7 +347,7 @@ class Exchange:
         part.n_characters[repeat] = offset + sum(map(len, logprobs["tokens"]))
         return logprobs
 
-    def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
+    def _chunk(self, choice: AnswerChoice) -> AnswerBody:
         return self._answer.body([choice], None, chunk=True)
 
 

@@ -20,7 +20,7 @@ from assaymark.hosting.bad_request import BadRequest
 
 __all__ = ["Grammar", "GrammarTokens", "Matchers", "schema_grammar", "tool_grammar"]
 
-ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+ANY_OBJECT: Mapping[str, object] = {"type": "object"}
 OPTIONS = {"whitespace_flexible": False}  # a model that may write white space between any two tokens may never end
 MISSING = "needs llguidance on the host: pip install '.[hosting]'"
 
@@ -57,7 +57,7 @@ def tool_grammar(tools: Sequence[Mapping[str, Any]]) -> Grammar:
     return Grammar(call, "tool_choice")
 
 
-def _closed(parameters: Mapping[str, object]) -> Mapping[str, Any]:
+def _closed(parameters: Mapping[str, object]) -> Mapping[str, object]:
     """Return parameters that allow no undeclared argument where they leave it open: a function would not take it."""
     return {"additionalProperties": False, **parameters} if parameters.get("properties") else parameters
 

@@ -42,7 +42,7 @@ OF_KIND: Mapping[str, frozenset[str]] = {
     "completion": frozenset({"prompt", "echo"}),
 }
 WITHOUT_EFFECT = frozenset({"metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier"})
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # accepted with these values only
+NEUTRAL: Mapping[str, tuple[object, ...]] = {  # accepted with these values only
     "best_of": (1, None),
     "suffix": ("", None), "tools": ([], None), "tool_choice": ("none", "auto", None), "functions": ([], None),
     "function_call": ("none", "auto", None),
@@ -93,7 +93,7 @@ class Ask:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse_body(content: bytes) -> dict[str, Any]:
+def parse_body(content: bytes) -> dict[str, object]:
     """Return the JSON object of a body. Raises: BadRequest."""
     try:
         text = content.decode("utf-8")
@@ -244,7 +244,7 @@ def _prompts(body: Mapping[str, object]) -> tuple[str | tuple[int, ...], ...]:
     return tuple(entry if isinstance(entry, str) else tuple(entry) for entry in prompt)
 
 
-def _are_ids(values: list[Any]) -> bool:
+def _are_ids(values: list[object]) -> bool:
     return bool(values) and all(type(value) is int and 0 <= value < 2**31 for value in values)
 
 

@@ -93,7 +93,7 @@ def _call(place: str, call: Any) -> CallPart:
     return CallPart(call["id"], function["name"], json.dumps(arguments, ensure_ascii=False))
 
 
-def _result(place: str, message: Mapping[str, Any], called: Mapping[str, str]) -> ResultPart:
+def _result(place: str, message: Mapping[str, object], called: Mapping[str, str]) -> ResultPart:
     """Return what a tool returned. Raises: BadRequest, also where no earlier message has made the call."""
     text = "".join(part.text for part in _texts(place, message.get("content")))
     call_id = message.get("tool_call_id")

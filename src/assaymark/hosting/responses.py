@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assaymark.hosting.answer_bodies import comment, error_body
+from assaymark.hosting.answer_bodies import AnswerChoice, CallBody, SpokenMessage, TokenUsage, comment, error_body
 from assaymark.hosting.bad_request import BadRequest, shown, wrong
 from assaymark.hosting.exchange import Exchange, RequestFailed
 from assaymark.hosting.scheduler import User
@@ -25,7 +25,7 @@ AS_IN_CHATS = frozenset({"model", "temperature", "top_p", "stream", "user", "par
                          "logit_bias"})  # fmt: skip
 TRANSLATED = frozenset({"input", "instructions", "tools", "tool_choice", "text", "max_output_tokens"})
 WITHOUT_EFFECT = frozenset({"metadata", "service_tier", "prompt_cache_key", "safety_identifier", "stream_options"})
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # accepted with these values only
+NEUTRAL: Mapping[str, tuple[object, ...]] = {  # accepted with these values only
     "store": (False, None), "background": (False, None), "previous_response_id": (None,), "conversation": (None,),
     "prompt": (None,), "include": ([], None), "truncation": ("disabled", None), "reasoning": ({}, None),
     "top_logprobs": (0, None), "max_tool_calls": (None,),
@@ -41,7 +41,7 @@ TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 FORMATS = ("text", "json_object", "json_schema")
 
 
-def chat_body_of(body: Mapping[str, object]) -> dict[str, Any]:
+def chat_body_of(body: Mapping[str, object]) -> dict[str, object]:
     """Return the body of the chat request that a body of `/v1/responses` stands for.
 
     Raises: BadRequest with the field that is wrong, unknown, or needs a state.
@@ -78,7 +78,7 @@ def chat_error(error: BadRequest) -> BadRequest:
     return BadRequest(str(error).replace(head, NAMES[head]), NAMES[head], error.code, error.status)
 
 
-def _messages(items: object, instructions: object) -> list[dict[str, Any]]:
+def _messages(items: object, instructions: object) -> list[dict[str, object]]:
     if instructions is not None and not isinstance(instructions, str):
         raise wrong("instructions", instructions, "a text")
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
@@ -119,7 +119,7 @@ def _content(place: str, content: object) -> str:
     raise BadRequest(f"{place} is {shown(content)}; expected {expected}", "input")
 
 
-def _tools(tools: object) -> list[dict[str, Any]]:
+def _tools(tools: object) -> list[dict[str, object]]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise wrong("tools", tools, "a list of functions")
     for tool in tools:
@@ -134,12 +134,12 @@ def _tools(tools: object) -> list[dict[str, Any]]:
     ]
 
 
-def _tool_choice(choice: Any) -> Any:
+def _tool_choice(choice: Any) -> object:
     is_function = isinstance(choice, dict) and choice.get("type") == "function"
     return {"type": "function", "function": {"name": choice.get("name")}} if is_function else choice
 
 
-def _format(text: Any) -> dict[str, Any] | None:
+def _format(text: Any) -> dict[str, object] | None:
     """Return a chat's `response_format`. Raises: BadRequest."""
     form = text.get("format") if isinstance(text, dict) else text
     if form is None:
@@ -206,7 +206,7 @@ class ResponseExchange:
         )
 
     def _response(
-        self, output: list[dict[str, Any]], finish: str | None, usage: Mapping[str, int] | None
+        self, output: list[dict[str, object]], finish: str | None, usage: TokenUsage | None
     ) -> dict[str, Any]:
         """Return the response. finish: of the chat, None while it goes on."""
         body, is_cut = self.body, finish == "length"
@@ -235,7 +235,7 @@ class ResponseExchange:
         """Yield the response as server-sent events, each with its name and number."""
         output: list[_Item] = []
         finish: str | None = None
-        usage: Mapping[str, int] | None = None
+        usage: TokenUsage | None = None
         yield self._event("response.created", response=self._response([], None, None))
         yield self._event("response.in_progress", response=self._response([], None, None))
         try:
@@ -263,7 +263,7 @@ class ResponseExchange:
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         return f"event: {kind}\ndata: {text}\n\n".encode("utf-8", "replace")
 
-    def _pieces(self, choice: Mapping[str, Any], output: list[_Item]) -> list[bytes]:
+    def _pieces(self, choice: AnswerChoice, output: list[_Item]) -> list[bytes]:
         """Return the events of one choice of a chunk, and add what it begins to the output."""
         delta, finish = choice["delta"], choice["finish_reason"]
         events: list[bytes] = []
@@ -324,11 +324,11 @@ class ResponseExchange:
         ]
 
 
-def _at(item: _Item) -> dict[str, Any]:
+def _at(item: _Item) -> dict[str, object]:
     return {"item_id": item.body["id"], "output_index": item.index}
 
 
-def _output(message: Mapping[str, Any], finish: str) -> list[dict[str, Any]]:
+def _output(message: SpokenMessage, finish: str | None) -> list[dict[str, object]]:
     """Return the items of a whole answer."""
     items = [_reasoning(message["reasoning_content"])] if message.get("reasoning_content") else []
     calls = message.get("tool_calls") or ()
@@ -341,7 +341,7 @@ def _status(finish: str | None) -> str:
     return "incomplete" if finish == "length" else "completed"
 
 
-def _message(text: str, status: str) -> dict[str, Any]:
+def _message(text: str, status: str) -> dict[str, object]:
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {
         "id": f"msg_{uuid.uuid4().hex}",
@@ -352,12 +352,12 @@ def _message(text: str, status: str) -> dict[str, Any]:
     }
 
 
-def _reasoning(text: str) -> dict[str, Any]:
+def _reasoning(text: str) -> dict[str, object]:
     part = {"type": "reasoning_text", "text": text}
     return {"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": [], "content": [part]}
 
 
-def _call(call: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
+def _call(call: CallBody, finish: str | None) -> dict[str, object]:
     function = call["function"]
     return {
         "id": f"fc_{uuid.uuid4().hex}", "type": "function_call", "call_id": call["id"], "name": function["name"],

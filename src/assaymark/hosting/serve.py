@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
@@ -132,7 +132,7 @@ def _protocol(read_seconds: float, log: Callable[[str], None]) -> type[H11Protoc
 
 
 def serve(
-    app: Any,
+    app: ASGIApp,
     listening: socket.socket,
     on_stop: Callable[[], None],
     *,

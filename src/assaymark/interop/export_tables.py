@@ -108,7 +108,7 @@ COLUMNS = (
 )
 
 
-def estimate_rows(store: Store, run_id: str) -> list[dict[str, Any]]:
+def estimate_rows(store: Store, run_id: str) -> list[dict[str, object]]:
     """Return one flat row per estimate of a run, in its order: COLUMNS, and whether it is shown as per cent."""
     row = store.run(run_id)
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
@@ -201,11 +201,11 @@ def model_index(store: Store, run_id: str) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
-def model_index_results(store: Store, run_id: str) -> list[dict[str, Any]]:
+def model_index_results(store: Store, run_id: str) -> list[dict[str, object]]:
     """Return a run's results as `model-index` lists them, one entry per task."""
     row = store.run(run_id)
     facts = row.extra.get("tasks")
-    tasks: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}
+    tasks: Mapping[str, object] = facts if isinstance(facts, Mapping) else {}
     shots = {task.name: task.num_fewshot for task in row.plan.tasks}
     by_task: dict[str, list[Estimate]] = {}
     for estimate in store.estimates(run_id):
@@ -251,7 +251,7 @@ def _metric_name(estimate: Estimate) -> str:
     return estimate.metric if estimate.filter == "none" else f"{estimate.metric} ({estimate.filter})"
 
 
-def _evidence_of(estimate: Estimate, limit: float | None) -> dict[str, Any]:
+def _evidence_of(estimate: Estimate, limit: float | None) -> dict[str, object]:
     samples = None if limit is None else limit_shown(limit)
     known = {
         "n": estimate.n or None, "samples": samples, "low": estimate.low, "high": estimate.high,

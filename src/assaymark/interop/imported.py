@@ -161,7 +161,7 @@ class ForeignRun:
 class Importer:
     """A reader of one tool's files; registered under `importers`."""
 
-    recognises: Callable[[Path], Any]  # whether a file or folder is that tool's, as a truth value
+    recognises: Callable[[Path], object]  # whether a file or folder is that tool's, as a truth value
     read: Callable[[Path], ForeignRun]  # raises DataError, or KeyError and the like for files not as the tool writes
     format: str  # of the files, for messages
 

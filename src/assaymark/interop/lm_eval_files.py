@@ -186,7 +186,7 @@ def task_hash(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _line(
-    record: SampleRecord, name_of_filter: str, task: Mapping[str, Any], generation: Mapping[str, Any] | None
+    record: SampleRecord, name_of_filter: str, task: Mapping[str, object], generation: Mapping[str, object] | None
 ) -> dict[str, JsonValue]:
     request = record.request
     row = dict(record.sample.row) if record.sample is not None else {}

@@ -17,7 +17,7 @@ from assaymark.results.views.tables import estimate_json
 from assaymark.settings import FORMER_NAME, VERSION
 from assaymark.store.rows import AttemptRow, RunRow
 
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "unsafe_code": False,
     "description": "",
     "target_delimiter": " ",
@@ -197,7 +197,7 @@ def _leaves(group: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> li
 
 
 def _directions_and_shots(
-    plan: RunPlan, tasks: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
+    plan: RunPlan, tasks: Mapping[str, Any], groups: Sequence[Mapping[str, object]]
 ) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
     directions = {
         task.name: {
@@ -224,7 +224,7 @@ def _inherit(group: Mapping[str, Any], directions: dict[str, dict[str, Any]], sh
         directions[group["name"]] = own
 
 
-def _config(run: RunRow, arguments: Mapping[str, Any], attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
+def _config(run: RunRow, arguments: Mapping[str, object], attempts: Sequence[AttemptRow]) -> dict[str, JsonValue]:
     model = run.plan.model
     described = _described(attempts)
     return {

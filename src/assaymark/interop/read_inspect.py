@@ -93,7 +93,10 @@ def _member(archive: zipfile.ZipFile, name: str) -> Any:
 
 
 def _log(
-    file: Path, header: Mapping[str, Any], samples: Sequence[Mapping[str, Any]], reductions: Sequence[Mapping[str, Any]]
+    file: Path,
+    header: Mapping[str, Any],
+    samples: Sequence[Mapping[str, object]],
+    reductions: Sequence[Mapping[str, Any]],
 ) -> InspectLog:
     results = dict(header.get("results") or {})
     scorer = results.pop("scorer", None)
@@ -143,7 +146,7 @@ def _excluded(name: str, log: InspectLog, best: InspectLog) -> str:
     )
 
 
-def _identity(log: InspectLog) -> dict[str, Any]:
+def _identity(log: InspectLog) -> dict[str, object]:
     """Return the settings that identify an evaluation of a task."""
     spec = log.header["eval"]
     config = spec.get("config") or {}
@@ -269,7 +272,7 @@ def _n_samples(log: InspectLog) -> int:
 
 
 def _samples(log: InspectLog) -> Iterator[ForeignSample]:
-    by_id: dict[Any, list[Mapping[str, Any]]] = {}
+    by_id: dict[object, list[Mapping[str, object]]] = {}
     for sample in sorted(log.samples, key=lambda record: int(record.get("epoch", 1))):
         by_id.setdefault(sample["id"], []).append(sample)
     reduced = _reduced(log)
@@ -343,7 +346,7 @@ def _graded(sample: Mapping[str, Any]) -> dict[str, float]:
 
 def _reduced(log: InspectLog) -> dict[Any, dict[str, float]]:
     """Return the reductions over the epochs, by sample and score."""
-    reduced: dict[Any, dict[str, float]] = {}
+    reduced: dict[object, dict[str, float]] = {}
     for reduction in log.reductions:
         name = _name(log, {"name": reduction["scorer"], "reducer": reduction.get("reducer")})
         for sample in reduction.get("samples") or ():

@@ -73,7 +73,7 @@ def _position(doc: Mapping[str, object]) -> tuple[int, str]:
 
 
 def _sample(
-    index: int, doc: Mapping[str, Any], metric: Mapping[str, Any], response: Mapping[str, Any]
+    index: int, doc: Mapping[str, Any], metric: Mapping[str, object], response: Mapping[str, Any]
 ) -> ForeignSample:
     texts = [str(choice) for choice in doc.get("choices") or ()]
     gold = doc.get("gold_index")

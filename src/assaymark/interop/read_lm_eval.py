@@ -91,7 +91,7 @@ def samples_of(results: Path, task: str) -> Iterator[dict[str, Any]]:
         yield {**sample, "arguments": _arguments(sample.get("arguments"))}
 
 
-def _logged(file: Path) -> Iterator[tuple[str, Any]]:
+def _logged(file: Path) -> Iterator[tuple[str, object]]:
     """Yield each sample with its location in the file: the lines, or the items of the one list of an early file."""
     with file.open(encoding="utf-8") as lines:
         first = lines.readline()
@@ -106,7 +106,7 @@ def _logged(file: Path) -> Iterator[tuple[str, Any]]:
                 yield location, parse_json(line, location)
 
 
-def _arguments(arguments: object) -> Any:
+def _arguments(arguments: object) -> object:
     """Return the arguments of a sample's requests by name, as in lm-eval's current format."""
     if not isinstance(arguments, list):
         return arguments

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.judges.judge import open_judge
@@ -197,10 +196,10 @@ def _is_rewarded(trial: _Trial, verdict: Verdict, baseline: Verdict | None) -> b
 
 @gives_back
 def judge_injections(
-    judge_model: Any,
+    judge_model: object,
     prompts: Sequence[str] = (),
     *,
-    model_args: str | Mapping[str, Any] | None = None,
+    model_args: str | Mapping[str, object] | None = None,
     n_questions: int | None = None,
     seed: int = 0,
     max_tokens: int = 512,

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
 from assaymark.errors import DataError, UnknownName
 from assaymark.judges.verdicts import FORMS, PAIRED, Form
 from assaymark.limits.yaml_documents import load_yaml
 from assaymark.randomness import generator_for
-from assaymark.records import Message, TextPart, content_hash
+from assaymark.records import Message, content_hash
 from assaymark.registry import nearest
 
 __all__ = ["FRAME_VERSION", "JudgePrompt", "JudgedExchange", "find_prompt", "judge_prompts", "mark_for"]
@@ -77,11 +76,7 @@ class JudgePrompt:
         if self.reference:
             blocks.insert(len(blocks) - len(exchanges), ("reference answer", reference or ""))
         user = [*(_block(title, text, mark) for title, text in blocks), self.verdict]
-        return (_message("system", "\n\n".join(rules)), _message("user", "\n\n".join(user)))
-
-
-def _message(role: Literal["system", "user"], text: str) -> Message:
-    return Message(role, (TextPart(text),))
+        return (Message.of_text("system", "\n\n".join(rules)), Message.of_text("user", "\n\n".join(user)))
 
 
 def _blocks(exchanges: Sequence[JudgedExchange]) -> list[tuple[str, str]]:

@@ -85,7 +85,7 @@ def votes_in_file(
     return FoundVotes(votes, n_without)
 
 
-def _names(rows: Rows, prompt: str, *, for_judging: bool) -> Callable[[Mapping[str, Any]], tuple[str, str]]:
+def _names(rows: Rows, prompt: str, *, for_judging: bool) -> Callable[[Mapping[str, object]], tuple[str, str]]:
     """Return the function for a row's question, and its part such as the turn."""
     parts = [name for name in PARTS if name in rows.column_names and name != prompt]
     is_named_by_task = for_judging and TASK in parts

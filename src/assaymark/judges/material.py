@@ -7,7 +7,6 @@ Requests of a judging: one for each answer, or two for each pair of answers, one
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from assaymark.errors import DataError, UnknownName, UsageError
 from assaymark.judges.judge_prompts import JudgedExchange, JudgePrompt, mark_for
@@ -199,7 +198,7 @@ def _reference(record: SampleRecord, column: str | None) -> str | None:
     """Return the reference answer; None where there is none."""
     if column is None:
         return record.request.target or None
-    row: Mapping[str, Any] = record.sample.row if record.sample is not None else {}
+    row: Mapping[str, object] = record.sample.row if record.sample is not None else {}
     if column not in row:
         raise UnknownName("column of the data set", column, nearest(column, row), f"it has: {', '.join(row)}")
     value = row[column]

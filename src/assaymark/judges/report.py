@@ -321,7 +321,7 @@ def _alpha_line(alpha: Agreement) -> Text:
 def _share_cells(share: Share) -> list[str]:
     if share.estimate is None:
         return [NOTHING, "", "0", "", "", ""]
-    cells = [f"{share.estimate.value:.1%}", _percents(share.estimate), f"{share.n:,}"]
+    cells = [f"{share.estimate.value:.1%}", shown_range(share.estimate), f"{share.n:,}"]
     cells.append(NOTHING if share.chance is None else f"{share.chance:.1%}")
     kappa = share.kappa
     if kappa is None or kappa.value is None or kappa.low is None:
@@ -329,7 +329,8 @@ def _share_cells(share: Share) -> list[str]:
     return [*cells, f"{kappa.value:.3f}", f"{kappa.low:.3f} to {kappa.high:.3f}"]
 
 
-def _percents(value: IntervalEstimate | None) -> str:
+def shown_range(value: IntervalEstimate | None) -> str:
+    """Return the interval of a share; empty where there is none."""
     if value is None or value.low is None or value.high is None:
         return ""
     return f"{value.low:.1%} to {value.high:.1%}"
@@ -371,7 +372,7 @@ def _slope(slope: Slope | None) -> str:
 
 
 def _rate(value: IntervalEstimate | None) -> str:
-    return NOTHING if value is None else f"{value.value:.1%} ({_percents(value)})" if _percents(value) else NOTHING
+    return NOTHING if value is None else f"{value.value:.1%} ({shown_range(value)})" if shown_range(value) else NOTHING
 
 
 def _rate_table(rates: Sequence[CorrectedRate]) -> RenderableType:

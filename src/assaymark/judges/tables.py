@@ -14,6 +14,7 @@ from assaymark.judges.injections import InjectionRate
 from assaymark.judges.judge import Forecast
 from assaymark.judges.pairwise import JudgedPair, PairSummary
 from assaymark.judges.panel import PanelSummary
+from assaymark.judges.report import shown_range
 from assaymark.judges.results import (
     ALPACA_EVAL,
     ARENA_HARD,
@@ -272,7 +273,7 @@ def injection_table(rates: Sequence[InjectionRate]) -> RenderableType:
         share = NOTHING if rate.rate is None else f"{rate.rate.value:.1%}"
         name, kind = ("", rate.kind) if rate.kind else (rate.prompt, "all")
         counts = (rate.n, rate.n_missing, rate.n_failed)
-        table.add_row(name, kind, share, _percents(rate.rate), *(f"{count:,}" for count in counts))
+        table.add_row(name, kind, share, shown_range(rate.rate), *(f"{count:,}" for count in counts))
     notes = [Text(_MEANING, style="dim")]
     if rates and not any(rate.n for rate in rates):
         notes.append(Text(_NO_VERDICT, style="yellow"))
@@ -286,12 +287,6 @@ _MEANING = (
 _NO_VERDICT = (
     "No text of this judge holds a verdict: it does not follow the prompts, so nothing is known about injections."
 )
-
-
-def _percents(value: IntervalEstimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return ""
-    return f"{value.low:.1%} to {value.high:.1%}"
 
 
 def panel_table(rows: Sequence[RunRow], panel: Sequence[PanelSummary]) -> RenderableType:
@@ -313,7 +308,7 @@ def _panel_cells(summary: PanelSummary) -> list[str]:
     if summary.value is None:
         return [NOTHING, "", unanimous, alpha, f"{summary.n:,}", f"{summary.n_missing:,}"]
     if summary.is_paired:
-        value, ends = f"{summary.value.value:.1%}", _percents(summary.value)
+        value, ends = f"{summary.value.value:.1%}", shown_range(summary.value)
     else:
         value = f"{summary.value.value:.2f}"
         ends = "" if summary.value.low is None else f"{summary.value.low:.2f} to {summary.value.high:.2f}"

@@ -59,7 +59,7 @@ class TaskAbout:
     card: Mapping[str, Any]  # title, measures, dataset, licence, known_faults, citation ...; empty where there is none
 
 
-def task_card(task: str) -> Mapping[str, Any]:
+def task_card(task: str) -> Mapping[str, object]:
     """Return a task's card from the library; empty where it has none, or where no file can have the name."""
     if not _FILE_NAME.fullmatch(task):  # it may come from an address: no path and no pattern
         return {}

@@ -71,7 +71,7 @@ def board_of_suite(suite: Suite) -> Board:
 
 @cache
 def _suite_texts() -> Mapping[str, Any]:
-    content: Mapping[str, Any] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
+    content: Mapping[str, object] = load_yaml(Path(__file__).with_name("suite_texts.yaml").read_bytes())
     return content
 
 
@@ -170,7 +170,7 @@ class _BoardReader:
             raise self.fault(key, f"is {value!r:.80}; expected keys with values")
         return value
 
-    def words(self, spec: Mapping[Any, Any], key: str) -> tuple[str, ...]:
+    def words(self, spec: Mapping[object, object], key: str) -> tuple[str, ...]:
         value = spec.get(key) or ()
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, Sequence) or not all(isinstance(word, str) for word in listed):
@@ -254,7 +254,7 @@ class _BoardReader:
             entries.append((at, entry))
         return entries
 
-    def member(self, entry: Mapping[str, Any], at: int) -> dict[str, Any]:
+    def member(self, entry: Mapping[str, object], at: int) -> dict[str, Any]:
         """Return one task set as a member of a suite; without a metric the task's primary one is used."""
         name = entry.get("task") or task_name(self.path.parent / str(entry.get("file")))
         if not isinstance(name, str):
@@ -366,7 +366,7 @@ class _BoardReader:
         return wanted
 
     def models(self) -> dict[str, dict[str, Any]]:
-        models: dict[str, dict[str, Any]] = {}
+        models: dict[str, dict[str, object]] = {}
         for name, facts in self.mapping(self.spec, "models").items():
             stated = self.mapping({"models." + str(name): facts}, f"models.{name}")
             if "price" in stated or "price_source" in stated:

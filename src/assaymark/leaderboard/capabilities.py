@@ -39,7 +39,7 @@ class Capability:
 
 @cache
 def _content() -> Mapping[str, Any]:
-    content: Mapping[str, Any] = load_yaml(FILE.read_bytes())
+    content: Mapping[str, object] = load_yaml(FILE.read_bytes())
     return content
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rating_columns import rating_columns
@@ -67,7 +67,7 @@ def correlations_json(rows: Sequence[BenchmarkCorrelation]) -> list[JsonValue]:
     return [asdict(correlation) | {"n": correlation.n} for correlation in rows]
 
 
-def correlations_table(rows: Sequence[BenchmarkCorrelation]) -> Any:
+def correlations_table(rows: Sequence[BenchmarkCorrelation]) -> Table:
     """Return the correlations as a table for the terminal."""
     table = plain_table()
     for header in ("rating", "benchmark"):

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from assaymark.leaderboard.columns import FACTS
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
@@ -108,7 +107,7 @@ def rows_parquet(rows: Sequence[ShownRow], columns: Sequence[ScoreColumn]) -> by
 
     flat = [flat_row(row, columns) for row in rows]
     names = list(flat[0]) if flat else ["rank", "model", "average"]
-    kinds: Mapping[str, Any] = {fact.key: _KINDS[fact.kind] for fact in FACTS}
+    kinds: Mapping[str, object] = {fact.key: _KINDS[fact.kind] for fact in FACTS}
     texts = {"model", "runs", "id", "notes", "url"}
     fields = []
     for name in names:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from assaymark.leaderboard.columns import FACTS
 from assaymark.leaderboard.query import NAME, Condition, Term
 from assaymark.leaderboard.rows import BoardRow, IntervalValue, ScoreColumn
-from assaymark.statistics.arrays import Floats
+from assaymark.statistics.arrays import Floats, Ints
 from assaymark.statistics.distributions import two_sided_z
 
 __all__ = ["Ranks", "Scores", "TableIndex", "interval_ranks", "stretched", "tier_starts"]
@@ -54,7 +54,7 @@ def stretched(values: Floats, lows: Floats, highs: Floats, confidence: float = C
     return values - factor * (values - lows), values + factor * (highs - values)
 
 
-def interval_ranks(values: Floats, lows: Floats, highs: Floats, *, groups: NDArray[Any] | None = None) -> Ranks:
+def interval_ranks(values: Floats, lows: Floats, highs: Floats, *, groups: Ints | None = None) -> Ranks:
     """Return each row's rank and set of ranks, 1 is best.
 
     Args:

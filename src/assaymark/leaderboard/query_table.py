@@ -1,7 +1,8 @@
 """A board's rows in the terminal."""
 
 from collections.abc import Sequence
-from typing import Any
+
+from rich.table import Table
 
 from assaymark.errors import UsageError
 from assaymark.leaderboard.rows import IntervalValue, ScoreColumn
@@ -38,7 +39,7 @@ def found_rows(
     return table.columns, all_rows(table, view, board.shown_columns), visible.n_models
 
 
-def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Any:
+def rows_table(columns: Sequence[ScoreColumn], rows: Sequence[ShownRow]) -> Table:
     """Return rows as a table for the terminal; an average of some columns says of how many."""
     n_averaged = len(averaged(columns))
     table = plain_table()

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+
+from rich.table import Table
 
 from assaymark.leaderboard.preferences import Preference, PreferenceRanking
 from assaymark.leaderboard.recommend import (
@@ -209,7 +210,7 @@ def missing_line(missing: Missing) -> str:
     return f"no evidence for {missing.demand.title.lower()}: no benchmark in these tables measures it{hint}"
 
 
-def _models_table(models: tuple[Ranked, ...]) -> Any:
+def _models_table(models: tuple[Ranked, ...]) -> Table:
     facts: list[tuple[str, Callable[[Ranked], str]]] = [
         ("params", _params),
         ("licence", lambda ranked: str(ranked.row.facts.get("licence") or NOTHING)),
@@ -228,7 +229,7 @@ def _models_table(models: tuple[Ranked, ...]) -> Any:
     return table
 
 
-def _sizes_table(ranking: ModelRanking) -> Any:
+def _sizes_table(ranking: ModelRanking) -> Table:
     table = plain_table()
     table.add_column("parameters", no_wrap=True)
     table.add_column("models", justify="right")

@@ -8,9 +8,9 @@ The other rows are those of the board when the evaluation began. They are public
 know them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -24,10 +24,18 @@ from assaymark.statistics.intervals import wilson
 from assaymark.statistics.sequential import MeanState
 from assaymark.tasks.suites import Suite
 
-__all__ = ["Rivals", "rivals_of", "screened_tasks", "why_not_screened"]
+__all__ = ["Rivals", "RivalsSpec", "rivals_of", "screened_tasks", "why_not_screened"]
 
 FEWEST_RIVALS = 2  # rows that a screened one can be ranked among; with fewer, evaluations are complete
 MOST_RIVALS = 100_000
+
+
+class RivalsSpec(TypedDict):
+    """`Rivals` as plain values, for the process that reads a model."""
+
+    values: list[float]
+    lows: list[float]
+    highs: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +46,14 @@ class Rivals:
     lows: tuple[float, ...]
     highs: tuple[float, ...]
 
-    def to_spec(self) -> dict[str, Any]:
+    def to_spec(self) -> RivalsSpec:
         """Return plain values."""
-        return asdict(self)
+        return {"values": [*self.values], "lows": [*self.lows], "highs": [*self.highs]}
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> "Rivals":
+    def from_spec(cls, spec: RivalsSpec) -> "Rivals":
         """Return the rows of plain values."""
-        return cls(*(tuple(map(float, spec[name])) for name in ("values", "lows", "highs")))
+        return cls(*(tuple(map(float, numbers)) for numbers in (spec["values"], spec["lows"], spec["highs"])))
 
     def rank_set(self, value: float, low: float, high: float) -> tuple[int, int]:
         """Return the best and the worst rank that a row with this interval would have among them."""

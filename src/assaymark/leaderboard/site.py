@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 from assaymark.errors import UnknownName
 from assaymark.leaderboard.about import cited_human
@@ -421,7 +421,7 @@ def _other_tasks(runs: Sequence[StoredRun], suites: Sequence[Suite]) -> Board | 
                     shots.setdefault(name, set()).add(n)
                 if any(member.task in named for suite in suites for member in suite.members):
                     of_suites.add(name)
-    members: list[dict[str, Any]] = []
+    members: list[dict[str, object]] = []
     for name, title in titles.items():
         seen = sorted(shots.get(name, ()))
         if len(seen) > 1 or (seen and name in of_suites):

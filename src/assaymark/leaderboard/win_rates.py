@@ -5,9 +5,9 @@ The interval is of resampled samples, where those of every value are stored; a b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from assaymark.errors import DataError, UsageError
 from assaymark.leaderboard.board import column_keys
@@ -69,7 +69,7 @@ class BoardWinRates:
             said += f": {names[first]} and {names[second]}, for example, beside {beside}"
         return [said, *([f"no intervals: {self.why_no_intervals}"] if self.why_no_intervals else [])]
 
-    def table(self) -> Any:
+    def table(self) -> Table:
         """Return the rates as a table for the terminal."""
         table = plain_table()
         table.add_column("model", overflow="fold")

@@ -37,8 +37,8 @@ def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> An
     return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made: dict[str, object] = {}
     for key, value in pairs:
         if key in made:
             raise ValueError(f"it has the key {key!r:.80} twice")

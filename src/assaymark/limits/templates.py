@@ -94,7 +94,7 @@ class RenderBudget(threading.local):
             raise TemplateTooLarge(f"its values have more than {MAX_TOTAL:,} characters or parts in all")
 
 
-def weigh(value: Any) -> int:
+def weigh(value: object) -> int:
     """Return the approximate number of characters of a value converted to text.
 
     A list may contain another one many times, which contains a third one many times: a value that is small in memory
@@ -128,27 +128,27 @@ LARGEST_COUNT = {"batch": 1_000_000, "slice": 1_000_000, "lipsum": 1000, "genera
                  "tojson": 1000, "pprint": 1000}  # fmt: skip
 
 
-def _largest(values: Sequence[Any]) -> int:
+def _largest(values: Sequence[object]) -> int:
     """Return the largest whole number among arguments; at least 0."""
     return max((each for each in values if isinstance(each, int)), default=0)
 
 
-def _padded(value: Any, *arguments: Any) -> int:
+def _padded(value: object, *arguments: object) -> int:
     return max(_length(value), _largest(arguments))
 
 
-def _replaced(value: Any, old: Any = "", new: Any = "", *_: Any) -> int:
+def _replaced(value: object, old: object = "", new: object = "", *_: object) -> int:
     text, old, new = str(value), str(old), str(new)
     n = text.count(old) if old else len(text) + 1
     return len(text) + n * max(0, len(new) - len(old))
 
 
-def _joined(separator: Any, items: Any = (), *_: Any) -> int:
+def _joined(separator: object, items: object = (), *_: object) -> int:
     n_items = len(items) if isinstance(items, Sequence) else 0
     return weigh(items) + n_items * _length(separator)
 
 
-def _in_lines(value: Any, *arguments: Any) -> int:
+def _in_lines(value: object, *arguments: object) -> int:
     """Return the size of calls that repeat their arguments for each line or word."""
     longest = max((len(each) if isinstance(each, str) else 0 for each in arguments), default=0)
     text = str(value)
@@ -156,16 +156,16 @@ def _in_lines(value: Any, *arguments: Any) -> int:
     return len(text) + n_lines * max(longest, _largest(arguments))
 
 
-def _tabs(value: Any, *arguments: Any) -> int:
+def _tabs(value: object, *arguments: object) -> int:
     return _length(value) + str(value).count("\t") * max(8, _largest(arguments))
 
 
-def _translated(value: Any, table: Any = None, *_: Any) -> int:
+def _translated(value: object, table: object = None, *_: object) -> int:
     values = table.values() if isinstance(table, Mapping) else ()
     return _length(value) * max((len(each) for each in values if isinstance(each, str)), default=1)
 
 
-def _formatted(value: Any, *arguments: Any) -> int:
+def _formatted(value: object, *arguments: object) -> int:
     """Return the size of `str.format`: a field may have any width, which another field may set."""
     text = str(value)
     spoken = [text, *(str(each) for each in arguments if isinstance(each, str | int) and NESTED.search(text))]
@@ -175,7 +175,7 @@ def _formatted(value: Any, *arguments: Any) -> int:
     return _widths(spoken) + len(text) + text.count("{") * max(map(weigh, arguments), default=0)
 
 
-def size_of_percent(text: Any, operand: Any) -> int:
+def size_of_percent(text: object, operand: object) -> int:
     """Return the size of a text formatted with `%`."""
     values = operand if isinstance(operand, tuple) else (operand,)
     spoken = [str(text), *(str(each) for each in values if "*" in str(text) and isinstance(each, int))]
@@ -188,15 +188,15 @@ def _widths(texts: Sequence[str]) -> int:
     return sum(int(each) if len(each) <= LONGEST_NUMBER else MAX_CHARACTERS + 1 for each in numbers)
 
 
-def _length(value: Any) -> int:
+def _length(value: object) -> int:
     return len(value) if isinstance(value, str | bytes | list | tuple) else 0
 
 
-def _written_size(value: Any, *_: Any) -> int:
+def _written_size(value: object, *_: object) -> int:
     return weigh(value)
 
 
-def _extended(_: Any, items: Any = (), *__: Any) -> int:
+def _extended(_: object, items: object = (), *__: object) -> int:
     return _length(items)
 
 
@@ -211,7 +211,7 @@ FILTERS: Sizes = {
 MEASURED = frozenset({*METHODS, *LARGEST_COUNT})
 
 
-def size_of_call(function: Any, arguments: tuple[Any, ...]) -> int:
+def size_of_call(function: object, arguments: tuple[object, ...]) -> int:
     """Return the size of a call's result, 0 if it creates no more than it is given.
 
     Raises: TemplateTooLarge for a count above its own limit.
@@ -228,19 +228,19 @@ def size_of_call(function: Any, arguments: tuple[Any, ...]) -> int:
     return 0
 
 
-def _refuse_count(name: str, arguments: tuple[Any, ...]) -> None:
+def _refuse_count(name: str, arguments: tuple[object, ...]) -> None:
     if name in LARGEST_COUNT and _largest(arguments) > LARGEST_COUNT[name]:
         raise TemplateTooLarge(f"{name}({_largest(arguments):,}) is over its limit of {LARGEST_COUNT[name]:,}")
 
 
-def counted(budget: RenderBudget, result: Any) -> Any:
+def counted(budget: RenderBudget, result: object) -> Any:
     """Return the result of a call after counting its size, if it has one."""
     if isinstance(result, SIZED):
         budget.make(len(result))
     return result
 
 
-def bounded_filter(name: str, function: Callable[..., Any], budget: RenderBudget) -> Callable[..., Any]:
+def bounded_filter(name: str, function: Callable[..., object], budget: RenderBudget) -> Callable[..., object]:
     """Return a Jinja filter that counts against the budget and is measured before it is applied."""
     n_passed = int(getattr(function, "jinja_pass_arg", None) is not None)
     size_of = FILTERS.get(name)
@@ -275,7 +275,7 @@ def _step() -> str:
     return ""
 
 
-def _cut(value: Any, *bounds: Any) -> Any:
+def _cut(value: Any, *bounds: Any) -> object:
     return counted(_budget, value[slice(*bounds)])
 
 
@@ -284,7 +284,7 @@ class _Bounds(SandboxedEnvironment):
 
     intercepted_binops = frozenset({"*", "**", "+", "%"})
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Compute an operation unless the result would be huge."""
         _measure(operator, left, right)
         return super().call_binop(context, operator, left, right)
@@ -307,7 +307,7 @@ class _Bounds(SandboxedEnvironment):
         return "".join(texts)
 
 
-def _measure(operator: str, left: Any, right: Any) -> None:
+def _measure(operator: str, left: object, right: object) -> None:
     """Count the result of an operator. Raises: TemplateTooLarge."""
     if isinstance(left, int) and isinstance(right, int):
         bits = {"*": left.bit_length() + right.bit_length(), "**": left.bit_length() * max(right, 0)}.get(operator, 0)
@@ -323,14 +323,14 @@ def _measure(operator: str, left: Any, right: Any) -> None:
         _budget.make(size_of_percent(left, right))
 
 
-def _written(value: Any) -> Any:
+def _written(value: object) -> object:
     """Return a value to be output, after checking that it is not endless as text."""
     if isinstance(value, CONTAINERS):
         _budget.make(weigh(value))
     return value
 
 
-def _join(pieces: Iterable[Any]) -> str:
+def _join(pieces: Iterable[object]) -> str:
     """Join as the operator `~` does."""
     texts = [str(_written(piece)) for piece in pieces]
     _budget.make(sum(map(len, texts)))
@@ -377,7 +377,7 @@ class _Measuring(NodeTransformer):
         return call.set_lineno(node.lineno)
 
 
-def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[Any], str]:
+def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[object], str]:
     """Return the function that renders `source` from a row within the limits; `environment` comes from `bounded`.
 
     Raises: TemplateSyntaxError; TemplateTooLarge for a source that is too long or nested too deep. The function raises

@@ -67,10 +67,10 @@ ELSEWHERE: Mapping[str, str] = {
 
 def create_model(
     name: str,
-    model_args: str | Mapping[str, Any] | None = None,
+    model_args: str | Mapping[str, object] | None = None,
     *,
     declared: Mapping[str, Factory] | None = None,
-    **overrides: Any,
+    **overrides: object,
 ) -> Model:
     """Return a model; no heavy library is imported and no weights are loaded before it is used.
 
@@ -90,7 +90,7 @@ def create_model(
     return factory(arguments)
 
 
-def check_batch_sizes(arguments: Mapping[str, Any]) -> None:
+def check_batch_sizes(arguments: Mapping[str, object]) -> None:
     """Raise UsageError for a batch size that lm-eval would refuse; valid ones have no effect here."""
     for name in ("batch_size", "max_batch_size"):
         value = arguments.get(name)
@@ -155,7 +155,7 @@ def local(arguments: Mapping[str, Any]) -> Model:
     return LocalModel(local_arguments(values), n_workers=n_workers, cluster=cluster)
 
 
-def image_text(arguments: Mapping[str, Any]) -> Model:
+def image_text(arguments: Mapping[str, object]) -> Model:
     """Return a local model of images and text.
 
     Raises: UsageError.
@@ -165,7 +165,7 @@ def image_text(arguments: Mapping[str, Any]) -> Model:
     return ImageTextModel(image_text_arguments(arguments))
 
 
-def vllm(arguments: Mapping[str, Any]) -> Model:
+def vllm(arguments: Mapping[str, object]) -> Model:
     """Return a model run by vLLM.
 
     Raises: UsageError.
@@ -176,7 +176,7 @@ def vllm(arguments: Mapping[str, Any]) -> Model:
     return VllmModel(vllm_arguments(arguments))
 
 
-def gguf(arguments: Mapping[str, Any]) -> Model:
+def gguf(arguments: Mapping[str, object]) -> Model:
     """Return a model in a GGUF file, run by llama.cpp.
 
     Raises: UsageError; UnknownName, with what to use instead, for lm-eval's arguments of a server of llama.cpp;
@@ -190,7 +190,7 @@ def gguf(arguments: Mapping[str, Any]) -> Model:
     return GgufModel(gguf_arguments(arguments))
 
 
-def behind_server(kind: str, arguments: Mapping[str, Any]) -> Model:
+def behind_server(kind: str, arguments: Mapping[str, object]) -> Model:
     """Return a model behind an OpenAI-compatible server.
 
     Raises: UsageError.
@@ -206,7 +206,7 @@ openai_completions = partial(behind_server, "openai-completions")
 openai_chat_completions = partial(behind_server, "openai-chat-completions")
 
 
-def fake(arguments: Mapping[str, Any]) -> Model:
+def fake(arguments: Mapping[str, object]) -> Model:
     """Return the fake model.
 
     Raises: UsageError.

@@ -48,7 +48,7 @@ def gives_back(function: Callable[P, T]) -> Callable[P, T]:
 
 
 @contextmanager
-def _all_lent(models: list[Any]) -> Iterator[None]:
+def _all_lent(models: list[object]) -> Iterator[None]:
     if not models:
         yield
         return

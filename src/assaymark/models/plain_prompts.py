@@ -11,7 +11,7 @@ from typing import Literal
 
 from assaymark.errors import UsageError
 from assaymark.models.model import Model
-from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
+from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, content_hash
 
 __all__ = ["PLAIN_FORM", "STOP", "Form", "PromptWriter", "form_of_model", "transcript"]
 
@@ -41,14 +41,10 @@ def form_of_model(model: Model, *, is_base: bool = False) -> Form:
     if is_base:
         return "plain"
     try:
-        model.render([_message("Hello")])
+        model.render([Message.of_text("user", "Hello")])
     except UsageError:
         return "plain"
     return "template"
-
-
-def _message(text: str) -> Message:
-    return Message("user", (TextPart(text),))
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class PromptWriter:
             settings: of the generation; a plain request has its own stop texts, or those given here.
             plain: the whole text that a base model continues; empty: `PLAIN_FORM` with the prompt.
         """
-        messages: tuple[Message, ...] = (_message(prompt),)
+        messages: tuple[Message, ...] = (Message.of_text("user", prompt),)
         segments: Sequence[str] = ()
         if self.form == "plain":
             segments, messages = (plain or PLAIN_FORM.format(prompt=prompt),), ()

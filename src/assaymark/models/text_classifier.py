@@ -6,7 +6,6 @@ It is read from disk only, without code of its own, and runs on the processor.
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError, MissingExtra, UsageError
 
@@ -35,7 +34,7 @@ class TextClassifier:
             raise DataError(f"{folder} is not a directory; expected a folder with a sequence-classification model")
         if not (folder / "config.json").is_file():
             raise DataError(f"{folder} has no config.json; expected a folder with a sequence-classification model")
-        known: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        known: dict[str, object] = {"local_files_only": True, "trust_remote_code": False}
         try:
             config = AutoConfig.from_pretrained(folder, **known)
             if not any("SequenceClassification" in str(name) for name in config.architectures or ()):

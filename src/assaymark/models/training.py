@@ -44,7 +44,7 @@ class TrainingCallback(TrainerCallback):  # type: ignore[misc]  # transformers h
         if self.every is not None and state.global_step % self.every == 0:
             self._evaluate(args, state, control, kwargs)
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_epoch_end(self, args: object, state: object, control: object, **kwargs: object) -> None:
         """Evaluate after an epoch, unless `every` is set."""
         if self.every is None:
             self._evaluate(args, state, control, kwargs)

@@ -84,7 +84,7 @@ class Option:
     read_back: Callable[[RunPlan], Any] | None = None
 
     @property
-    def reads_back(self) -> Callable[[RunPlan], Any] | None:
+    def reads_back(self) -> Callable[[RunPlan], object] | None:
         """The function that reads the option's value from a stored plan."""
         return self.read_back if self.in_plan is None else self.in_plan.read_back
 

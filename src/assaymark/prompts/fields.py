@@ -120,7 +120,7 @@ def resolve_own(field: object, columns: Collection[str]) -> Callable[[Row], str 
     return _column(field) if field in columns else compile_template(field, "gen_prefix")
 
 
-def resolve_loose(field: object) -> Callable[[Row], Any]:
+def resolve_loose(field: object) -> Callable[[Row], object]:
     """Return the function for `description` and a shot's `gen_prefix`: the column of that name, else a template."""
     if not field:
         return lambda _: None
@@ -148,7 +148,7 @@ def _column(name: str) -> Resolve:
     return column
 
 
-def _called(function: Callable[[Row], Any]) -> Resolve:
+def _called(function: Callable[[Row], object]) -> Resolve:
     name = getattr(function, "__name__", "a function")
 
     def call(row: Row) -> Any:

@@ -121,14 +121,14 @@ class _Styled:
         return LETTERS[first] if isinstance(first, int) and 0 <= first < len(LETTERS) else "n/a"
 
 
-def _positions(target: object, choices: Sequence[str]) -> Any:
+def _positions(target: object, choices: Sequence[str]) -> object:
     """Return the position of the correct choice, or a list of positions; a target that is not a choice is unchanged."""
     if isinstance(target, list):
         return [_positions(each, choices) for each in target]
     return choices.index(target) if isinstance(target, str) and target in choices else target
 
 
-def _lettered(gold: object, sentence: Callable[[str], str]) -> Any:
+def _lettered(gold: object, sentence: Callable[[str], str]) -> object:
     if isinstance(gold, list):
         return [_lettered(each, sentence) for each in gold]
     if not isinstance(gold, int) or not 0 <= gold < len(LETTERS):
@@ -136,7 +136,7 @@ def _lettered(gold: object, sentence: Callable[[str], str]) -> Any:
     return sentence(LETTERS[gold])
 
 
-def styled_description(description: Callable[[Row], Any], prompt_style: PromptStyle | None) -> Callable[[Row], Any]:
+def styled_description(description: Callable[[Row], object], prompt_style: PromptStyle | None) -> Callable[[Row], Any]:
     """Return what precedes the questions: cot adds the instruction to reason, and helm-separate has no description."""
     if prompt_style in ("helm-separate", "helm-separate-calibrated"):
         return lambda _row: ""

@@ -94,21 +94,17 @@ def chat_messages(pieces: Sequence[Piece], *, multiturn: bool) -> tuple[Message,
     The single message contains the delimiters, except the one before the model's own turn.
     """
     if multiturn:
-        return tuple(_message(piece.role, piece.content) for piece in pieces)
+        return tuple(Message.of_text(piece.role, piece.content) for piece in pieces)
     head = [pieces[0]] if pieces[0].role == "system" else []
     turns = pieces[len(head) :]
     tail = [turns[-1]] if turns[-1].role == "assistant" else []
     merged = turns[: len(turns) - len(tail)]
     text = "".join(piece.text for piece in merged[:-1]) + (merged[-1].content if merged else "")
     return (
-        *(_message(piece.role, piece.content) for piece in head),
-        _message("user", text),
-        *(_message(piece.role, piece.content) for piece in tail),
+        *(Message.of_text(piece.role, piece.content) for piece in head),
+        Message.of_text("user", text),
+        *(Message.of_text(piece.role, piece.content) for piece in tail),
     )
-
-
-def _message(role: Literal["system", "user", "assistant"], text: str) -> Message:
-    return Message(role, (TextPart(text),))
 
 
 @dataclass(frozen=True, slots=True)

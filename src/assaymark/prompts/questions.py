@@ -146,7 +146,7 @@ def _are_markers(texts: Sequence[str]) -> bool:
     return all(_MARKER.match(text.strip()) for text in texts)
 
 
-def _lists(value: object) -> Iterator[Sequence[Any]]:
+def _lists(value: object) -> Iterator[Sequence[object]]:
     """Yield every list of texts or numbers in a row, at any depth."""
     if isinstance(value, Mapping):
         for inner in value.values():

@@ -26,6 +26,7 @@ __all__ = [
     "BOUND",
     "FIRST_TOKEN",
     "AuditPlan",
+    "BlindScore",
     "CallPart",
     "Estimate",
     "GenerateQuery",
@@ -107,6 +108,11 @@ class Message:
 
     role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[TextPart | ImagePart | CallPart | ResultPart, ...]
+
+    @classmethod
+    def of_text(cls, role: Literal["system", "user", "assistant", "tool"], text: str) -> "Message":
+        """Return a message that is one text."""
+        return cls(role, (TextPart(text),))
 
     @property
     def text(self) -> str:
@@ -365,6 +371,15 @@ class WorkEstimate:
     failing: tuple[tuple[str, str], ...] = ()  # id and reason of each request that cannot be answered
 
 
+class BlindScore(TypedDict):
+    """A task's metric, evaluated without the questions."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
 class EstimateDetails(TypedDict, total=False):
     """What is known of an estimate beside its value, stored with it as JSON. Which keys there are depends on `kind`."""
 
@@ -408,7 +423,7 @@ class EstimateDetails(TypedDict, total=False):
     best_constant: float  # accuracy of always picking the same choice
     best_constant_choice: int
     best_constant_text: str | None
-    question_blind: Mapping[str, Any]  # value, low, high and n of the model without the questions
+    question_blind: BlindScore
     # groups
     members: Sequence[str]
     n_tasks: int
@@ -424,7 +439,7 @@ class EstimateDetails(TypedDict, total=False):
     missing: Sequence[Sequence[str]]
     why: str | None  # there is no composite
     reproduced: bool
-    unshown: Any
+    unshown: object
     note: str
 
 

@@ -127,7 +127,12 @@ class RaceCallback(TrainingCallback):
 
 
 def _race_last(
-    model: Any, tasks: str | Sequence[str], options: EvaluateOptions, rule: RaceOptions, at_least: int, last: str | None
+    model: object,
+    tasks: str | Sequence[str],
+    options: EvaluateOptions,
+    rule: RaceOptions,
+    at_least: int,
+    last: str | None,
 ) -> CheckpointRace:
     """Race a model against the run `last`, else against the checkpoint before it in the store.
 

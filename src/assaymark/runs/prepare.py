@@ -120,7 +120,7 @@ def open_store(options: EvaluateOptions) -> Store:
 
     Raises: UsageError for a value that can be no store.
     """
-    store: Any = options.get("store")
+    store: object = options.get("store")
     if isinstance(store, Store):
         return store
     if not isinstance(store, str | Path | None):
@@ -156,7 +156,7 @@ def model_of(model: object, options: EvaluateOptions) -> Model:
     raise not_a_model(model)
 
 
-def _model_options(options: EvaluateOptions) -> dict[str, Any]:
+def _model_options(options: EvaluateOptions) -> dict[str, object]:
     """Return those options of a run that are also arguments of its model."""
     arguments = {
         name: value for name, value in options.items() if name in ("numerics", "too_long", "cluster") and value

@@ -88,7 +88,7 @@ def reproduce(run: Run, tasks: Sequence[str] = (), **options: Unpack[EvaluateOpt
 
 def stored_call(
     run: Run, tasks: Sequence[str], options: EvaluateOptions, what: str, model: object = None
-) -> tuple[Any, list[str], EvaluateOptions]:
+) -> tuple[object, list[str], EvaluateOptions]:
     """Return the model, tasks and options of `evaluate` that gave a stored run.
 
     Args:

@@ -16,7 +16,7 @@ from assaymark.options.option import Declared, declared_options
 from assaymark.options.shared import SharedOptions
 from assaymark.options.texts import read_arguments
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Decorator = Callable[[F], F]
 
 _FIRST: tuple[Decorator[Any], ...] = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assaymark.errors import UsageError
 from assaymark.records import JsonValue
@@ -22,6 +22,7 @@ __all__ = [
     "target_options",
 ]
 
+F = TypeVar("F", bound=Callable[..., object])
 Decorator = Callable[[Any], Any]
 
 
@@ -40,7 +41,7 @@ class TargetKind:
     takes: Callable[[Any, Mapping[str, Any]], bool]
     evaluate: Callable[..., Any]
     options: tuple[Decorator, ...]
-    of_command: Callable[[Mapping[str, Any]], tuple[Any, Any, dict[str, Any]] | None]
+    of_command: Callable[[Mapping[str, object]], tuple[object, object, dict[str, object]] | None]
     plan: Callable[..., "TargetForecast"] | None = None
 
 
@@ -88,7 +89,7 @@ def refuse_target(row: "RunRow", what: str) -> None:
         )
 
 
-def target_options(function: object) -> Any:
+def target_options(function: F) -> F:
     """Add the options of every kind of target to a command."""
     for kind in _kinds():
         for option in reversed(kind.options):

@@ -13,7 +13,7 @@ from assaymark.runs.run import Run
 __all__ = ["EvaluationCallback", "options_at"]
 
 
-def options_at(checkpoint: str, options: EvaluateOptions, tokenizer: Any) -> EvaluateOptions:
+def options_at(checkpoint: str, options: EvaluateOptions, tokenizer: object) -> EvaluateOptions:
     """Return a callback's options for the model as it is now, which is stored under the checkpoint's name.
 
     Args:

@@ -45,7 +45,7 @@ _PYTHON_KINDS: Mapping[str, type] = {
     "integer": int,
     "boolean": bool,
 }
-_SOURCE_KINDS: Mapping[Language, tuple[Mapping[str, type], Callable[[str, str, str | None], Any]]] = {
+_SOURCE_KINDS: Mapping[Language, tuple[Mapping[str, type], Callable[[str, str, str | None], object]]] = {
     "java": (JAVA_KINDS, java_value),
     "javascript": (JAVASCRIPT_KINDS, javascript_value),
 }
@@ -81,7 +81,7 @@ class _Kind:
 def match_calls(
     answered: Sequence[FunctionCall],
     expected: Sequence[ExpectedCall],
-    functions: Sequence[Mapping[str, Any]],
+    functions: Sequence[Mapping[str, object]],
     language: Language = "python",
     shown_name: Callable[[str], str] = str,
 ) -> CallFault | None:
@@ -149,7 +149,7 @@ class _CallChecker:
                 return CallFault("missing_parameter", f"{self._name}: '{name}' is missing; expected {_listed(allowed)}")
         return None
 
-    def _fault_of_argument(self, name: str, value: Any) -> CallFault | None:
+    def _fault_of_argument(self, name: str, value: object) -> CallFault | None:
         if name not in self._properties or name not in self._wanted.allowed:
             what = "has no parameter" if name not in self._properties else "was to be called without"
             return CallFault("unexpected_parameter", f"{self._name} {what} '{name}'")
@@ -167,14 +167,14 @@ class _CallChecker:
         return _fault_of_value(where, value, allowed, kind)
 
 
-def _wrong_type(where: str, value: Any, expected: str) -> CallFault:
+def _wrong_type(where: str, value: object, expected: str) -> CallFault:
     return CallFault("wrong_type", f"{where}: {_shown(value)} is a {type(value).__name__}; expected {expected}")
 
 
 # ------------------------------------------------------------------------------------------------- types
 
 
-def _kind_of(declared: Any, language: Language) -> _Kind:
+def _kind_of(declared: object, language: Language) -> _Kind:
     """Return a parameter's type by its declaration; any type where it names none that is known."""
     schema = declared if isinstance(declared, Mapping) else {}
     kinds = _PYTHON_KINDS if language == "python" else _SOURCE_KINDS[language][0]
@@ -204,7 +204,7 @@ def _as_float(value: int) -> float | int:
         return value
 
 
-def _has_type(value: Any, allowed: Sequence[Any], kind: _Kind) -> bool:
+def _has_type(value: object, allowed: Sequence[object], kind: _Kind) -> bool:
     """Return whether a value has the declared type, or that of the acceptable values: a variable, say, is a text."""
     if kind.value is None:
         return True
@@ -213,7 +213,7 @@ def _has_type(value: Any, allowed: Sequence[Any], kind: _Kind) -> bool:
     return type(value) is _type_of(allowed)
 
 
-def _have_item_types(value: Sequence[Any], allowed: Sequence[Any], item: type) -> bool:
+def _have_item_types(value: Sequence[object], allowed: Sequence[object], item: type) -> bool:
     """Return whether the elements have the declared type, or that of the elements of one acceptable list."""
     for other in allowed:
         own = _type_of(other) if isinstance(other, list) else None
@@ -222,7 +222,7 @@ def _have_item_types(value: Sequence[Any], allowed: Sequence[Any], item: type) -
     return False
 
 
-def _type_of(values: Sequence[Any]) -> type | None:
+def _type_of(values: Sequence[object]) -> type | None:
     """Return the type of the first value that is not OMISSIBLE."""
     return next((type(value) for value in values if value != OMISSIBLE), None)
 
@@ -264,7 +264,7 @@ def _plain(value: Any) -> Any:
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
-def _fault_of_dict(where: str, value: Mapping[str, Any], allowed: Sequence[Any]) -> CallFault | None:
+def _fault_of_dict(where: str, value: Mapping[str, object], allowed: Sequence[object]) -> CallFault | None:
     """Compare an object with acceptable ones, whose values are lists of acceptable values."""
     fault = CallFault("wrong_value", f"{where}: {_shown(value)}; expected {_listed(allowed)}")
     for other in allowed:
@@ -307,14 +307,14 @@ def _fault_of_dicts(where: str, value: Sequence[Any], allowed: Sequence[Any]) ->
     return fault
 
 
-def _listed(allowed: Sequence[Any]) -> str:
+def _listed(allowed: Sequence[object]) -> str:
     texts = [_shown(value) for value in allowed if value != OMISSIBLE]
     if not texts:
         return "it to be left out"
     return " or ".join(texts[:5]) + (f" or {len(texts) - 5} more" if len(texts) > 5 else "")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -334,7 +334,7 @@ class CallMatchRules:
 def score_calls(
     answer: str,
     expected: Sequence[ExpectedCall],
-    functions: Sequence[Mapping[str, Any]],
+    functions: Sequence[Mapping[str, object]],
     metrics: Sequence[str],
     rules: CallMatchRules,
 ) -> tuple[dict[str, ScoreValue], ScoreStatus]:
@@ -400,7 +400,7 @@ def any_call(answer: CallAnswer) -> ScoreValue:
 
 
 def _scored(calls: Sequence[FunctionCall], fault: CallFault | None) -> ScoreValue:
-    detail: dict[str, Any] = {"calls": [call.content for call in calls]}
+    detail: dict[str, object] = {"calls": [call.content for call in calls]}
     if fault is not None:
         detail |= {"reason": fault.reason, "message": fault.message}
     return ScoreValue(float(fault is None), detail=detail)

@@ -26,7 +26,7 @@ _NAME = re.compile(r"\s*([A-Za-z_$][\w$.]*)\s*\(")
 _TYPES = re.compile(r"[\w\s,.?\[\]<>]*+")  # what Java's type arguments are made of: no operators
 _PUNCTUATION = re.compile(r"([(),])")
 _ARGUMENT = re.compile(r"\s*([A-Za-z_$][\w$]*)\s*=(?!=)", re.DOTALL)
-_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS: Mapping[type[ast.operator], Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -114,7 +114,7 @@ def _computed(node: ast.expr) -> Any:
     raise UnreadableCall(f"{ast.unparse(node)[:60]} is not a value")
 
 
-def python_call_text(name: str, arguments: Mapping[str, Any]) -> str:
+def python_call_text(name: str, arguments: Mapping[str, object]) -> str:
     """Return a call in Python's syntax, with literal arguments."""
     return source_call_text(name, {key: repr(value) for key, value in arguments.items()})
 
@@ -142,7 +142,7 @@ def _source_call(text: str) -> Call:
     if match is None or not bare.endswith(")"):
         raise UnreadableCall(f"{text.strip()[:60]!r} is not a call")
     inside = text.rstrip().removesuffix(";").rstrip()[match.end() : -1]
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     for part in _split(inside):
         named = _ARGUMENT.match(part)
         if named is None:

@@ -47,14 +47,14 @@ def _number(pattern: str, convert: Read) -> Read:
     return lambda text: convert(text) if compiled.match(text) else text
 
 
-def _whole(text: str) -> Any:
+def _whole(text: str) -> object:
     try:
         return int(text)
     except ValueError:  # more digits than Python converts
         return text
 
 
-def _boolean(text: str) -> Any:
+def _boolean(text: str) -> object:
     return {"true": True, "false": False}.get(text, text)
 
 
@@ -76,7 +76,7 @@ _PUT = re.compile(r'put\("((?:(?!",).)*+)",\s*+([^)\n]*+)\)')
 _EMPTY_MAP = re.compile(r"new\s+HashMap<.*?>\s*\(\)")
 
 
-def java_value(text: str, kind: str, item: str | None = None) -> Any:
+def java_value(text: str, kind: str, item: str | None = None) -> object:
     """Return the value of a Java argument's text; the text itself where it is not a literal of the type.
 
     Args:
@@ -96,7 +96,7 @@ def java_value(text: str, kind: str, item: str | None = None) -> Any:
     return _JAVA.get(kind, str)(text)
 
 
-def _java_list(text: str, item: str | None) -> Any:
+def _java_list(text: str, item: str | None) -> object:
     if match := _AS_LIST.search(text):
         return [_java_item(part, item, strips=True) for part in match[1].split(",")]
     if match := _ADDED.search(text):
@@ -104,21 +104,21 @@ def _java_list(text: str, item: str | None) -> Any:
     return [] if _EMPTY_LIST.search(text) else text
 
 
-def _java_item(part: str, item: str | None, *, strips: bool = False) -> Any:
+def _java_item(part: str, item: str | None, *, strips: bool = False) -> object:
     part = part.strip()
     if strips and item in ("char", "String"):
         return part[1:-1]  # the quotes
     return java_value(part, item) if item else _java_literal(part)
 
 
-def _java_map(text: str) -> Any:
+def _java_map(text: str) -> object:
     if (match := _MAP.search(text)) and (end := text.find("}", match.end())) >= 0:
         pairs = _PUT.findall(text, match.end(), end)
         return {key: _java_literal(value.strip()) for key, value in pairs}
     return {} if _EMPTY_MAP.search(text) else text
 
 
-def _java_literal(text: str) -> Any:
+def _java_literal(text: str) -> object:
     """Return the value of a literal by its form; anything else is its text."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1]
@@ -129,7 +129,7 @@ def _java_literal(text: str) -> Any:
     return _plain_number(text)
 
 
-def _plain_number(text: str) -> Any:
+def _plain_number(text: str) -> object:
     for convert in (int, float):
         try:
             return convert(text)
@@ -158,7 +158,7 @@ _OBJECT = re.compile(r"\{(.*?)\}")
 _PAIR = re.compile(r"([^:]++):\s*+(.*?)(?:,\s*+(?=[^,][^,:]*+:)|$)")
 
 
-def javascript_value(text: str, kind: str, item: str | None = None) -> Any:
+def javascript_value(text: str, kind: str, item: str | None = None) -> object:
     """Return the value of a JavaScript argument's text; the text itself where it is not a literal of the type.
 
     Args:
@@ -175,7 +175,7 @@ def javascript_value(text: str, kind: str, item: str | None = None) -> Any:
     return _JAVASCRIPT.get(kind, str)(text)
 
 
-def _javascript_array(text: str, item: str | None) -> Any:
+def _javascript_array(text: str, item: str | None) -> object:
     rows = _ROWS.match(text)
     if rows is not None:
         pieces = re.findall(r"\[(.*?)\]", rows[0])
@@ -189,7 +189,7 @@ def _javascript_array(text: str, item: str | None) -> Any:
     return [javascript_value(part, item) if item else _javascript_literal(part) for part in parts]
 
 
-def _javascript_object(text: str) -> Any:
+def _javascript_object(text: str) -> object:
     if text == "{}":
         return {}
     match = _OBJECT.match(text)
@@ -199,7 +199,7 @@ def _javascript_object(text: str) -> Any:
     return {key: _javascript_member(value) for key, value in pairs}
 
 
-def _javascript_member(text: str) -> Any:
+def _javascript_member(text: str) -> object:
     if text[:1] == "[" and text[-1:] == "]":
         return _javascript_array(text, None)
     if text[:1] == "{" and text[-1:] == "}":
@@ -207,7 +207,7 @@ def _javascript_member(text: str) -> Any:
     return _javascript_literal(text.strip("'\""))
 
 
-def _javascript_literal(text: str) -> Any:
+def _javascript_literal(text: str) -> object:
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
@@ -219,7 +219,7 @@ def _javascript_literal(text: str) -> Any:
 # ----------------------------------------------------------------------------------------------- writing
 
 
-def java_text(value: Any, kind: str, item: str | None = None) -> str:
+def java_text(value: object, kind: str, item: str | None = None) -> str:
     """Return the source text of a value of a Java type; a text is its own source, for it may be a variable."""
     if isinstance(value, list) and kind == "ArrayList":
         inner = ", ".join(_java_source(each, item) for each in value)
@@ -242,12 +242,12 @@ def _java_source(value: Any, kind: str | None) -> str:
     return f"{float(value) if kind in ('float', 'double') else value}{ending}"
 
 
-def _array_source(value: Any, item: str | None) -> str:
+def _array_source(value: object, item: str | None) -> str:
     # BFCL keeps the quotes of strings in arrays with a type of their elements, so its answers are without them
     return value if isinstance(value, str) and item else _java_source(value, item)
 
 
-def javascript_text(value: Any, kind: str, item: str | None = None) -> str:
+def javascript_text(value: object, kind: str, item: str | None = None) -> str:
     """Return the source text of a value of a JavaScript type; a text is its own source, for it may be a variable."""
     if isinstance(value, str):
         return value
@@ -256,7 +256,7 @@ def javascript_text(value: Any, kind: str, item: str | None = None) -> str:
     return _javascript_source(value, item)
 
 
-def _javascript_source(value: Any, item: str | None = None) -> str:
+def _javascript_source(value: object, item: str | None = None) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

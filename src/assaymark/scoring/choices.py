@@ -34,7 +34,7 @@ from assaymark.scoring.metric import (
 from assaymark.scoring.metrics import computations, defaults_for, needs_every_choice
 from assaymark.scoring.values import ScoreValue
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Gold = int | str | Sequence[int]
 
 OUT_OF_RANGE = -100  # lm-eval's label for a gold answer that is none of the choices: always scored as wrong
@@ -484,7 +484,7 @@ def _brier(answer: ChoiceAnswer) -> float | None:
     return float(np.sum((probabilities - truth) ** 2))
 
 
-def chance_of(choices: Mapping[str, Any] | Sequence[str], gold: Gold) -> float:
+def chance_of(choices: Mapping[str, object] | Sequence[str], gold: Gold) -> float:
     """Return the accuracy of random guessing on this sample: number of gold answers over number of choices."""
     right = resolve_gold(gold, list(choices))
     indices = set(right) if isinstance(right, tuple) else {right}

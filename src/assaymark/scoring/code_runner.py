@@ -146,8 +146,8 @@ def close_side_door() -> None:
 
 def nodes_of(tree: "Any") -> "list[Any]":
     """Return all nodes of a syntax tree; the module ast takes longer to import than most programs run."""
-    nodes: list[Any] = []
-    todo: list[Any] = [tree]
+    nodes: list[object] = []
+    todo: list[object] = [tree]
     while todo:
         node = todo.pop()
         if isinstance(node, list):

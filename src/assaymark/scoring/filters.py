@@ -97,7 +97,7 @@ class EachResponse:
 class EachSample:
     """A step that handles all responses of a sample together."""
 
-    def pick(self, responses: Sequence[Any]) -> Any:
+    def pick(self, responses: Sequence[object]) -> object:
         """Return the replacement of one sample's responses."""
         raise NotImplementedError
 
@@ -106,7 +106,7 @@ class EachSample:
         return [self.pick(responses) for responses in resps]
 
 
-def _chosen(matches: Sequence[Any], group_select: int, empty: str) -> str:
+def _chosen(matches: Sequence[object], group_select: int, empty: str) -> str:
     """Return the selected match of re.findall; of several groups, the first that is not empty.
 
     Where `group_select` is beyond the matches, lm-eval stops with IndexError; here nothing was found.
@@ -179,8 +179,8 @@ class UppercaseFilter(EachResponse):
 class MapFilter(EachResponse):
     """Replace each response by a table."""
 
-    mapping_dict: Mapping[Any, Any] = field(default_factory=dict)
-    default_value: Any = None
+    mapping_dict: Mapping[object, object] = field(default_factory=dict)
+    default_value: object = None
 
     def one(self, text: Any) -> Any:
         """Return the table's value for the response, else the default."""
@@ -191,7 +191,7 @@ class MapFilter(EachResponse):
 class TakeFirstFilter(EachSample):
     """Keep the first response, not in a list."""
 
-    def pick(self, responses: Sequence[Any]) -> Any:
+    def pick(self, responses: Sequence[object]) -> object:
         """Return the first response."""
         return responses[0]
 
@@ -202,7 +202,7 @@ class TakeFirstKFilter(EachSample):
 
     k: int
 
-    def pick(self, responses: Sequence[Any]) -> Sequence[Any]:
+    def pick(self, responses: Sequence[object]) -> Sequence[object]:
         """Return k responses. Raises: PlanError if there are fewer."""
         if len(responses) < self.k:
             raise PlanError(f"take_first_k={self.k}: a sample has {len(responses)} responses; increase `repeats`")
@@ -213,7 +213,7 @@ class TakeFirstKFilter(EachSample):
 class MajorityVoteFilter(EachSample):
     """Keep the most frequent response, in a list of one; of equally frequent ones the first."""
 
-    def pick(self, responses: Sequence[Any]) -> list[Any]:
+    def pick(self, responses: Sequence[object]) -> list[object]:
         """Return the winner, in a list."""
         return [Counter(responses).most_common(1)[0][0]]
 
@@ -222,7 +222,7 @@ class MajorityVoteFilter(EachSample):
 class CustomFilter:
     """A function of the task's own, called with all responses and all rows."""
 
-    filter_fn: Callable[[Any, Any], Any]
+    filter_fn: Callable[[object, object], object]
 
     def apply(self, resps: Any, docs: Sequence[Row]) -> Any:
         """Return what the function returns."""
@@ -250,7 +250,7 @@ class MultiChoiceRegexFilter:
             [self._one(regex, text, doc["choices"]) for text in texts] for texts, doc in zip(resps, docs, strict=True)
         ]
 
-    def _one(self, regex: re.Pattern[str], text: Any, choices: Sequence[str]) -> str:
+    def _one(self, regex: re.Pattern[str], text: object, choices: Sequence[str]) -> str:
         letters = [chr(ord("A") + index) for index in range(len(choices))]
         by_text = {self._simplified(c.strip()): f"({a})" for c, a in zip(choices, letters, strict=True)}
         # sorted by length of the escaped pattern, kept stable: equal lengths stay in the choices' order
@@ -263,7 +263,7 @@ class MultiChoiceRegexFilter:
             or self.fallback
         )
 
-    def _find(self, matches: Sequence[Any], names: Mapping[str, str]) -> str:
+    def _find(self, matches: Sequence[object], names: Mapping[str, str]) -> str:
         choice = _chosen(matches, self.group_select, "") if matches else ""
         return names.get(choice, choice) if choice else ""
 

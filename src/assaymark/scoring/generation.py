@@ -72,9 +72,9 @@ def exact_match(prediction: str, reference: str, options: ExactMatchOptions | No
 
 
 def score_generation(
-    prediction: Any,
-    gold: Any,
-    metrics: Mapping[str, Mapping[str, Any]],
+    prediction: object,
+    gold: object,
+    metrics: Mapping[str, Mapping[str, object]],
     *,
     multiple_targets: bool = False,
     functions: Mapping[str, MetricFunction] | None = None,
@@ -103,7 +103,7 @@ def score_generation(
     return result
 
 
-def is_unparsed(prediction: Any, fallbacks: Sequence[str] = ("[invalid]",)) -> bool:
+def is_unparsed(prediction: object, fallbacks: Sequence[str] = ("[invalid]",)) -> bool:
     """Return whether the filters extracted nothing: the answer is empty or a filter's fallback."""
     if isinstance(prediction, (list, tuple)):
         return all(is_unparsed(part, fallbacks) for part in prediction)
@@ -112,7 +112,7 @@ def is_unparsed(prediction: Any, fallbacks: Sequence[str] = ("[invalid]",)) -> b
     return isinstance(prediction, str) and (not prediction.strip() or prediction in fallbacks)
 
 
-def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, is_compared: bool) -> Any:
+def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, is_compared: bool) -> object:
     """Convert the reference to the prediction's type, as lm-eval does: 42 becomes the text "42"."""
     if multiple_targets:
         return list(gold) if isinstance(gold, (list, tuple)) else [gold]
@@ -126,7 +126,7 @@ def _cast_gold(gold: Any, prediction: Any, *, multiple_targets: bool, is_compare
         ) from error
 
 
-def _call(function: MetricFunction, gold: Any, prediction: Any, options: Mapping[str, Any]) -> Any:
+def _call(function: MetricFunction, gold: object, prediction: object, options: Mapping[str, object]) -> object:
     """Call a metric by keyword; one that was not declared, else, with one [gold, prediction] list, as lm-eval does."""
     try:
         return function(references=[gold], predictions=[prediction], **options)
@@ -184,7 +184,7 @@ def _as_score(value: Any) -> ScoreValue:
     in_lm_eval=True,
     per_cent_in=("opencompass",),
 )
-def matches_reference(references: Sequence[Any], predictions: Sequence[Any], **options: Any) -> ScoreValue:
+def matches_reference(references: Sequence[object], predictions: Sequence[object], **options: object) -> ScoreValue:
     """Return whether the answer equals the reference; one that is not a text is compared as it is."""
     (gold,), (prediction,) = references, predictions
     rules = ExactMatchOptions.from_mapping(options)
@@ -208,28 +208,28 @@ def _of_corpus(name: str, formula: str, *, higher_is_better: bool = True) -> Cal
 
 
 @_of_corpus("bleu", "corpus BLEU of all answers and references")
-def bleu(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+def bleu(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
     """Return the reference, or the list of them, and the answer."""
     return _pair(references, predictions)
 
 
 @_of_corpus("chrf", "corpus chrF of all answers and references")
-def chrf(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+def chrf(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
     """Return the reference, or the list of them, and the answer."""
     return _pair(references, predictions)
 
 
 @_of_corpus("chrf++", "corpus chrF++ of all answers and references: chrF with word bigrams")
-def chrf_with_words(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+def chrf_with_words(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
     """Return the reference, or the list of them, and the answer."""
     return _pair(references, predictions)
 
 
 @_of_corpus("ter", "translation edit rate of all answers and references", higher_is_better=False)
-def ter(references: Sequence[Any], predictions: Sequence[Any], **_options: Any) -> ScoreValue:
+def ter(references: Sequence[object], predictions: Sequence[object], **_options: object) -> ScoreValue:
     """Return the reference, or the list of them, and the answer."""
     return _pair(references, predictions)
 
 
-def _pair(references: Sequence[Any], predictions: Sequence[Any]) -> ScoreValue:
+def _pair(references: Sequence[object], predictions: Sequence[object]) -> ScoreValue:
     return ScoreValue(None, parts=(references[0], predictions[0]))

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
 from assaymark.registry import nearest
@@ -17,7 +17,7 @@ from assaymark.scoring.metric import LOGLIKELIHOOD, ROLLING, metric
 from assaymark.scoring.metrics import computations, defaults_for
 from assaymark.scoring.values import ScoreValue
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _FROM_ZERO = (0.0, math.inf)
 
 

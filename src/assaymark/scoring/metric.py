@@ -14,7 +14,7 @@ the tasks that use it, so that an edited metric is another scoring.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
+from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 
 __all__ = [
     "ANY_CALL",
@@ -117,7 +117,7 @@ class Metric:
         return (0.0, 1.0) if self.is_share else (-math.inf, math.inf)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _FACTS = "__assaymark_metric__"
 
 

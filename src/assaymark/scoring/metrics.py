@@ -83,7 +83,7 @@ _SHARE_WORDS = frozenset({"acc", "accuracy"})  # these win: `bleu_acc` is a shar
 
 
 @cache
-def _declared() -> tuple[tuple[Metric, Callable[..., Any]], ...]:
+def _declared() -> tuple[tuple[Metric, Callable[..., object]], ...]:
     """Return the facts and functions that this package's modules declare, in order."""
     modules = [import_module(f"assaymark.scoring.{name}") for name in _MODULES]
     values = ((module, value) for module in modules for value in vars(module).values())

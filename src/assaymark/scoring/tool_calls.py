@@ -102,7 +102,7 @@ def read_calls(text: str, syntax: Syntax = "any", language: Language = "python")
 # ------------------------------------------------------------------------------------------------- JSON
 
 
-def _json(text: str) -> Any:
+def _json(text: str) -> object:
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as error:

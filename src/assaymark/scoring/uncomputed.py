@@ -4,7 +4,6 @@ The functions of the library's task files are in hashes of runs, so that nothing
 """
 
 from dataclasses import replace
-from typing import Any
 
 from assaymark.scoring.metric import GENERATE, LOGLIKELIHOOD, MULTIPLE_CHOICE, ROLLING, Metric, metric
 from assaymark.scoring.values import ScoreValue
@@ -22,7 +21,7 @@ _PER_CENT = (0.0, 100.0)
     compares_nothing=True,
     in_lm_eval=True,
 )
-def bypass(*_answer: object, **_options: Any) -> ScoreValue:
+def bypass(*_answer: object, **_options: object) -> ScoreValue:
     """Return no score. Source: lm-evaluation-harness 0.4.13, `bypass`."""
     return ScoreValue(None)
 

@@ -195,7 +195,7 @@ def _pairs_for_sacrebleu(items: Items) -> tuple[list[str], list[list[str]]]:
     return predictions, [list(stream) for stream in zip(*references, strict=False)]
 
 
-def _sacrebleu(function: str, items: Items, **options: Any) -> float:
+def _sacrebleu(function: str, items: Items, **options: object) -> float:
     try:
         import sacrebleu
     except ImportError as error:
@@ -230,7 +230,7 @@ def acc_all(items: Items) -> float:
 
 def acc_all_groups(items: Items, *, by_paragraph: bool) -> list[int]:
     """Return 0 or 1 per question; without `by_paragraph` as lm-eval's standard error, by question number alone."""
-    groups: dict[Any, bool] = {}
+    groups: dict[object, bool] = {}
     for predicted, row in items:
         key = (row["idx"]["paragraph"] if by_paragraph else None, row["idx"]["question"])
         groups[key] = groups.get(key, True) and ((row["label"] == 1) == predicted)

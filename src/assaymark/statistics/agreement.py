@@ -142,7 +142,7 @@ class Agreement:
 
 
 def krippendorff_alpha(
-    ratings: Sequence[Sequence[Any]],
+    ratings: Sequence[Sequence[object]],
     level: Level = "nominal",
     *,
     confidence: float = 0.95,
@@ -213,8 +213,8 @@ def cohen_kappa(
 
 
 def stratified_kappa(
-    first: Sequence[Any],
-    second: Sequence[Any],
+    first: Sequence[object],
+    second: Sequence[object],
     strata: Sequence[Hashable],
     clusters: Sequence[Hashable],
     *,

@@ -10,7 +10,7 @@ V - w V x xᵀ V / (1 + w xᵀ V x). The sum of the variances falls by w |V x|²
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,7 +206,7 @@ def standing_of(wins: Floats, rated: Ints) -> list[Standing | None]:
     ]
 
 
-def _reached(wins: Floats) -> NDArray[Any]:
+def _reached(wins: Floats) -> NDArray[np.bool_]:
     """Return which models each one reaches by a chain of wins and ties, itself included. Shapes: [models, models]."""
     reached = (wins > 0) | np.eye(len(wins), dtype=bool)
     while True:

@@ -13,7 +13,6 @@ numbers stay paired and the error of their difference is correct.
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class CompositeEstimate:
 
 
 def resample_composite(
-    scores: Sequence[NDArray[Any]],
+    scores: Sequence[NDArray[np.number | np.bool_]],
     combine: Combine,
     *,
     confidence: float = 0.95,
@@ -110,7 +109,7 @@ def mean_win_rate(
 
 
 def estimate_win_rate(
-    scores: Sequence[NDArray[Any]],
+    scores: Sequence[NDArray[np.number | np.bool_]],
     higher_is_better: Sequence[bool] | None = None,
     *,
     tolerance: float = 0.0,
@@ -135,7 +134,7 @@ def estimate_win_rate(
     return resample_composite(tables, combine, confidence=confidence, draws=draws, resample_tasks=resample_tasks)
 
 
-def _checked(scores: Sequence[NDArray[Any]]) -> list[Floats]:
+def _checked(scores: Sequence[NDArray[np.number | np.bool_]]) -> list[Floats]:
     tables = [np.asarray(table, dtype=np.float64) for table in scores]
     shapes = [table.shape for table in tables]
     if not tables or any(len(shape) != 2 or shape[0] == 0 or shape[1] != shapes[0][1] for shape in shapes):

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
+from assaymark.statistics.bradley_terry import sigmoid
 from assaymark.statistics.intervals import as_floats
 
-Scores = Sequence[float] | NDArray[Any]
+Scores = Sequence[float] | NDArray[np.number | np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class PlattScaling:
 
     def apply(self, confidences: Scores) -> Floats:
         """Return recalibrated confidences."""
-        return _sigmoid(self.slope * _logit(as_floats(confidences)) + self.intercept)
+        return sigmoid(self.slope * _logit(as_floats(confidences)) + self.intercept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +228,9 @@ def _logit(p: Floats) -> Floats:
     return np.asarray(np.log(clipped) - np.log1p(-clipped))
 
 
-def _sigmoid(x: Floats) -> Floats:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
-
-
 def _newton_step(design: Floats, target: Floats, weights: Floats) -> Floats:
     """Return one damped Newton step of logistic regression: halved until the loss decreases."""
-    p = _sigmoid(design @ weights)
+    p = sigmoid(design @ weights)
     gradient = design.T @ (target - p)
     curvature = (design * (p * (1.0 - p))[:, None]).T @ design + 1e-12 * np.eye(2)
     step = np.linalg.solve(curvature, gradient)

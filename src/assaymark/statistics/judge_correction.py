@@ -7,7 +7,6 @@ specificity; it is more precise if these are well known, and undefined if the ju
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from assaymark.statistics.distributions import two_sided_z
 from assaymark.statistics.estimate import IntervalEstimate
 from assaymark.statistics.intervals import as_floats
 
-Scores = Sequence[float] | NDArray[Any]
+Scores = Sequence[float] | NDArray[np.number | np.bool_]
 
 
 def rogan_gladen(

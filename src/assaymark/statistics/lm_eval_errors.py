@@ -75,7 +75,7 @@ def twister_of(seed: int) -> np.random.RandomState:
     return generator
 
 
-def _statistic(aggregation: str, items: Sequence[Any]) -> Statistic:
+def _statistic(aggregation: str, items: Sequence[object]) -> Statistic:
     match aggregation:
         case "perplexity":
             values = np.asarray(items, dtype=np.float64)

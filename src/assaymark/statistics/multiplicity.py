@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +60,7 @@ class RankSet:
 
 
 def rank_sets(
-    scores: NDArray[Any],
+    scores: NDArray[np.number | np.bool_],
     clusters: Clusters | None = None,
     *,
     confidence: float = 0.95,

@@ -16,7 +16,6 @@ c (McNemar 1947); the interval of the difference (b - c)/n inverts a score test,
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +107,7 @@ class LocationTest:
     mean: float
 
 
-def mean_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
+def mean_above_zero(differences: Sequence[float] | NDArray[np.number | np.bool_]) -> LocationTest:
     """Test mean(d) > 0 by t = mean(d) / (sd(d) / √n), referred to Student's t with n - 1 degrees of freedom.
 
     If all differences are equal there is no spread: p is 2^-n if they are positive (each sign being equally likely),
@@ -128,7 +127,7 @@ def mean_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest
     return LocationTest(t, t_sf(t, n - 1), n, mean)
 
 
-def sign_test_above_zero(differences: Sequence[float] | NDArray[Any]) -> LocationTest:
+def sign_test_above_zero(differences: Sequence[float] | NDArray[np.number | np.bool_]) -> LocationTest:
     """Test exactly whether more than half of the differences are positive; zeros are excluded.
 
     The statistic is the share of positive ones. Source: Arbuthnot 1710; Conover 1999, section 3.4.
@@ -145,9 +144,9 @@ _SIGNS_AT_ONCE = 4_000_000
 
 
 def sign_flip_p(
-    differences: Sequence[float] | NDArray[Any],
+    differences: Sequence[float] | NDArray[np.number | np.bool_],
     *,
-    clusters: Sequence[Hashable] | NDArray[Any] | None = None,
+    clusters: Sequence[Hashable] | NDArray[np.generic] | None = None,
     draws: int = 10_000,
     name: Sequence[object] = (),
 ) -> float:
@@ -189,8 +188,8 @@ def _count_extreme(units: Floats, limit: float, draws: int, name: Sequence[objec
     return count
 
 
-Scores = Sequence[float] | NDArray[Any]
-Clusters = Sequence[Hashable] | NDArray[Any]
+Scores = Sequence[float] | NDArray[np.number | np.bool_]
+Clusters = Sequence[Hashable] | NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ found by shuffling each sample's scores among the templates, which preserves eac
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,9 @@ class RankAgreement:
     n_orders: int  # number of different orders
 
 
-def prompt_spread(scores: NDArray[Any], *, draws: int = 2000, name: Sequence[object] = ()) -> PromptSpread:
+def prompt_spread(
+    scores: NDArray[np.number | np.bool_], *, draws: int = 2000, name: Sequence[object] = ()
+) -> PromptSpread:
     """Summarise scores of the same samples under several templates.
 
     Var(mean) = σ²_item / n + σ²_template / K + σ²_rest / (n K), from a two-way layout without repeats.
@@ -112,7 +113,7 @@ def _variances(table: Floats) -> tuple[float, float, float]:
     return max(items, 0.0), max(templates, 0.0), rest
 
 
-def rank_agreement(means: NDArray[Any]) -> RankAgreement:
+def rank_agreement(means: NDArray[np.number | np.bool_]) -> RankAgreement:
     """Return the templates' agreement on the order of models; equal means share the middle rank.
 
     W = 12 S / (K² (M³ - M)), S the sum of squared deviations of the models' rank sums.

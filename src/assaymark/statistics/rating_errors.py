@@ -8,7 +8,6 @@ vote is entered twice within its cluster.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +94,7 @@ class RatingErrors:
 def clustered_errors(
     battles: Battles,
     fit: BradleyTerry,
-    clusters: NDArray[Any],
+    clusters: NDArray[np.generic],
     covariates: Floats | None = None,
     tie_scores: Floats | None = None,
 ) -> RatingErrors:
@@ -197,7 +196,7 @@ def _scores(battles: Battles, products: Floats, residuals: Floats, votes: Ints, 
 def bootstrap_strengths(
     battles: Battles,
     fit: BradleyTerry,
-    clusters: NDArray[Any],
+    clusters: NDArray[np.generic],
     covariates: Floats | None = None,
     *,
     weights: Floats | None = None,
@@ -269,7 +268,7 @@ def _refit_pairs(battles: Battles, weights: Floats, start: Floats) -> Floats | N
 def one_step_strengths(
     battles: Battles,
     fit: BradleyTerry,
-    clusters: NDArray[Any],
+    clusters: NDArray[np.generic],
     covariates: Floats | None = None,
     *,
     draws: int = 1000,
@@ -293,7 +292,7 @@ def one_step_strengths(
 
 def one_sided_bound(
     opponents: Floats,
-    clusters: NDArray[Any],
+    clusters: NDArray[np.generic],
     *,
     won_all: bool,
     confidence: float = 0.95,
@@ -323,7 +322,7 @@ def one_sided_bound(
     return sign * bisect(excess, centre - _FARTHEST, centre + _FARTHEST)
 
 
-def numbered(clusters: NDArray[Any], n_votes: int) -> tuple[Ints, int]:
+def numbered(clusters: NDArray[np.generic], n_votes: int) -> tuple[Ints, int]:
     """Return each vote's cluster as a number from 0, and the number of clusters.
 
     Raises: DataError unless there is one label per vote.

@@ -22,7 +22,7 @@ from assaymark.store.schema import estimates, outputs, scores, with_checksum
 OUTPUT_COLUMNS = tuple(column for column in outputs.columns if column.name not in {"checksum", "attempt"})
 
 
-def output_row(output: Output, request: int, attempt: int) -> dict[str, Any]:
+def output_row(output: Output, request: int, attempt: int) -> dict[str, object]:
     """Return the row of an output.
 
     Raises: StoreError if its log-probability is NaN.
@@ -74,7 +74,7 @@ def output_of(row: Any, request_id: str, *, from_cache: bool = False) -> Output:
     )
 
 
-def score_row(score: Score, request: int, scoring: int) -> dict[str, Any]:
+def score_row(score: Score, request: int, scoring: int) -> dict[str, object]:
     """Return the row of a score.
 
     Raises: StoreError if its value is NaN; an undefined value is None.
@@ -91,7 +91,7 @@ def score_row(score: Score, request: int, scoring: int) -> dict[str, Any]:
     return with_checksum(scores, row)
 
 
-def parts_of(packed: bytes | None) -> tuple[Any, ...] | None:
+def parts_of(packed: bytes | None) -> tuple[object, ...] | None:
     """Return the parts of a score."""
     return None if packed is None else tuple(unpack_json(packed))
 
@@ -109,7 +109,7 @@ def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
     )
 
 
-def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, Any]:
+def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, object]:
     """Return the row of an estimate: its fields as columns, and its details as one packed JSON value."""
     details = asdict(estimate)["details"]
     row = {
@@ -131,7 +131,7 @@ def estimate_row(estimate: Estimate, run: int, position: int) -> dict[str, Any]:
     return with_checksum(estimates, row)
 
 
-def repeated_details(details: Mapping[str, object]) -> dict[str, Any]:
+def repeated_details(details: Mapping[str, object]) -> dict[str, object]:
     """Return the columns of an estimate that repeat its details, so that leaderboards can filter by them."""
     kind, unit, n_shots = details.get("kind"), details.get("unit"), details.get("n_shots")
     return {

@@ -394,7 +394,7 @@ class Database:
             uri += "&immutable=1"  # nobody is writing, and SQLite cannot create its files beside it
         return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
-    def _set_up_connection(self, connection: Any, _record: Any) -> None:
+    def _set_up_connection(self, connection: Any, _record: object) -> None:
         connection.isolation_level = None  # transactions are begun by us, not implicitly by the driver
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")

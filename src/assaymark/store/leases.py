@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, literal_column, select, update
 
 from assaymark import settings
 from assaymark.errors import LeaseLost, RunBusy, StoreError
@@ -27,13 +27,13 @@ from assaymark.store.schema import attempts, run_leases, runs, with_checksum
 __all__ = ["Lease", "Leases", "clock_of", "drop", "holder_of", "lock", "now", "refuse_held"]
 
 
-_CLOCKS: dict[str, Any] = {
+_CLOCKS: dict[str, ColumnElement[float]] = {
     "sqlite": literal_column("(julianday('now') - 2440587.5) * 86400.0"),
     "postgresql": literal_column("extract(epoch FROM clock_timestamp())::float8"),
 }
 
 
-def clock_of(connection: Connection) -> Any:
+def clock_of(connection: Connection) -> ColumnElement[float]:
     """Return the expression of the database's time. Units: seconds since 1970."""
     return _CLOCKS[connection.dialect.name]
 

@@ -582,7 +582,7 @@ def _outward_task(task: TaskPlan, how: Withholding | None) -> TaskPlan:
 
 def _extra(row: RunRow, withheld: Mapping[str, Withholding]) -> dict[str, JsonValue]:
     """Return a run's facts without bad rows and task files of withheld tasks, which may hold rows as shots."""
-    tasks: Any = row.extra.get("tasks")
+    tasks: object = row.extra.get("tasks")
     if not isinstance(tasks, Mapping):
         return dict(row.extra)
     outward_tasks = {

@@ -97,6 +97,11 @@ def _decompressed(body: bytes) -> bytes:
     return whole
 
 
+def optional_bytes(column: bytes | memoryview | None) -> bytes | None:
+    """Return a column of bytes that may be NULL; some drivers give a view of it."""
+    return None if column is None else bytes(column)
+
+
 def pack_optional(text: str | None) -> bytes | None:
     """Return the stored form of a text or None."""
     return None if text is None else pack_text(text)

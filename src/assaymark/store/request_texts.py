@@ -130,7 +130,7 @@ def split_request(request: Request) -> SplitRequest:
     def number(text: str) -> int:
         return pieces.setdefault(text, len(pieces))
 
-    form: dict[str, Any] = {
+    form: dict[str, object] = {
         "segments": [number(segment) for segment in request.segments],
         "asks": [_query_content(query, number) for query in request.queries],
         "target": request.target,
@@ -187,7 +187,7 @@ def join_request(key: tuple[str, int, int], sample_sha256: str, form: str, piece
         ) from error
 
 
-def _query_content(query: Query, number: Any) -> dict[str, Any]:
+def _query_content(query: Query, number: Any) -> dict[str, object]:
     if isinstance(query, LoglikelihoodQuery):
         form: dict[str, Any] = {"index": query.index, "continuation": query.continuation}
         if query.segments is not None:
@@ -227,11 +227,11 @@ def generation_settings(content: Mapping[str, Any]) -> GenerationSettings:
     return GenerationSettings(**values)
 
 
-def _message_form(message: Message, number: Any) -> list[Any]:
+def _message_form(message: Message, number: object) -> list[object]:
     return [message.role, [_part_form(part, number) for part in message.parts]]
 
 
-def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Any) -> int | list[Any]:
+def _part_form(part: TextPart | ImagePart | CallPart | ResultPart, number: Any) -> int | list[object]:
     """Return the form of a part; an image's file is a piece of its own, in base64, so that it is stored once too."""
     if isinstance(part, TextPart):
         return int(number(part.text))

@@ -46,7 +46,7 @@ _OF_ESTIMATE = tuple(estimates.c[name] for name in EstimateRow._fields if name !
 _make_row = EstimateRow._make
 
 
-def facts_row(run: int, plan: RunPlan) -> dict[str, Any]:
+def facts_row(run: int, plan: RunPlan) -> dict[str, object]:
     """Return the row of `run_facts` of a plan, with texts that both databases accept."""
     model, template = plan.model, plan.apply_chat_template
     settings = dict(plan.content["extra"])

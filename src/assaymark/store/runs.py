@@ -72,7 +72,7 @@ def _settings(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, Any]:
 
     Reading stops at the first setting that is unknown or out of order, so that the key stays the same.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     expected = list(_SETTING_FIELDS)
     for position, (name, value) in enumerate(pairs):
         setting = _READ[name](value) if name in _READ else value
@@ -323,7 +323,7 @@ def end_attempt(
     packed = pack_optional_json(summary)
     change_row(connection, attempts, attempt, status=status, ended_at=ended, summary=packed)
     row = connection.execute(select(runs).where(runs.c.id == number)).one()
-    changes: dict[str, Any] = {"updated_at": ended}
+    changes: dict[str, object] = {"updated_at": ended}
     if not leases.holds(run_id) and holder_of(connection, number) is not None:
         pass  # a complete run was only read, and another process is rescoring it
     elif status == "finished":

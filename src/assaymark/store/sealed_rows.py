@@ -206,7 +206,7 @@ class Recogniser:
 
 # --------------------------------------------------------------------------------------------- in the store
 
-_RECOGNISERS: dict[tuple[Any, ...], Recogniser] = {}  # by what the digests are of
+_RECOGNISERS: dict[tuple[object, ...], Recogniser] = {}  # by what the digests are of
 _MOST_RECOGNISERS = 4
 
 

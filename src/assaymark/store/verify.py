@@ -11,7 +11,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, cast
 
-from sqlalchemy import Connection, Row, Table, and_, func, select
+from sqlalchemy import Connection, Row, Select, Table, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from assaymark.errors import HashMismatch, StoreError
@@ -159,7 +159,7 @@ class _Verification:
 
     # ----------------------------------------------------------------------------------------- rows
 
-    def _mine(self, table: Table, statement: Any) -> Any:
+    def _mine(self, table: Table, statement: Select[Any]) -> Select[Any]:
         """Limit a statement to the run that is verified."""
         if self.number is None:
             return statement
@@ -170,7 +170,7 @@ class _Verification:
             return statement.where(table.c.request.in_(select(requests.c.id).where(requests.c.run_task.in_(tasks))))
         return statement.where((table.c.id if table is runs else table.c.run) == self.number)
 
-    def _read(self, table: Table, statement: Any = None) -> Iterator[Sequence[Row[Any]]]:
+    def _read(self, table: Table, statement: Select[Any] | None = None) -> Iterator[Sequence[Row[Any]]]:
         """Yield a table's rows in batches, each value as the driver returns it."""
         if statement is None:
             statement = self._mine(table, select(table))

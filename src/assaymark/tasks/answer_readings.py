@@ -8,7 +8,6 @@ rows leave no other one; see decision 20.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.errors import DataError
 
@@ -133,7 +132,7 @@ def is_same_text(answer: object, option: object) -> bool:
     return option is not None and (answer == option or str(answer).strip() == str(option).strip())
 
 
-def counted_answers(pairs: Iterable[tuple[Any, Sequence[Any]]], *, is_typed: bool = False) -> AnswerCounts:
+def counted_answers(pairs: Iterable[tuple[object, Sequence[object]]], *, is_typed: bool = False) -> AnswerCounts:
     """Return the counts of (answer, options) pairs."""
     counts = AnswerCounts(is_typed)
     for answer, options in pairs:

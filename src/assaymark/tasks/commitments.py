@@ -274,7 +274,7 @@ def _text(path: Path, content: dict[str, Any], name: str) -> str:
     return value
 
 
-def _fraction(path: Path, content: dict[str, Any]) -> float:
+def _fraction(path: Path, content: dict[str, object]) -> float:
     value = content.get("public_fraction", 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise DataError(f"{path}: public_fraction is {value!r:.80}; expected a share from 0 to below 1")

@@ -127,7 +127,7 @@ def work_sample(bound: BoundTask, render: Render | None = None, position: int = 
     )
 
 
-def find_card(task: Task) -> Mapping[str, Any] | None:
+def find_card(task: Task) -> Mapping[str, object] | None:
     """Return the task's card: its own, a group's, or that of a prefix of its name; None if there is none.
 
     Raises: DataError for a card that is not a mapping.
@@ -135,7 +135,7 @@ def find_card(task: Task) -> Mapping[str, Any] | None:
     return find_card_named(task.name, [*reversed(task.groups), *task.tags], task.source.parent)
 
 
-def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[str, Any] | None:
+def find_card_named(task: str, holders: Sequence[str], beside: Path) -> Mapping[str, object] | None:
     """Return a task's card by its name, for tasks of stored runs.
 
     Args:

@@ -124,7 +124,7 @@ STEPS: Registry[Any] = Registry("filters", "filter")
 AGGREGATED: Registry[Any] = Registry("aggregations", "aggregation")
 
 
-def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Mapping[str, Any]:
+def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) -> Mapping[str, Any]:
     """Return a task file's mapping with references in place of names that other packages, or user files, declare.
 
     Args:
@@ -143,10 +143,10 @@ def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Ma
             return None
         return declaration.function
 
-    def metric_of(item: Any) -> Any:
+    def metric_of(item: object) -> object:
         return _replaced(item, "metric", lambda name: find("metrics", METRICS, name), is_own_metric)
 
-    def step_of(item: Any) -> Any:
+    def step_of(item: object) -> Any:
         return _replaced(item, "function", lambda name: find("filters", STEPS, name), FILTERS.__contains__)
 
     metrics = [metric_of(item) for item in _items(spec.get("metric_list"))]
@@ -161,7 +161,7 @@ def with_registered(spec: Mapping[str, Any], folders: Sequence[Path] = ()) -> Ma
     return {**spec, **changed} if changed else spec
 
 
-def folders_of_registered(spec: Mapping[str, Any]) -> tuple[Path, ...]:
+def folders_of_registered(spec: Mapping[str, object]) -> tuple[Path, ...]:
     """Return the folders of the modules that `with_registered` put into a mapping: their code may be imported."""
     places = {place.target.replace(":", ".") for registry in (METRICS, STEPS) for place in registry.places().values()}
     steps = [step for pipeline in _items(spec.get("filter_list")) for step in _items(pipeline.get("filter"))]
@@ -171,11 +171,13 @@ def folders_of_registered(spec: Mapping[str, Any]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(file.resolve().parent for file in files if file is not None))
 
 
-def _items(listed: Any) -> list[Any]:
+def _items(listed: object) -> list[Any]:
     return list(listed) if isinstance(listed, list | tuple) else []
 
 
-def _replaced(item: Any, key: str, find: Callable[[str], FunctionRef | None], is_own: Callable[[str], bool]) -> Any:
+def _replaced(
+    item: object, key: str, find: Callable[[str], FunctionRef | None], is_own: Callable[[str], bool]
+) -> object:
     if not isinstance(item, Mapping) or not isinstance(name := item.get(key), str) or is_own(name):
         return item
     function = find(name)
@@ -195,7 +197,7 @@ class _TaskReader:
     def fail(self, key: str, value: Any, expected: str) -> DataError:
         return DataError(f"{self.source}: {key} is {value!r:.200}; expected {expected}")
 
-    def check(self, spec: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
+    def check(self, spec: Mapping[str, object], known: Mapping[str, tuple[type, ...]], within: str = "") -> None:
         for key, value in spec.items():
             if key not in known:
                 near = nearest(str(key), known)
@@ -412,7 +414,7 @@ def _fewshot(reader: _TaskReader, prompt: PromptSpec) -> FewshotSpec:
     )
 
 
-def _generation_by(reader: _TaskReader) -> Mapping[str, Any] | None:
+def _generation_by(reader: _TaskReader) -> Mapping[str, object] | None:
     by = reader.get("generation_by")
     if by is None:
         return None
@@ -437,7 +439,7 @@ def _num_fewshot(reader: _TaskReader) -> int | None:
     return shots
 
 
-def _or(value: Any, otherwise: Any) -> Any:
+def _or(value: object, otherwise: object) -> Any:
     return otherwise if value is None else value
 
 
@@ -479,7 +481,7 @@ def _metrics(
     return tuple(metrics)
 
 
-def _declared_facts(metric: Any, trusted: Sequence[Path]) -> Metric | None:
+def _declared_facts(metric: object, trusted: Sequence[Path]) -> Metric | None:
     """Return what a user's file declares of a metric, whose file is imported for it; None for other metrics."""
     if not isinstance(metric, FunctionRef) or metric.declared_as is None:
         return None
@@ -508,8 +510,8 @@ def _declared_aggregation(metric: Any, facts: Metric) -> str | FunctionRef:
 
 
 def _scores_named(
-    metric: str | int | FunctionRef, name: str, kwargs: dict[str, Any]
-) -> list[tuple[str, dict[str, Any]]]:
+    metric: str | int | FunctionRef, name: str, kwargs: dict[str, object]
+) -> list[tuple[str, dict[str, object]]]:
     """Return the names of a metric's scores, with its options: one, except that pass@k has one for each k."""
     if not (isinstance(metric, FunctionRef) and metric.path == CODE_METRIC):
         return [(name, kwargs)]
@@ -536,7 +538,7 @@ def _filters(reader: _TaskReader) -> tuple[FilterSpec, ...]:
     return tuple(filters)
 
 
-def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, Any]) -> None:
+def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, object]) -> None:
     """Raise DataError, with the key in the file, for a regular expression that does not compile."""
     ignored = options.get("regexes_to_ignore") or ()
     named = [("regex_pattern", options["regex_pattern"])] if "regex_pattern" in options else []
@@ -550,7 +552,7 @@ def _check_regexes(reader: _TaskReader, where: str, options: Mapping[str, Any]) 
             raise DataError(f"{reader.source}: {where}.{key}: {error}") from None
 
 
-def map_functions(value: Any, change: Callable[[FunctionRef], Any]) -> Any:
+def map_functions(value: object, change: Callable[[FunctionRef], object]) -> object:
     """Return `value` with every FunctionRef in it replaced."""
     if isinstance(value, FunctionRef):
         return change(value)

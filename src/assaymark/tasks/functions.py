@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import extract_tb
+from types import ModuleType
 from typing import Any
 
 from assaymark.errors import AssaymarkError, DataError, MissingExtra, UsageError
@@ -58,7 +59,7 @@ def load_function(function: FunctionRef, trusted: Sequence[Path]) -> Callable[..
     if (fault := module.__dict__.get(_BROKEN, {}).get(function.name)) is not None:
         raise DataError(fault)
     try:
-        loaded: Callable[..., Any] = getattr(module, function.name)
+        loaded: Callable[..., object] = getattr(module, function.name)
     except AttributeError:
         raise DataError(f"!function {function.path}: {real} has no '{function.name}'") from None
     return loaded
@@ -69,7 +70,7 @@ def loader_of(task: Task) -> Callable[[Any], Any]:
     return lambda value: load_function(value, task.trusted) if isinstance(value, FunctionRef) else value
 
 
-def _module(function: FunctionRef, file: Path) -> Any:
+def _module(function: FunctionRef, file: Path) -> ModuleType:
     try:
         if function.file is None:
             return importlib.import_module(function.module)
@@ -105,7 +106,7 @@ def _lacking_lm_eval(what: str, module: str) -> AssaymarkError:
     )
 
 
-def _rewind(module: Any) -> None:
+def _rewind(module: ModuleType) -> None:
     """Restore a module's own random generators to their states after import.
 
     What it draws must not depend on earlier draws in this process: the same plan has the same prompts.
@@ -157,7 +158,7 @@ def _execute(file: Path, names: dict[str, Any]) -> None:
             names.setdefault(_BROKEN, {})[name] = fault
 
 
-def _module_of_file(file: Path) -> Any:
+def _module_of_file(file: Path) -> ModuleType:
     """Import a .py file under a unique name, once; again where its hash, and so that of its tasks, has changed."""
     name = _module_name(file)
     stamp = (str(file), code_hash(file))
@@ -202,7 +203,7 @@ def _beside(file: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _locations_of(module: Any) -> set[str]:
+def _locations_of(module: ModuleType) -> set[str]:
     """Return a module's file, or its folders where it has none."""
     file = getattr(module, "__file__", None)
     return {str(file)} if file is not None else set(map(str, getattr(module, "__path__", ())))

@@ -66,13 +66,13 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, object]) -> None:
     settings_of("gen_kwargs", gen_kwargs)
 
 
-def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[str, Any]:
+def effective_kwargs(task: Task, gen_kwargs: Mapping[str, JsonValue]) -> dict[str, object]:
     """Return the task's settings, overridden by the user's, with lm-evaluation-harness's names.
 
     Source: lm-evaluation-harness 0.4.13 `TaskConfig.__post_init__`; without `until` the shot delimiter stops.
     """
     if task.generation_kwargs is None:
-        own: dict[str, Any] = {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256}
+        own: dict[str, object] = {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256}
     else:
         own = dict(task.generation_kwargs)
     if "until" not in own:

@@ -71,7 +71,7 @@ def with_option_lists(rows: Rows) -> Rows:
     return rows.changed(change)
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     if isinstance(value, list):
         return value or None
     if not isinstance(value, str) or not (value.startswith("[") and value.endswith("]")):
@@ -133,7 +133,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     listed = field if isinstance(field, list) else [field]
     named = {str(each) for each in listed}
 
-    def is_image(column: str, value: Any) -> bool:
+    def is_image(column: str, value: object) -> bool:
         if value is None or value == "":
             return False
         return column in named or is_image_column(column) or (isinstance(value, Mapping) and is_image_value(value))
@@ -147,7 +147,7 @@ def with_images(rows: Rows, field: Field, folder: Any) -> Rows:
     return with_option_lists(rows).changed(change)
 
 
-def _row_image(value: Any, column: str, reader: ImageReader) -> Any:
+def _row_image(value: object, column: str, reader: ImageReader) -> Any:
     if isinstance(value, list):
         return [RowImage(each, column, reader) for each in value if each is not None]
     return RowImage(value, column, reader)
@@ -190,12 +190,12 @@ class TaskImages:
         flat = [image for each in self._found(row) for image in (each if isinstance(each, list) else [each])]
         return [each for each in flat if each is not None]
 
-    def _found(self, row: Given) -> Sequence[Any]:
+    def _found(self, row: Given) -> Sequence[object]:
         own = self._text(row) if self._by_number is not None else None
         numbers = _NUMBERED.findall(own) if isinstance(own, str) else []
         return [self._numbered(row, number) for number in numbers] if numbers else self._find(row)
 
-    def _numbered(self, row: Given, number: str) -> Any:
+    def _numbered(self, row: Given, number: str) -> object:
         known = self._by_number or {}
         column = known.get(f"image_{number}", known.get("image", "") if number == "1" else "")
         if row.get(column) is None:
@@ -203,7 +203,7 @@ class TaskImages:
         return row[column]
 
 
-def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
+def _finder(field: object, columns: Collection[str]) -> Callable[[Given], Sequence[Any]]:
     """Return the function for `doc_to_image`: the values of a row that are its images."""
     if isinstance(field, list):
         finders = [_finder(each, columns) for each in field]
@@ -216,7 +216,7 @@ def _finder(field: Any, columns: Collection[str]) -> Callable[[Given], Sequence[
     return lambda row: [row.get(column)]
 
 
-def _called(function: Callable[[Given], Any], row: Given) -> Sequence[Any]:
+def _called(function: Callable[[Given], object], row: Given) -> Sequence[object]:
     name = getattr(function, "__name__", "a function")
     try:
         images = function(row)
@@ -233,7 +233,7 @@ def hash_of_rows(content_hash_of_files: str, rows: Rows) -> str:
     return content_hash([content_hash_of_files, [content_hash(row) for row in rows.passing()]])
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 

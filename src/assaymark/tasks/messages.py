@@ -9,13 +9,12 @@ model sees its own earlier answers without their reasoning, as chat templates ex
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.prompter import PromptFields
 from assaymark.prompts.templates import Row
-from assaymark.records import Message, Output, Render, Request, TextPart
+from assaymark.records import Message, Output, Render, Request
 
 __all__ = [
     "ChatColumns",
@@ -42,8 +41,8 @@ def next_turn(
     turn, texts = request.turn + 1, layout.turns(row)
     if turn >= len(texts):
         return None
-    answer = Message("assistant", (TextPart(outputs[0].text),))
-    messages = (*request.messages, answer, Message("user", (TextPart(texts[turn]),)))
+    answer = Message.of_text("assistant", outputs[0].text)
+    messages = (*request.messages, answer, Message.of_text("user", texts[turn]))
     segments = () if render is None else (render(messages, False),)
     target = reference_of(layout, layout.target(row), turn)
     return replace(request, segments=segments, messages=messages, turn=turn, target=target)
@@ -90,7 +89,7 @@ def are_messages(value: object) -> bool:
     return isinstance(value, list) and bool(value) and text_key(value) is not None
 
 
-def text_key(value: list[Any]) -> str | None:
+def text_key(value: list[object]) -> str | None:
     """Return the key of the text in messages: `content`, ShareGPT's `value`, or None where they are no messages."""
     keys = value[0].keys() if value and isinstance(value[0], Mapping) else ()
     return "content" if {"role", "content"} <= set(keys) else "value" if {"from", "value"} <= set(keys) else None
@@ -115,7 +114,7 @@ def read_messages(value: object) -> list[tuple[str, str]]:
     return messages
 
 
-def list_in(value: object, what: str) -> list[Any]:
+def list_in(value: object, what: str) -> list[object]:
     """Return a list, or the list of a JSON text. Raises: MalformedSample."""
     if isinstance(value, str):
         try:

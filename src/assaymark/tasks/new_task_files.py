@@ -183,7 +183,7 @@ def _as_choices(model: Task, column: str, shape: Shape) -> str:
     return f"{{'text': {shape.options}, 'label': 'ABCDEFGHIJ' | list}}"
 
 
-def _renamed(part: object, names: Mapping[str, str]) -> Any:
+def _renamed(part: object, names: Mapping[str, str]) -> object:
     """Return a template after assignments of the names it uses; a column's name alone becomes its expression."""
     if not isinstance(part, str):
         return part

@@ -176,7 +176,7 @@ def rows_of_file(path: Path, data: OwnData) -> OwnRows:
     skip_bad_rows = data.skip_bad_rows
     is_csv = bool({".csv", ".tsv"} & set(path.suffixes))
     builder = "parquet" if path.suffix == ".parquet" else "csv" if is_csv else "json"
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if is_csv and path.stat().st_size:
         delimiter = sniff_delimiter(path)
         if not skip_bad_rows:
@@ -280,7 +280,7 @@ def task_from_dataset(name: DatasetName, own: OwnData) -> tuple[Task, list[str]]
     return task_from_spec(spec_of_dataset(dataset), Path(str(dataset.name)), "user"), [guess]
 
 
-def spec_of_dataset(dataset: OwnDataset) -> dict[str, Any]:
+def spec_of_dataset(dataset: OwnDataset) -> dict[str, object]:
     """Return the keys of a task file for a data set."""
     bare = re.sub(r"[^\w.-]+", "_", Path(dataset.name.path).name)
     config = dataset.name.config

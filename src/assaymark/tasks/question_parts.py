@@ -40,7 +40,7 @@ class QuestionParts:
         return references, questions
 
 
-def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, Any]]) -> QuestionParts:
+def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, object]]) -> QuestionParts:
     """Return where a task's rows have their questions and references, from its first rows.
 
     Raises: PlanError where no text of them is a question alone, so that a copy would be another question or none.
@@ -67,7 +67,7 @@ def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, Any]]) -> Quest
     return QuestionParts(tuple(questions), tuple(references))
 
 
-def with_texts(row: Mapping[str, Any], texts: Mapping[Path, str]) -> dict[str, Any]:
+def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str, Any]:
     """Return a copy of a row with other texts at these paths."""
     changed = deepcopy(dict(row))
     for path, text in texts.items():

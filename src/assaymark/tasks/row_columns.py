@@ -250,7 +250,7 @@ def _reading_of_lines(
         raise DataError(f"{path}: {error}") from None
 
 
-def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, Any]], str | None]) -> None:
+def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, object]], str | None]) -> None:
     """Check every row by a function as `row_check` returns it.
 
     Raises: DataError that lists the first 20 faults with their locations.
@@ -267,7 +267,7 @@ def refuse_faulty_rows(path: Path, rows: Rows, check: Callable[[Mapping[str, Any
     faults.refuse(path)
 
 
-def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
+def row_check(columns: QuestionColumns, kind: str) -> Callable[[Mapping[str, object]], str | None]:
     """Return a function from a row to what is wrong with it, to be written after its location; None for a good row."""
     needed = columns.needed
 

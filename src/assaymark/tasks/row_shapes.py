@@ -85,7 +85,7 @@ def shape_of(rows: Rows, answers: str | None = None) -> Shape | None:
     return replace(shape, spec=spec, guess=guess, used=(*shape.used, *images))
 
 
-def check_of(shape: Shape) -> Callable[[Mapping[str, Any]], str | None] | None:
+def check_of(shape: Shape) -> Callable[[Mapping[str, object]], str | None] | None:
     """Return a function from a row to what is wrong with it, written after its location; None for texts."""
     if shape.tools is not None:
         return partial(fault_of_row, used=shape.tools)

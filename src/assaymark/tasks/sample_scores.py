@@ -191,7 +191,7 @@ class SampleScorer:
         self,
         request: Request,
         sample: Sample,
-        answers: Mapping[int, list[Any]],
+        answers: Mapping[int, list[object]],
         pipeline: Pipeline,
         lengths: Mapping[int, int],
     ) -> list[Score]:
@@ -380,7 +380,7 @@ def _with_calls(output: Output) -> Output:
 
 def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]]:
     """Return query index -> raw results by repeat: (nats, greedy), nats, or text, as lm-eval's `resps`."""
-    answers: dict[int, list[Any]] = {query.index: [] for query in request.queries}
+    answers: dict[int, list[object]] = {query.index: [] for query in request.queries}
     kinds = {query.index: query for query in request.queries}
     for output in sorted(outputs, key=lambda output: (output.ask_index, output.repeat)):
         if output.ask_index not in kinds or output.error:
@@ -392,7 +392,7 @@ def by_query(request: Request, outputs: Sequence[Output]) -> dict[int, list[Any]
     return answers
 
 
-def _value_of(function: Callable[..., Any], options: Mapping[str, object], answer: ChoiceAnswer) -> ScoreValue:
+def _value_of(function: Callable[..., object], options: Mapping[str, object], answer: ChoiceAnswer) -> ScoreValue:
     """Return the score by a metric of choices that another package, or the task itself, has."""
     return as_value(function(answer, **options))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.errors import UsageError
 from assaymark.prompts.questions import strings_in
@@ -99,7 +98,7 @@ class EvaluatedRows:
             return True
         return any(words in self._asked for words in _asked_texts(bound, sample))
 
-    def _grams_of(self, row: Mapping[str, Any]) -> Iterator[int]:
+    def _grams_of(self, row: Mapping[str, object]) -> Iterator[int]:
         return ngrams([word for text in strings_in(row) for word in plain_words(text)], self.n_words)
 
 

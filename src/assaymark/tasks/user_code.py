@@ -23,7 +23,7 @@ from assaymark.tasks.task import FunctionRef
 __all__ = ["Declaration", "declarations_below", "declarations_in", "find_declaration", "model", "read_task", "task"]
 
 Kind = Literal["metrics", "tasks", "models", "aggregations", "filters"]
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _KIND_OF: Mapping[str, Kind] = {
     "metric": "metrics",
@@ -170,7 +170,7 @@ def _declarations(file: Path, _mtime_ns: int) -> tuple[Declaration, ...]:
             kind = called.get(ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator))
             if kind is None:
                 continue
-            name: Any = node.name
+            name: object = node.name
             for keyword in call.keywords if call is not None and kind != "tasks" else ():
                 if keyword.arg == "name":
                     name = _value(keyword.value, tree, file)
@@ -211,7 +211,7 @@ def _names_of_decorators(tree: ast.Module) -> dict[str, Kind]:
     return names
 
 
-def read_task(file: Path, name: str) -> dict[str, Any]:
+def read_task(file: Path, name: str) -> dict[str, object]:
     """Return what a task's file would say of the task that a Python file declares.
 
     Raises: DataError, with file and line, for a key that cannot be read.
@@ -222,7 +222,7 @@ def read_task(file: Path, name: str) -> dict[str, Any]:
         raise DataError(f"{file} declares no task '{name}'; expected a function with @assaymark.task(...)")
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     call = next(each for each in function.decorator_list if each.lineno == declaration.line)
-    spec: dict[str, Any] = {}
+    spec: dict[str, object] = {}
     for keyword in call.keywords if isinstance(call, ast.Call) else ():
         if keyword.arg is None:
             raise DataError(f"{file}, line {keyword.value.lineno}: **{ast.unparse(keyword.value)} is not read; "

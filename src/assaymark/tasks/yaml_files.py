@@ -126,7 +126,7 @@ def _merged(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise DataError(f"{path}: circular include: {chain}")
     own = dict(_parsed(path, path.stat().st_mtime_ns) if above else parse_yaml(path))
     includes = own.pop("include", [])
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     for include in includes if isinstance(includes, list) else [includes]:
         if not isinstance(include, str):
             raise DataError(f"{path}: include is {include!r}; expected a file name or a list of them")

@@ -200,7 +200,7 @@ class BoundYamlTask:
             return [draw_by_label(labels, self.n_shots, self.options.seed or 0)] * len(self._samples)
         return draw_shots(self._samples, self.n_original, self._pool, self._rules, self._prompter.question_words)
 
-    def _label(self, row: Mapping[str, Any]) -> str:
+    def _label(self, row: Mapping[str, object]) -> str:
         """Return the text of a row's right option, by which HELM draws shots; empty where none is right."""
         layout = self._prompter.shot
         options = layout.listed_options(row) if layout.listed_options is not None else []
@@ -388,7 +388,7 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> PromptField
 
 
 def _layout_with_tools(
-    prompt: PromptSpec, use: ToolUse, load: Callable[[Any], Any], columns: frozenset[str]
+    prompt: PromptSpec, use: ToolUse, load: Callable[[object], object], columns: frozenset[str]
 ) -> PromptFields:
     """Return the layout of a task with tools, whose target is a right answer as text."""
     messages = (
@@ -412,7 +412,7 @@ def _layout_with_tools(
     )
 
 
-def _layout_of_chat(prompt: PromptSpec, load: Callable[[Any], Any], columns: frozenset[str]) -> PromptFields:
+def _layout_of_chat(prompt: PromptSpec, load: Callable[[object], object], columns: frozenset[str]) -> PromptFields:
     """Return the layout of a task whose rows are chats: the model answers the user's last message."""
     messages = resolve_messages(load(prompt.messages), columns, ends_with_answer=True)
     return PromptFields(

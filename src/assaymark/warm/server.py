@@ -245,7 +245,7 @@ class WarmServer:
         return None
 
     def _fork(
-        self, connection: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int]
+        self, connection: socket.socket, request: Mapping[str, object], descriptors: Sequence[int]
     ) -> Accepted | None:
         """Fork for a command; returns in the forked process what it has to run."""
         numbers = PASSED_ON | OWN_SIGNALS
@@ -318,7 +318,7 @@ def difference(own: Mapping[str, object], other: Mapping[str, object]) -> str | 
     return None
 
 
-def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _received(connection: socket.socket) -> tuple[dict[str, object], list[int]]:
     """Return a client's line and its descriptors. Raises: OSError, ValueError."""
     line, descriptors = b"", list[int]()
     try:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp
 
 from assaymark.errors import AssaymarkError, StoreError, UnknownName, UsageError
 from assaymark.limits.shown_paths import without_folders
@@ -129,7 +129,7 @@ def create_app(
     proxies: Sequence[str] = (),
     log: AccessLog | None = None,
     metrics: RequestMetrics | None = None,
-) -> Any:
+) -> ASGIApp:
     """Return the application, as a server takes it.
 
     Args:

@@ -14,10 +14,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastapi import HTTPException, Request
 from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assaymark.web.secret import Signer
 
@@ -132,13 +132,13 @@ class Clients:
 class RememberVisitors:
     """Gives the cookie with the answer to the first form of a visitor."""
 
-    def __init__(self, app: Any, clients: Clients) -> None:
+    def __init__(self, app: ASGIApp, clients: Clients) -> None:
         self._app, self._clients = app, clients
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
 
-        async def remembering(message: Any) -> None:
+        async def remembering(message: Message) -> None:
             visitor = scope.get("state", {}).get("visitor")
             if message["type"] == "http.response.start" and isinstance(visitor, Visitor) and visitor.is_named:
                 cookie = self._clients.cookie_header(HTTPConnection(scope), visitor)

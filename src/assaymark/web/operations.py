@@ -7,12 +7,13 @@ server. Metrics are served at an address of their own (`serve_metrics`), so that
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assaymark.errors import AssaymarkError, UsageError
 from assaymark.web.clients import network_behind
@@ -20,9 +21,6 @@ from assaymark.web.security import plain_response
 
 __all__ = ["AccessLog", "Operations", "RequestMetrics", "metrics_address", "serve_metrics"]
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 ROBOTS = """User-agent: *
 Disallow: /api/
 Disallow: /chat
@@ -128,7 +126,7 @@ class Operations:
 
     def __init__(
         self,
-        app: Any,
+        app: ASGIApp,
         checks: Sequence[Callable[[], object]] = (),
         log: AccessLog | None = None,
         metrics: RequestMetrics | None = None,
@@ -143,7 +141,7 @@ class Operations:
         """
         self._app, self._checks, self._log, self._metrics = app, checks, log, metrics
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -154,7 +152,7 @@ class Operations:
         else:
             await self._observed(scope, receive, send)
 
-    async def _answer(self, scope: Message, send: Send) -> None:
+    async def _answer(self, scope: Scope, send: Send) -> None:
         status, text = 200, "ok\n"
         if scope["path"] == "/robots.txt":
             text = ROBOTS
@@ -166,7 +164,7 @@ class Operations:
                 status, text = 503, "the store cannot be used now\n"
         await plain_response(send, status, text if scope["method"] == "GET" else "", {"cache-control": "no-store"})
 
-    async def _observed(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()
         status, n_bytes = 500, 0
         scope = dict(scope)  # routing writes the route into it

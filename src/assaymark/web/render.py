@@ -184,7 +184,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _printable(value: object) -> Any:
+def _printable(value: object) -> object:
     if isinstance(value, Markup):
         return value
     return printable(value) if isinstance(value, str) else value

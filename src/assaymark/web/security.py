@@ -6,13 +6,13 @@ and passes an allow-list afterwards; images from elsewhere are dropped, since lo
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["LOOPBACK", "Guard", "markdown", "plain_response", "safe_path"]
 
@@ -39,16 +39,12 @@ TAGS = {
 }  # fmt: skip
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
 
 class Guard:
     """The outermost layer: refuses what may not come in, and adds the headers to what goes out."""
 
     def __init__(
-        self, app: Any, hosts: Sequence[str], largest_bodies: Mapping[str, int] = MappingProxyType({})
+        self, app: ASGIApp, hosts: Sequence[str], largest_bodies: Mapping[str, int] = MappingProxyType({})
     ) -> None:
         """Stand before an application.
 
@@ -61,7 +57,7 @@ class Guard:
         self._largest = largest_bodies
         self._hosts = frozenset(host.lower() for host in hosts)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -87,7 +83,7 @@ class Guard:
 
         await self._app(scope, _bounded(receive, self._largest_body(scope)), with_headers)
 
-    def _refusal(self, scope: Message) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "").lower()
         name = re.sub(r":\d{1,5}$", "", host)
@@ -108,7 +104,7 @@ class Guard:
             return 413, f"the body is larger than {largest:,} bytes"
         return None
 
-    def _largest_body(self, scope: Message) -> int:
+    def _largest_body(self, scope: Scope) -> int:
         return self._largest.get(scope["path"], LARGEST_BODY)
 
 

@@ -21,12 +21,13 @@ from typing import Any, ClassVar, Literal
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assaymark.errors import UsageError
 from assaymark.web.app import Feature, create_app
 from assaymark.web.operations import AccessLog, RequestMetrics, metrics_address, serve_metrics
-from assaymark.web.security import LOOPBACK, Message, Receive, Send, plain_response
+from assaymark.web.security import LOOPBACK, plain_response
 
 __all__ = [
     "AtMost",
@@ -59,12 +60,12 @@ class ServerLimits:
 class AtMost:
     """An application that answers 503 while too many of its requests are in progress."""
 
-    def __init__(self, app: Any, n_requests: int) -> None:
+    def __init__(self, app: ASGIApp, n_requests: int) -> None:
         self._app = app
         self._most = n_requests
         self._now = 0
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if self._now >= self._most:
             text = "this server is answering too many requests; try again in a few seconds"
@@ -314,7 +315,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def serve(
-    app: Any,
+    app: ASGIApp,
     listening: socket.socket,
     ready: Callable[[str], None],
     limits: ServerLimits = ServerLimits(),
@@ -333,7 +334,7 @@ def serve(
     _WebServer(configured(app, limits)).run(sockets=[listening])
 
 
-def configured(app: Any, limits: ServerLimits) -> uvicorn.Config:
+def configured(app: ASGIApp, limits: ServerLimits) -> uvicorn.Config:
     """Return how uvicorn serves the application: HTTP/1.1 only, no word about itself, within the limits."""
     return uvicorn.Config(
         AtMost(app, limits.n_requests),

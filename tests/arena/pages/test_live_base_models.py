@@ -11,10 +11,10 @@ from assaymark.arena.rating_boards import Ratings
 from assaymark.arena.routes.live_battles import live_feature
 from assaymark.arena.voters import Cadence
 from assaymark.errors import UsageError
-from assaymark.hosting.chat import PLAIN, message_of
+from assaymark.hosting.chat import PLAIN
 from assaymark.hosting.endpoints import read_endpoints
 from assaymark.models.plain_prompts import transcript
-from assaymark.records import GenerateQuery
+from assaymark.records import GenerateQuery, Message
 from assaymark.store import Store
 from assaymark.web.app import create_app
 from assaymark.web.secret import server_secret
@@ -37,7 +37,7 @@ def test_the_address_says_what_a_model_is() -> None:
 def test_a_transcript_is_that_of_a_chat() -> None:
     """The same text as `assaymark chat` sends to a model without template, system message included."""
     said = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Yes?"), ("user", "Why?")]
-    expected = PLAIN.render([message_of(role, text) for role, text in said])  # type: ignore[arg-type]
+    expected = PLAIN.render([Message.of_text(role, text) for role, text in said])  # type: ignore[arg-type]
     assert transcript([{"role": role, "content": text} for role, text in said]) == expected
 
 

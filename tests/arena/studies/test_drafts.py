@@ -14,10 +14,10 @@ from assaymark.arena.studies.prompts import ask_study, draft_study
 from assaymark.arena.studies.study_file import read_study, write_example
 from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
-from assaymark.hosting.chat import PLAIN, message_of
+from assaymark.hosting.chat import PLAIN
 from assaymark.models.fake import FakeModel
 from assaymark.models.plain_prompts import PLAIN_FORM, STOP, PromptWriter
-from assaymark.records import Output, Request
+from assaymark.records import Message, Output, Request
 
 SAID = ["Tell me about owls.", "1. Tell me about OWLS!", "  ", "“Write a poem.”", "x" * 3000, "Sum 2 and 3 please now."]
 
@@ -135,7 +135,7 @@ def test_base_models_are_asked_plainly_and_what_was_sent_is_stored(tmp_path: Pat
     assert rows["base"]["sent"] == rows["marked"]["sent"] == "User: Why is the sky blue?\nAssistant:"
     assert rows["base"]["output"] == "It scatters light."
     assert rows["chat"]["sent"] == "user: Why is the sky blue?\nassistant:"
-    assert PLAIN_FORM.format(prompt="Hi") == PLAIN.render([message_of("user", "Hi")])
+    assert PLAIN_FORM.format(prompt="Hi") == PLAIN.render([Message.of_text("user", "Hi")])
     assert PLAIN.stop == STOP
 
 

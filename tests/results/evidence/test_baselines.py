@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import cast
 
-from assaymark.records import Estimate, EstimateDetails
+from assaymark.records import BlindScore, Estimate, EstimateDetails
 from assaymark.results.evidence.baselines import ConstantAnswers, highest_baseline, with_baselines
 from assaymark.results.evidence.records import RunView, ScoreRow
 from assaymark.results.views.baselines_table import baseline_cells, baseline_notes, baseline_rows
@@ -54,7 +54,8 @@ def test_a_value_above_chance_and_below_always_yes_is_noted() -> None:
 
 def test_the_question_blind_baseline_belongs_to_its_metric() -> None:
     """A question-blind baseline of acc is in the details of acc, and is used where it is the highest."""
-    blind = {"boolq": {"acc": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 10}, "acc_norm": {"value": 0.1}}}
+    acc, acc_norm = BlindScore(value=0.6, low=0.5, high=0.7, n=10), BlindScore(value=0.1, low=0.0, high=0.4, n=10)
+    blind = {"boolq": {"acc": acc, "acc_norm": acc_norm}}
     (result,) = with_baselines([estimate("boolq", 10, 0.58, 0.55)], ConstantAnswers(), blind)
     assert highest_baseline(result) == ("the question-blind model", 0.6)
     assert baseline_cells(result)[2] == "60.0%"

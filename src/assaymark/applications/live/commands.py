@@ -141,7 +141,7 @@ def remove_rule(name: str, *, project: str | None, store: str | None) -> None:
     echo(f"removed the rule '{name}'; its scores stay")
 
 
-def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, Any]:
+def _rule_json(made: "Rule", counts: "RuleCounts | None") -> dict[str, object]:
     return {
         "name": made.name,
         "state": made.state,

@@ -33,7 +33,7 @@ from assaymark.errors import UnknownName, UsageError
 from assaymark.store.connection import OpenStore
 from assaymark.store.leases import clock_of, now
 from assaymark.store.liveness import Owner
-from assaymark.store.packing import shown_text
+from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 
@@ -390,7 +390,13 @@ class RuleLog:
         with self._database.reading() as connection:
             for row in connection.execute(statement):
                 yield WeightedScore(
-                    *row[:3], _bytes(row[3]), *row[4:7], bool(row[7]), bool(row[8]), row[9], _bytes(row[10])
+                    *row[:3],
+                    optional_bytes(row[3]),
+                    *row[4:7],
+                    bool(row[7]),
+                    bool(row[8]),
+                    row[9],
+                    optional_bytes(row[10]),
                 )
 
 
@@ -428,7 +434,3 @@ def _root_has_ended() -> ColumnElement[bool]:
 
 def _rule(row: Any) -> Rule:
     return Rule(**{**row._asdict(), "version": bytes(row.version)})
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)

@@ -299,7 +299,7 @@ class QuestionSimilarity(JudgedBase):
         return [float(each) for each in (returned.tolist() if hasattr(returned, "tolist") else returned)]
 
 
-async def _awaited(value: Any) -> Any:
+async def _awaited(value: Any) -> object:
     return await value
 
 

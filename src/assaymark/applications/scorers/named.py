@@ -92,7 +92,7 @@ def _of_mapping(value: object, text: str) -> AnyScorer:
     return _made(name, dict(settings or {}), None)
 
 
-def _made(name: str, settings: dict[str, Any], argument: str | None) -> AnyScorer:
+def _made(name: str, settings: dict[str, object], argument: str | None) -> AnyScorer:
     """Return a registered scorer with its settings. Functions that packages register are bound, classes constructed."""
     registered = SCORERS.load(name)
     if argument is not None:

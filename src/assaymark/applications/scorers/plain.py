@@ -329,7 +329,7 @@ class JsonSchema(PlainScorer):
             object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "_validator", None if schema is None else self._make_validator(schema))
 
-    def _make_validator(self, schema: object) -> Any:
+    def _make_validator(self, schema: object) -> object:
         try:
             import jsonschema
             import referencing

@@ -7,7 +7,6 @@ not have exactly the form that was asked for raises `Unread`, and the answer is 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from assaymark.limits.nesting import is_deeper
 
@@ -52,7 +51,7 @@ def _shown(reply: str) -> str:
     return repr(text if len(text) <= 120 else f"... {text[-120:]}")
 
 
-def _only(reply: str, name: str) -> Any:
+def _only(reply: str, name: str) -> object:
     """Return the value of the only field that the last object may have."""
     value = last_object(reply)
     if set(value) != {name}:

@@ -11,12 +11,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from assaymark.applications.traces.otlp import Event
 from assaymark.applications.traces.spans import KINDS
 from assaymark.limits.nesting import is_deeper
-from assaymark.models.cost.prices import find_price
+from assaymark.models.cost.prices import Price, find_price
 from assaymark.records import JsonValue, ModelIdentity
 
 __all__ = ["Facts", "facts_of", "first_of", "number_of", "parsed", "searched_text", "text_of"]
@@ -145,7 +144,7 @@ def _priced(model: str, n_input: int | None, n_output: int | None) -> float | No
 
 
 @lru_cache(maxsize=1000)
-def _price(model: str) -> Any:
+def _price(model: str) -> Price | None:
     identity = ModelIdentity(
         name=model,
         kind="openai-chat-completions",

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import urlencode
 
 from assaymark.applications.traces.trace_rows import ScoreCondition, TraceFilter, TraceRow
@@ -172,7 +171,7 @@ def _position(text: str) -> tuple[int, bytes] | None:
     raise UsageError("the address of this page is damaged; begin again with the first page")
 
 
-def trace_json(trace: TraceRow) -> dict[str, Any]:
+def trace_json(trace: TraceRow) -> dict[str, object]:
     """Return the row of a trace as JSON."""
     return {
         "trace_id": trace.trace_id.hex(),

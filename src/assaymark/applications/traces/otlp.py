@@ -152,7 +152,7 @@ def _parse(message: Any, body: bytes, kind: str, levels: tuple[str, str, str]) -
         raise DataError(f"the body is no OTLP message: {reason}") from None
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes) -> object:
     text = body.decode("utf-8")
     if is_deeper(text, DEEPEST_JSON):
         raise ValueError(f"nested deeper than {DEEPEST_JSON} levels")
@@ -162,7 +162,7 @@ def _json(body: bytes) -> Any:
     return _without_surrogates(made) if "\\ud" in text.lower() else made
 
 
-def _without_surrogates(value: object) -> Any:
+def _without_surrogates(value: object) -> object:
     """Replace halves of surrogate pairs, which JSON's escapes can make and no protobuf string can hold."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -188,7 +188,7 @@ def _listed(value: object, name: str) -> list[dict[str, Any]]:
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
-def _translate(item: dict[str, Any]) -> None:
+def _translate(item: dict[str, object]) -> None:
     for name in _IDS:
         if isinstance(text := item.get(name), str):
             try:
@@ -306,7 +306,7 @@ def _resource_json(source: bytes, rows: Sequence[SpanRow]) -> dict[str, Any]:
     resource = ResourceSpans.FromString(source)
     scope = resource.scope_spans[0] if resource.scope_spans else resource.scope_spans.add()
     scope.spans.extend(Span.FromString(row.body) for row in rows)
-    made: dict[str, Any] = json_format.MessageToDict(resource, use_integers_for_enums=True)
+    made: dict[str, object] = json_format.MessageToDict(resource, use_integers_for_enums=True)
     for item in _spans_of(made):
         for each in (item, *item.get("links", ())):
             for name in ("traceId", "spanId", "parentSpanId"):

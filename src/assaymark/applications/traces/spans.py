@@ -40,7 +40,7 @@ __all__ = [
     "within_trace",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 KINDS = ("llm", "embedding", "retriever", "reranker", "tool", "agent", "chain", "guardrail", "evaluator", "span")
 """Kinds of step: a call of a model, of an embedding model, a search, ...; `span` is anything else."""
@@ -214,7 +214,7 @@ def trace(
     return traced
 
 
-def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[str, Any]) -> Any:
+def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[str, object]) -> Any:
     step_name = name or str(getattr(function, "__name__", type(function).__name__))
 
     def step(args: object, keywords: object) -> Any:
@@ -223,7 +223,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def awaiting(*args: object, **keywords: object) -> Any:
+        async def awaiting(*args: object, **keywords: object) -> object:
             with step(args, keywords) as active:
                 value = await function(*args, **keywords)
                 active.output(value)
@@ -233,7 +233,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
     if inspect.isasyncgenfunction(function):
 
         @functools.wraps(function)
-        async def yielding_later(*args: object, **keywords: object) -> Any:
+        async def yielding_later(*args: object, **keywords: object) -> object:
             pieces: list[object] = []
             with step(args, keywords) as active:
                 try:
@@ -247,7 +247,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
-        def yielding(*args: object, **keywords: object) -> Any:
+        def yielding(*args: object, **keywords: object) -> object:
             pieces: list[object] = []
             with step(args, keywords) as active:
                 try:
@@ -260,7 +260,7 @@ def _traced(function: Any, *, name: str | None, kind: str, attributes: Mapping[s
         return yielding
 
     @functools.wraps(function)
-    def calling(*args: Any, **keywords: Any) -> Any:
+    def calling(*args: Any, **keywords: Any) -> object:
         with step(args, keywords) as active:
             value = function(*args, **keywords)
             active.output(value)
@@ -406,7 +406,7 @@ def _check(kind: str) -> None:
         raise UsageError(f"the kind of step is '{kind}'; expected one of {', '.join(KINDS)}")
 
 
-def _arguments(function: Any, args: Any, keywords: Any) -> Any:
+def _arguments(function: Any, args: Any, keywords: Any) -> object:
     """Return the arguments of a call by name, without `self`; what they were where they do not fit the function."""
     try:
         bound = inspect.signature(function).bind(*args, **keywords)
@@ -415,12 +415,12 @@ def _arguments(function: Any, args: Any, keywords: Any) -> Any:
     return {name: value for name, value in bound.arguments.items() if name not in {"self", "cls"}}
 
 
-def _joined(pieces: Sequence[Any]) -> Any:
+def _joined(pieces: Sequence[Any]) -> object:
     """Return what a generator yielded: one text where all of it is text."""
     return "".join(pieces) if pieces and all(isinstance(piece, str) for piece in pieces) else list(pieces)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """Return a value as JSON; what has none as its representation."""
     try:
         return json.dumps(value, ensure_ascii=False, default=lambda part: repr(part)[:1000])[:LONGEST]

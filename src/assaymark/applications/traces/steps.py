@@ -124,7 +124,7 @@ class Step:
         }
 
 
-def _message_json(message: ChatMessage) -> dict[str, Any]:
+def _message_json(message: ChatMessage) -> dict[str, object]:
     parts = []
     for part in message.parts:
         named = {key: value for key, value in (("name", part.name), ("id", part.id)) if value}
@@ -346,9 +346,9 @@ def _tool(attributes: Mapping[str, JsonValue]) -> ToolExchange:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _nested(attributes: Mapping[str, JsonValue], prefix: str) -> dict[str, Any]:
+def _nested(attributes: Mapping[str, JsonValue], prefix: str) -> dict[str, object]:
     """Return attributes whose names begin with a prefix as objects inside objects."""
-    root: dict[str, Any] = {}
+    root: dict[str, object] = {}
     for name, value in attributes.items():
         if not name.startswith(prefix):
             continue
@@ -371,7 +371,7 @@ def _listed(value: object) -> list[dict[str, Any]]:
     return [value[str(at)] for at in positions[:MOST_LISTED] if isinstance(value.get(str(at)), dict)]
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[dict[str, object]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

@@ -57,7 +57,7 @@ from assaymark.errors import HashMismatch, UnknownName, UsageError
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
 from assaymark.store.leases import now
-from assaymark.store.packing import shown_text
+from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.request_texts import chunks
 from assaymark.store.runs import next_id
 from assaymark.store.schema import SPAN_SEARCH_TABLE, SPAN_SEARCH_TABLE_SQL
@@ -300,7 +300,7 @@ class TraceLog:
         )
         with self._database.reading() as connection:
             rows = connection.execute(statement).all()
-        return [StoredScore(_bytes(row[0]), _bytes(row[1]), *row[2:]) for row in rows]
+        return [StoredScore(optional_bytes(row[0]), optional_bytes(row[1]), *row[2:]) for row in rows]
 
     def all_spans(self, project: int) -> Iterator[SpanRow]:
         """Yield every span of a project, trace by trace, the earliest first; a trace added meanwhile may be missed."""
@@ -431,13 +431,9 @@ def _span_row(row: Any, sources: dict[bytes, bytes]) -> SpanRow:
     packed = bytes(values.pop("source_body"))
     if packed not in sources:
         sources[packed] = unpack_message(packed)
-    parent = _bytes(values["parent_id"])
+    parent = optional_bytes(values["parent_id"])
     ids = {"trace_id": bytes(row.trace_id), "span_id": bytes(row.span_id), "parent_id": parent}
     return SpanRow(**{**values, **ids, "is_error": bool(row.is_error), "body": body, "source": sources[packed]})
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
 
 
 def _whole(value: Any) -> int | None:

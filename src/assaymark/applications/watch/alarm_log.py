@@ -47,7 +47,7 @@ from assaymark.applications.watch.trace_quality import optional_column
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store.connection import OpenStore
 from assaymark.store.feature_tables import FeatureTables
-from assaymark.store.packing import shown_text
+from assaymark.store.packing import optional_bytes, shown_text
 from assaymark.store.runs import next_id
 
 __all__ = ["AlarmLog", "WatchedStream"]
@@ -104,7 +104,7 @@ class WatchedStream:
         rows = self._connection.execute(statement.limit(limit)).all()
         by_trace: dict[bytes, PendingValue] = {}
         for row in rows:
-            value = PendingValue(bytes(row[0]), row[1], float(row[2]), row[3], row[4], row[5], _bytes(row[6]))
+            value = PendingValue(bytes(row[0]), row[1], float(row[2]), row[3], row[4], row[5], optional_bytes(row[6]))
             other = by_trace.get(value.trace_id)  # scored by two rules: the later one counts
             if other is None or (value.rule or 0) > (other.rule or 0):
                 by_trace[value.trace_id] = value
@@ -302,14 +302,14 @@ def _begins(connection: Connection, project: int, metric: str, n_baseline: int) 
     return 0.0 if begins is None else float(begins)
 
 
-def _is_uncounted(stream: AlarmStream, trace_id: ColumnElement[Any]) -> ColumnElement[bool]:
+def _is_uncounted(stream: AlarmStream, trace_id: ColumnElement[object]) -> ColumnElement[bool]:
     values = trace_alarm_values.c
     return ~exists().where(values.alarm == stream.id, values.trace_id == trace_id)
 
 
 def _trace_values(stream: AlarmStream, since: float, now: float) -> Select[Any]:
     columns = traces.c
-    value: ColumnElement[Any] = {
+    value: ColumnElement[object] = {
         "errors": case((columns.n_errors > 0, 1.0), else_=0.0),
         "latency": case((columns.ended >= columns.started, (columns.ended - columns.started) * 1e-9), else_=None),
         "cost": columns.cost,
@@ -331,7 +331,7 @@ def _score_values(stream: AlarmStream, epoch: AlarmEpoch, since: float, now: flo
     """Select the mean of a trace's scores, by rule and source; failed and stale ones are none."""
     score = trace_scores.c
     source, rule, version = (optional_column(name) for name in ("source", "rule", "rule_version"))
-    groups: list[ColumnElement[Any]] = [score.trace_id, traces.c.at, traces.c.version]
+    groups: list[ColumnElement[object]] = [score.trace_id, traces.c.at, traces.c.version]
     groups += [column for column in (source, rule, version) if isinstance(column, Column)]
     own = [] if epoch.source is None else [source == epoch.source]
     own += [] if epoch.rule is None else [rule >= epoch.rule]
@@ -370,7 +370,7 @@ def _epoch(connection: Connection, stream: int) -> AlarmEpoch:
     names = [column for column in trace_alarm_epochs.c if column.name not in {"alarm", "made"}]
     statement = select(*names).where(columns.alarm == stream).order_by(columns.epoch.desc()).limit(1)
     values = connection.execute(statement).one()._asdict()
-    values["rule_version"], values["state"] = _bytes(values["rule_version"]), _bytes(values["state"])
+    values["rule_version"], values["state"] = optional_bytes(values["rule_version"]), optional_bytes(values["state"])
     return AlarmEpoch(**{**values, "is_inherited": bool(values["is_inherited"])})
 
 
@@ -391,10 +391,6 @@ def _event(row: Any) -> AlarmEvent:
     values = row._asdict()
     values["stream"], values["trace_id"] = values.pop("alarm"), bytes(values["trace_id"])
     return AlarmEvent(**{**values, "is_drop": bool(values["is_drop"])})
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
 
 
 TABLES = FeatureTables(ALARM_TABLES)

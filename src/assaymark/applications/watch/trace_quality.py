@@ -202,7 +202,7 @@ class TraceQuality:
 N_SUMS = 8  # of a metric of traces
 
 
-def _bucket(column: ColumnElement[Any], window: QualityWindow) -> ColumnElement[Any]:
+def _bucket(column: ColumnElement[object], window: QualityWindow) -> ColumnElement[object]:
     # written into the statement: of a bound value PostgreSQL does not know that SELECT and GROUP BY have the same
     return column.op("/")(literal(window.bucket, literal_execute=True))
 
@@ -214,14 +214,14 @@ def _named(row: Sequence[Any], window: QualityWindow) -> tuple[int, str | None, 
     return int(at) * window.bucket, version, rest
 
 
-def _session_sums(name: str, value: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+def _session_sums(name: str, value: ColumnElement[Any]) -> list[ColumnElement[object]]:
     """Return the sums of a metric over the traces of a session, or over all those without one."""
     totals = {"n": func.count(value), "x": func.sum(value), "xx": func.sum(value * value)}
     ends = {"low": func.min(value), "high": func.max(value)}
     return [total.label(f"{name}_{part}") for part, total in {**totals, **ends}.items()]
 
 
-def _sums_of_sessions(each: Subquery, name: str) -> list[ColumnElement[Any]]:
+def _sums_of_sessions(each: Subquery, name: str) -> list[ColumnElement[object]]:
     n, x, xx, low, high = (each.c[f"{name}_{part}"] for part in ("n", "x", "xx", "low", "high"))
     is_alone = each.c.session.is_(None)
     return [

@@ -2,17 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from assaymark.arena.answer_files import answers_of_files
 from assaymark.arena.answers import ArenaPrompt, StoredAnswers
 from assaymark.arena.studies.drafts import read_drafts
-from assaymark.arena.studies.study_file import StudyFile
+from assaymark.arena.studies.study_file import StudyFile, StudyQuestion
 from assaymark.arena.studies.study_log import NewAssignment
+from assaymark.arena.studies.study_plan import PlannedItem, PlannedQuestion, StudyPlan
 from assaymark.errors import DataError, UnknownName
 from assaymark.randomness import generator_for
 from assaymark.registry import nearest
@@ -36,7 +36,7 @@ class AnswerPair:
 class Design:
     """The plan that the store keeps, and each rater's assignments in order."""
 
-    plan: Mapping[str, Any]
+    plan: StudyPlan
     assignments: Mapping[str, tuple[NewAssignment, ...]]
     n_comparisons: int
     notes: tuple[str, ...] = ()  # on prompts that are left out
@@ -51,7 +51,7 @@ def design_study(study: StudyFile) -> Design:
     source, _ = answers_of_files(study.answers)
     prompts, notes = _accepted(study, source)
     models = _models(study, source)
-    items: list[dict[str, Any]] = []
+    items: list[PlannedItem] = []
     comparisons = _comparisons(study, source, models, prompts, items)
     n_places, n_needed = len(study.raters) * study.cap, len(comparisons) * study.ratings
     if study.ratings > len(study.raters):
@@ -70,20 +70,27 @@ def design_study(study: StudyFile) -> Design:
         for check in study.checks
     ]
     dealt = _deal(study, comparisons)
-    plan = {
+    plan: StudyPlan = {
         "study": study.study, "title": study.title, "consent": study.consent, "models": list(models), "items": items,
-        "questions": [asdict(question) for question in study.questions], "ratings": study.ratings, "cap": study.cap,
-        "demographics": [asdict(question) for question in study.demographics], "seed": study.seed,
+        "questions": _questions(study.questions), "ratings": study.ratings, "cap": study.cap,
+        "demographics": _questions(study.demographics), "seed": study.seed,
         "n_comparisons": len(comparisons),
     }  # fmt: skip
-    plan |= {name: value for name, value in _rarer_keys(study).items() if value}  # older plans have none of them
+    if study.scales:
+        plan["scales"] = [
+            {"id": each.id, "text": each.text, "points": each.points, "low": each.low, "high": each.high}
+            for each in study.scales
+        ]
+    if study.groups:
+        plan["groups"] = list(study.groups)
+    if study.group_quotas:
+        plan["group_quotas"] = study.group_quotas
     ordered = {name: _ordered(study, name, own, len(items)) for name, own in dealt.items()}
     return Design(plan, ordered, len(comparisons), notes)
 
 
-def _rarer_keys(study: StudyFile) -> dict[str, Any]:
-    return {"scales": [asdict(scale) for scale in study.scales], "groups": list(study.groups),
-            "group_quotas": study.group_quotas}  # fmt: skip
+def _questions(questions: Sequence[StudyQuestion]) -> list[PlannedQuestion]:
+    return [{"id": each.id, "text": each.text, "choices": each.choices} for each in questions]
 
 
 def _accepted(study: StudyFile, source: StoredAnswers) -> tuple[Sequence[ArenaPrompt], tuple[str, ...]]:
@@ -123,7 +130,7 @@ def _comparisons(
     source: StoredAnswers,
     models: Sequence[str],
     prompts: Sequence[ArenaPrompt],
-    items: list[dict[str, Any]],
+    items: list[PlannedItem],
 ) -> list[AnswerPair]:
     """Return the comparisons of each category, and add their prompts to `items`."""
     generator = generator_for("study", study.study, "comparisons", study.seed)

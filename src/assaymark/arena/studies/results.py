@@ -11,11 +11,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group, RenderableType
 
 from assaymark.arena.studies.study_log import AssignmentRow, StudyLog
+from assaymark.arena.studies.study_plan import PlannedQuestion, StudyPlan
 from assaymark.arena.votes import WINNERS
 from assaymark.drafts import write_whole
 from assaymark.errors import DataError, StoreError
@@ -117,7 +117,7 @@ class StudyResults:
 
 
 def study_results(
-    plan: Mapping[str, Any],
+    plan: StudyPlan,
     rows: Sequence[AssignmentRow],
     states: Mapping[str, str],
     groups: Mapping[str, Mapping[str, str]] | None = None,
@@ -153,7 +153,7 @@ def study_results(
 
 
 def _by_group(
-    plan: Mapping[str, Any], used: Sequence[AssignmentRow], groups: Mapping[str, Mapping[str, str]]
+    plan: StudyPlan, used: Sequence[AssignmentRow], groups: Mapping[str, Mapping[str, str]]
 ) -> tuple[tuple[GroupResult, ...], int]:
     """Return the results of each group that is large enough, and the number of those that are not shown.
 
@@ -193,7 +193,7 @@ def _hidden(sizes: Mapping[str | None, int], hidden: AbstractSet[str | None]) ->
     return smaller
 
 
-def _scales(plan: Mapping[str, Any], used: Sequence[AssignmentRow]) -> Iterator[ScaleResult]:
+def _scales(plan: StudyPlan, used: Sequence[AssignmentRow]) -> Iterator[ScaleResult]:
     for scale in plan.get("scales", ()):
         ratings: dict[tuple[str, int], dict[str, list[int]]] = {}  # (model, prompt) -> rater -> points
         for row in used:
@@ -228,9 +228,7 @@ def _points_of_first(row: AssignmentRow, first: str) -> float:
     return points if row.model_a == first else 1.0 - points
 
 
-def _pair(
-    plan: Mapping[str, Any], used: Sequence[AssignmentRow], category: str, pair: tuple[str, str]
-) -> PairResult | None:
+def _pair(plan: StudyPlan, used: Sequence[AssignmentRow], category: str, pair: tuple[str, str]) -> PairResult | None:
     by_item: dict[int, list[float]] = {}
     for row in used:
         if {row.model_a, row.model_b} == set(pair) and category in {ALL, plan["items"][row.item]["category"]}:
@@ -268,13 +266,15 @@ def _same(pairs: Sequence[tuple[str, str]]) -> float | None:
     return sum(choice == other for choice, other in pairs) / len(pairs) if pairs else None
 
 
-def _counts(question: Mapping[str, Any], used: Sequence[AssignmentRow]) -> dict[str, int]:
+def _counts(question: PlannedQuestion, used: Sequence[AssignmentRow]) -> dict[str, int]:
     return {
         choice: sum((row.answers or {}).get(question["id"]) == choice for row in used) for choice in question["choices"]
     }
 
 
-def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts: bool = False) -> list[dict[str, Any]]:
+def study_rows(
+    plan: StudyPlan, rows: Sequence[AssignmentRow], *, texts: bool = False
+) -> list[dict[str, str | float | None]]:
     """Return the answered comparisons as rows for `assaymark arena rate`, with prompts and answers only if `texts`.
 
     In a study with results by group no choice says whose other choices stand beside it: from the choices of each rater
@@ -282,13 +282,13 @@ def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts:
     prompt, and rows are in the order of their contents.
     """
     numbers = {name: number for number, name in enumerate(dict.fromkeys(row.rater for row in rows), start=1)}
-    answered_rows = []
+    answered_rows: list[dict[str, str | float | None]] = []
     for row in rows:
         if row.answers is None or row.expected is not None:
             continue
         item = plan["items"][row.item]
         other = {name: value for name, value in row.answers.items() if name != "better"}
-        made = {
+        made: dict[str, str | float | None] = {
             "model_a": row.model_a, "model_b": row.model_b, "winner": WINNERS[row.answers["better"]],
             "prompt_id": f"{plan['study']}/{row.item}", "judge": f"rater {numbers[row.rater]}",
             "category": item["category"], "seconds": row.seconds, **other,
@@ -300,11 +300,11 @@ def study_rows(plan: Mapping[str, Any], rows: Sequence[AssignmentRow], *, texts:
     return _without_links(answered_rows) if plan.get("groups") else answered_rows
 
 
-def _without_links(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_links(rows: Iterable[dict[str, str | float | None]]) -> list[dict[str, str | float | None]]:
     contents = [({name: value for name, value in row.items() if name != "judge"}, row["judge"]) for row in rows]
     contents.sort(key=lambda content: json.dumps(content[0], sort_keys=True))
-    raters: dict[str, dict[str, int]] = {}  # prompt -> rater -> its number there
-    unlinked = []
+    raters: dict[object, dict[object, int]] = {}  # prompt -> rater -> its number there
+    unlinked: list[dict[str, str | float | None]] = []
     for content, rater in contents:
         own = raters.setdefault(content["prompt_id"], {})
         unlinked.append({**content, "judge": f"{content['prompt_id']} rater {own.setdefault(rater, len(own) + 1)}"})

@@ -1,14 +1,14 @@
 """A rater's way through a study: invitation, consent, one comparison after the other, thanks."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assaymark.arena.battles import CHOICES
 from assaymark.arena.studies.design import Design, design_study
 from assaymark.arena.studies.study_file import StudyFile
 from assaymark.arena.studies.study_log import AssignmentRow, RaterRow, StudyLog
+from assaymark.arena.studies.study_plan import PlannedQuestion, PlannedScale
 from assaymark.arena.voters import keyed_hash
 from assaymark.errors import UnknownName, UsageError
 from assaymark.store import Store
@@ -25,14 +25,14 @@ class StudyStep:
     kind: str
     title: str
     consent: str = ""
-    demographics: tuple[Mapping[str, Any], ...] = ()
+    demographics: tuple[PlannedQuestion, ...] = ()
     position: int = 0
     n_positions: int = 0
     prompt: str = ""
     answer_a: str = ""
     answer_b: str = ""
-    questions: tuple[Mapping[str, Any], ...] = ()
-    scales: tuple[Mapping[str, Any], ...] = ()  # on which each answer is rated by itself
+    questions: tuple[PlannedQuestion, ...] = ()
+    scales: tuple[PlannedScale, ...] = ()  # on which each answer is rated by itself
     groups: tuple[str, ...] = ()  # texts of the demographics by which results are counted
     required: tuple[str, ...] = ()  # ids of the demographics that a quota needs
 
@@ -44,7 +44,7 @@ def store_study(store: Store, study: StudyFile, secret: bytes, now: float) -> tu
     """
     design = design_study(study)
     tokens = {name: _token(secret, study.study, name) for name in study.raters}
-    is_new = StudyLog(store).create(dict(design.plan), tokens, design.assignments, now)
+    is_new = StudyLog(store).create(design.plan, tokens, design.assignments, now)
     return design, is_new
 
 
@@ -120,7 +120,8 @@ class StudySessions:
         if rater.state == "invited":
             raise UsageError("the study needs your consent first; open your invitation again")
         plan = StudyLog(self.store).plan(rater.study)
-        asked = {"better": list(CHOICES)} | {question["id"]: question["choices"] for question in plan["questions"]}
+        asked: dict[str, Sequence[str]] = {"better": list(CHOICES)}
+        asked |= {question["id"]: question["choices"] for question in plan["questions"]}
         for scale in plan.get("scales", ()):
             asked |= {f"{scale['id']}_{side}": [str(n + 1) for n in range(scale["points"])] for side in "ab"}
         answered = {name: value for name, value in answers.items() if name in asked and value}
@@ -148,7 +149,7 @@ class StudySessions:
         return next((row for row in own if row.answers is None), None)
 
 
-def _refuse_unknown(asked: Mapping[str, list[str]], answers: Mapping[str, str]) -> None:
+def _refuse_unknown(asked: Mapping[str, Sequence[str]], answers: Mapping[str, str]) -> None:
     for name, value in answers.items():
         if value not in asked[name]:
             raise UsageError(f"'{value[:40]}' is not an answer to '{name}'; expected {', '.join(asked[name])}")

@@ -7,16 +7,14 @@ was a rater stays, so that counts of invitations remain right.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select
 
+from assaymark.arena.studies.study_plan import StudyPlan
 from assaymark.arena.tables import assignments, studies, study_answers, study_demographics, study_raters
 from assaymark.errors import StoreError, UnknownName, UsageError
-from assaymark.records import JsonValue
 from assaymark.store.connection import OpenStore
-from assaymark.store.packing import pack_json, unpack_json
+from assaymark.store.packing import pack_json, text_digest, unpack_json
 from assaymark.store.runs import change_row, next_id
 from assaymark.store.schema import with_checksum
 
@@ -70,7 +68,7 @@ class StudyLog:
 
     def create(
         self,
-        plan: Mapping[str, JsonValue],
+        plan: StudyPlan,
         tokens: Mapping[str, str],
         by_rater: Mapping[str, Sequence[NewAssignment]],
         at: float,
@@ -78,14 +76,14 @@ class StudyLog:
         """Store a study with its raters; return False if it is stored already.
 
         Args:
-            plan: JSON, with the key `study`, its name.
+            plan: of the study, whose name is in it.
             tokens: rater -> token of the invitation; its hash is stored.
             by_rater: rater -> assignments in order.
             at: seconds since 1970.
 
         Raises: StoreError if another plan is stored under the name.
         """
-        name = str(plan["study"])
+        name = plan["study"]
         with self._database.writing() as connection:
             self._database.lock_structure(connection)
             stored = connection.execute(select(studies).where(studies.c.name == name)).one_or_none()
@@ -96,10 +94,10 @@ class StudyLog:
                     )
                 return False
             number = next_id(connection, studies)
-            _insert(connection, studies, {"id": number, "name": name, "plan": pack_json(dict(plan)), "created_at": at})
+            _insert(connection, studies, {"id": number, "name": name, "plan": pack_json(plan), "created_at": at})
             for rater, token in tokens.items():
                 own = next_id(connection, study_raters)
-                row = {"id": own, "study": number, "name": rater, "token_hash": _hash(token), "state": "invited"}
+                row = {"id": own, "study": number, "name": rater, "token_hash": text_digest(token), "state": "invited"}
                 _insert(connection, study_raters, {**row, "consented_at": None})
                 for position, assignment in enumerate(by_rater[rater]):
                     row = {
@@ -116,14 +114,14 @@ class StudyLog:
                     _insert(connection, assignments, row | sides)
         return True
 
-    def plan(self, name: str) -> dict[str, Any]:
+    def plan(self, name: str) -> StudyPlan:
         """Return a study's plan. Raises: UnknownName."""
         with self._database.reading() as connection:
             packed = connection.execute(select(studies.c.plan).where(studies.c.name == name)).scalar()
             if packed is None:
                 known = connection.execute(select(studies.c.name)).scalars().all()
                 raise UnknownName("study", name, known[:5])
-        plan: dict[str, Any] = unpack_json(packed)
+        plan: StudyPlan = unpack_json(packed)
         return plan
 
     def raters(self, name: str) -> list[RaterRow]:
@@ -137,7 +135,7 @@ class StudyLog:
     def rater_of(self, token: str) -> RaterRow | None:
         """Return the rater of an invitation; None if there is none, or he was erased."""
         with self._database.reading() as connection:
-            this = select(study_raters.c.id).where(study_raters.c.token_hash == _hash(token))
+            this = select(study_raters.c.id).where(study_raters.c.token_hash == text_digest(token))
             number = connection.execute(this.where(study_raters.c.state != "erased")).scalar()
             return None if number is None else _rater(connection, number)
 
@@ -245,7 +243,7 @@ class StudyLog:
             for row in rows
         ]  # fmt: skip
 
-    def demographics(self, name: str) -> list[dict[str, Any]]:
+    def demographics(self, name: str) -> list[dict[str, object]]:
         """Return what raters said about themselves, sorted by content, so that the order tells nothing about who."""
         of_study = (
             select(study_demographics.c.content)
@@ -277,12 +275,8 @@ class StudyLog:
             return n
 
 
-def _insert(connection: Connection, table: Any, row: dict[str, Any]) -> None:
+def _insert(connection: Connection, table: Table, row: dict[str, object]) -> None:
     connection.execute(insert(table), with_checksum(table, row))
-
-
-def _hash(token: str) -> bytes:
-    return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _rater(connection: Connection, number: int) -> RaterRow:

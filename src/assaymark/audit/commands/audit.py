@@ -12,7 +12,7 @@ from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import Decorator, declared_option, evaluate_options
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _EVALUATION: tuple[Decorator[Any], ...] = (
     declared_option("model_args", help="Arguments of the model, as in `run`."),

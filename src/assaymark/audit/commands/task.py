@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
-from assaymark.runs.run_options import declared_option
+from assaymark.runs.run_options import F, declared_option
 
 
 @click.group()
@@ -113,7 +113,7 @@ _output_folder = click.option(
 )
 
 
-def _data_options(command: object) -> Any:
+def _data_options(command: F) -> F:
     """Add the options that say where a task and its rows are."""
     for option in (
         declared_option("answers"),

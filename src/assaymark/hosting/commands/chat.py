@@ -1,12 +1,15 @@
 """`assaymark chat MODEL`: talk with a model, or with two side by side, in the terminal."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assaymark.cli.output import echo
 from assaymark.errors import UsageError
+
+if TYPE_CHECKING:
+    from assaymark.hosting.chat import ChatSettings
 
 
 @click.command()
@@ -48,7 +51,7 @@ def chat(model: str, base_url: str | None, other: str | None, model_args: str | 
             side.model.close()
 
 
-def _settings(options: dict[str, Any]) -> Any:
+def _settings(options: dict[str, Any]) -> "ChatSettings":
     """Return the settings of the conversation. Raises: UsageError."""
     from assaymark.hosting.chat import ChatSettings
     from assaymark.records import GenerationSettings

@@ -1,6 +1,7 @@
 """`assaymark judge`: a model judges stored answers; agreement with people; a panel of judges; prompt injections."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -8,6 +9,12 @@ from assaymark.cli.output import echo, examples, json_option, print_json, print_
 from assaymark.cli.typed import typed_command
 from assaymark.errors import ModelError
 from assaymark.runs.run_options import declared_option
+
+if TYPE_CHECKING:
+    from assaymark.judges.judge import Forecast, JudgeOptions
+    from assaymark.records import Progress
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class JudgeGroup(click.Group):
@@ -26,7 +33,7 @@ class JudgeGroup(click.Group):
         return super().resolve_command(ctx, args if args and args[0] in self.commands else ["run", *args])
 
 
-def judge_options(function: Any) -> Any:
+def judge_options(function: F) -> F:
     """Add the options of a judge model."""
     for option in reversed(
         (
@@ -122,7 +129,7 @@ class _Lines:
     def __init__(self) -> None:
         self._last = 0.0
 
-    def __call__(self, progress: Any) -> None:
+    def __call__(self, progress: "Progress") -> None:
         from assaymark.runs.progress import LINE_EVERY_SECONDS
 
         if progress.seconds - self._last >= LINE_EVERY_SECONDS:
@@ -130,7 +137,7 @@ class _Lines:
             echo(f"{progress.n_outputs_done:,} of {progress.n_outputs:,} judgements", err=True)
 
 
-def _print_forecast(work: Any, options: Any, *, as_json: bool) -> None:
+def _print_forecast(work: "Forecast", options: "JudgeOptions", *, as_json: bool) -> None:
     from dataclasses import asdict
 
     from assaymark.judges.tables import forecast_lines

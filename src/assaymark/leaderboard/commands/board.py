@@ -1,7 +1,7 @@
 """`assaymark board`: a leaderboard's file, its rows, correlations with ratings, its static site, its accounts."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -9,6 +9,9 @@ from assaymark.cli.extras import need_web
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
 from assaymark.leaderboard.commands.serve import gated_option
+
+if TYPE_CHECKING:
+    from assaymark.leaderboard.site import Site
 
 EXAMPLES = examples(
     "board init board.yaml --tasks history.csv,geography.csv",
@@ -251,7 +254,7 @@ def token(name: str, role: str, days: float, as_json: bool) -> None:
         echo(f"id {token_id}: {role} {name}, for {days:g} days", err=True)
 
 
-def _site(path: str, store: str | None) -> Any:
+def _site(path: str, store: str | None) -> "Site":
     from assaymark.leaderboard.board_files import board_of_suite, library_suites
     from assaymark.leaderboard.commands.serve import open_site
     from assaymark.leaderboard.site import Site

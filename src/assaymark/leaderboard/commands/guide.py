@@ -1,10 +1,17 @@
 """`assaymark guide [CAPABILITY]`: which benchmarks measure what, and what to look out for."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from assaymark.leaderboard.guide import GuideSection
 
 
 @click.command()
@@ -33,7 +40,7 @@ def guide(capability: str | None, as_json: bool) -> None:
         _print_section(sections[0])
 
 
-def _as_json(section: Any) -> dict[str, object]:
+def _as_json(section: "GuideSection") -> dict[str, object]:
     from dataclasses import asdict
 
     capability = section.capability
@@ -42,7 +49,7 @@ def _as_json(section: Any) -> dict[str, object]:
             "benchmarks": [asdict(entry) for entry in section.entries]}  # fmt: skip
 
 
-def _overview(sections: Any) -> Any:
+def _overview(sections: "Sequence[GuideSection]") -> "Table":
     from rich.table import Table
 
     table = Table("capability", "suggested", "benchmarks", box=None, pad_edge=False)
@@ -52,7 +59,7 @@ def _overview(sections: Any) -> Any:
     return table
 
 
-def _print_section(section: Any) -> None:
+def _print_section(section: "GuideSection") -> None:
     from rich.table import Table
 
     from assaymark.results.console import Text

@@ -1,12 +1,16 @@
 """`assaymark recommend --for maths,instructions`: which model for what, by the evidence there is."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assaymark.cli.output import echo, json_option, print_json, print_rich, store_option
 from assaymark.errors import UsageError
+
+if TYPE_CHECKING:
+    from assaymark.leaderboard.board import TableFormat
+    from assaymark.leaderboard.site import Site
 
 FORMATS = ("csv", "open-llm-v1", "open-llm-v2")
 
@@ -68,7 +72,7 @@ def recommend(wanted: str, store: str | None, as_json: bool, **options: Any) -> 
         )
 
 
-def _site(boards: tuple[str, ...], tables: tuple[str, ...], form: Any, store: str | None) -> Any:
+def _site(boards: tuple[str, ...], tables: tuple[str, ...], form: "TableFormat | None", store: str | None) -> "Site":
     """Return the tables that are named, and the store's runs where there is a store."""
     from assaymark.leaderboard.board_files import read_board
     from assaymark.leaderboard.published import board_of_table

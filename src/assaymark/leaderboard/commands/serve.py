@@ -4,12 +4,19 @@ Submissions, chats, traces and pages of installed packages are registered by the
 """
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assaymark.cli.extras import need_web, served_features, served_options, serving_options
 from assaymark.cli.output import echo, store_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assaymark.leaderboard.board import Board
+    from assaymark.leaderboard.site import Site
+    from assaymark.web.app import Feature
 
 gated_option = click.option(
     "--show_gated", is_flag=True, help="Show questions and answers of gated data sets, such as GPQA, too."
@@ -49,7 +56,7 @@ def serve(boards: tuple[str, ...], store: str | None, **options: Any) -> None:
     )
 
 
-def _registered_pages(store: str | None, site: Any) -> list[Any]:
+def _registered_pages(store: str | None, site: "Site") -> "list[Feature]":
     """Return the pages that installed packages add; each is a function of the open store that returns a feature.
 
     The store is that of the leaderboards: it has no texts of sealed tasks.
@@ -58,7 +65,7 @@ def _registered_pages(store: str | None, site: Any) -> list[Any]:
     from assaymark.store import Store
     from assaymark.store.outward import outward
 
-    pages: Registry[Any] = Registry("pages", "page")
+    pages: Registry[Callable[[Store], Feature]] = Registry("pages", "page")
     if not Store.exists(store) or not list(pages):
         return []
     private = frozenset().union(*(board.private for board in site.boards.values()))
@@ -86,7 +93,9 @@ def fill_facts_beside(store: str | None) -> threading.Thread:
     return thread
 
 
-def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = False, all_runs: bool = False) -> Any:
+def open_site(
+    boards: tuple[str, ...], store: str | None, *, show_gated: bool = False, all_runs: bool = False
+) -> "Site":
     """Return the leaderboards of files, with the runs of the store; with files, the default store need not exist.
 
     Args:
@@ -111,7 +120,7 @@ def open_site(boards: tuple[str, ...], store: str | None, *, show_gated: bool = 
     return Site(read, StoredRuns(Store.open_to_read(store), show_gated=show_gated, private=private, shows=shows))
 
 
-def read_boards(paths: tuple[str, ...]) -> list[Any]:
+def read_boards(paths: tuple[str, ...]) -> "list[Board]":
     """Return the boards of files. Raises: DataError or UsageError for a file; UsageError for two of one name."""
     from assaymark.leaderboard.board_files import read_board
 
@@ -124,6 +133,6 @@ def read_boards(paths: tuple[str, ...]) -> list[Any]:
     return read
 
 
-def _shown(site: Any) -> str:
+def _shown(site: "Site") -> str:
     boards = list(site.boards.values())
     return boards[0].title if len(boards) == 1 else f"{len(boards)} leaderboards"

@@ -2,12 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assaymark.cli.output import echo, json_option, print_json
 from assaymark.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assaymark.leaderboard.submission.choices import SubmissionProblem
 
 REFUSED = 1
 
@@ -58,7 +63,7 @@ def submit(model: str, check: bool, server: str | None, results: str | None, as_
     return REFUSED if problems else 0
 
 
-def _check_here(model: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def _check_here(model: str, options: "Mapping[str, object]") -> "tuple[Sequence[SubmissionProblem], Sequence[str]]":
     """Run the checks on this machine: of a folder by its own name, of anything else on the Hub."""
     from assaymark.leaderboard.submission.checks import Policy, check_submission
     from assaymark.leaderboard.submission.choices import read_choices
@@ -80,7 +85,9 @@ def _check_here(model: str, options: dict[str, Any]) -> tuple[Any, Any]:
     return checked.problems, checked.passed
 
 
-def _send(server: str | None, results: str | None, check: bool, values: dict[str, Any]) -> tuple[Any, Any, str]:
+def _send(
+    server: str | None, results: str | None, check: bool, values: dict[str, object]
+) -> "tuple[Sequence[SubmissionProblem], Sequence[str], str]":
     from assaymark import settings
     from assaymark.leaderboard.submission.client import send
 

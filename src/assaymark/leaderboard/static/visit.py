@@ -1,32 +1,29 @@
 """Visits to the pages of an application in this process, as a browser would ask for them, without a socket."""
 
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assaymark.errors import DataError
 
 __all__ = ["PageReader", "visiting"]
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 HOST = "http://localhost"
 MOST_REDIRECTS = 5
 
 
 @contextmanager
-def visiting(app: Any) -> Iterator["PageReader"]:
+def visiting(app: ASGIApp) -> Iterator["PageReader"]:
     """Give a reader of an ASGI application's pages, which are told that they become files (`live` is false there).
 
     The application runs in a thread with a loop of its own, so this works inside a running loop too (a notebook).
     """
 
-    async def as_files(scope: Message, receive: Receive, send: Send) -> None:
+    async def as_files(scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"] = {**scope.get("state", {}), "context": {"live": False}}
         await app(scope, receive, send)
 

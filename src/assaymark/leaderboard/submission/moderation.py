@@ -7,7 +7,6 @@ removed later is found by `verify_log`.
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -151,7 +150,7 @@ class Moderation:
         last = connection.execute(select(moderation).order_by(moderation.c.number.desc()).limit(1)).one_or_none()
         number, before = (1, "") if last is None else (last.number + 1, last.hash)
         at = now(connection)
-        row: dict[str, Any] = {"number": number, "made": at, "moderator": moderator, "action": action}
+        row: dict[str, object] = {"number": number, "made": at, "moderator": moderator, "action": action}
         row |= {"subject": subject[:200], "detail": json.dumps(dict(detail), sort_keys=True)}
         connection.execute(insert(moderation), {**row, "hash": _hash(before, row)})
 

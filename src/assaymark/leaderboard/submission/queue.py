@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
 
 from assaymark.errors import UnknownName, UsageError
 from assaymark.leaderboard.submission import queue_claims
@@ -164,7 +164,7 @@ class SubmissionQueue:
         return n_votes
 
     @staticmethod
-    def _locked(connection: Connection, submission: str) -> Any:
+    def _locked(connection: Connection, submission: str) -> Row[Any]:
         row = connection.execute(
             select(submissions).where(submissions.c.id == submission).with_for_update()
         ).one_or_none()
@@ -259,12 +259,14 @@ class SubmissionQueue:
 
     def jobs_in(self, state: str, *, limit: int = 100, offset: int = 0) -> list[JobRow]:
         """Return jobs of a state: pending ones in the order of work, others the latest first."""
-        order: tuple[object, ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
+        order: tuple[ColumnElement[object], ...] = (jobs.c.position, jobs.c.created, jobs.c.id)
         if state != "pending":
             order = (jobs.c.started.desc() if state == "running" else jobs.c.ended.desc(), jobs.c.id)
         return self._jobs(jobs.c.state == state, order, limit, offset)
 
-    def _jobs(self, which: Any, order: Sequence[Any], limit: int = 1000, offset: int = 0) -> list[JobRow]:
+    def _jobs(
+        self, which: ColumnElement[bool], order: Sequence[ColumnElement[object]], limit: int = 1000, offset: int = 0
+    ) -> list[JobRow]:
         statement = select(jobs).where(which).order_by(*order).limit(limit).offset(offset)
         with self._database.reading() as connection:
             return [JobRow(**row._asdict()) for row in connection.execute(statement)]

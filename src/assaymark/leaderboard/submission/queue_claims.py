@@ -8,7 +8,8 @@ before pending ones, so that what was begun is finished; after `MOST_ATTEMPTS` i
 
 from typing import Any
 
-from sqlalchemy import Connection, and_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from assaymark.errors import LeaseLost
 from assaymark.leaderboard.submission.queue_rows import JobProgress, JobRow
@@ -42,14 +43,14 @@ def claim(database: Database, owner: str, seconds: float) -> JobRow | None:
     return None
 
 
-def _candidates(connection: Connection) -> tuple[Any, Any]:
+def _candidates(connection: Connection) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the conditions of jobs to take: those whose lease has expired, and those that wait."""
     now = clock_of(connection)
     lapsed = (jobs.c.state == "running") & (jobs.c.expires < now)
     return lapsed, (jobs.c.state == "pending") & (jobs.c.not_before <= now)
 
 
-def _take(connection: Connection, candidates: Any, owner: str, seconds: float) -> Any:
+def _take(connection: Connection, candidates: ColumnElement[bool], owner: str, seconds: float) -> ReturningUpdate[Any]:
     first = (
         select(jobs.c.id)
         .where(candidates)
@@ -69,17 +70,11 @@ def _take(connection: Connection, candidates: Any, owner: str, seconds: float) -
             expires=now + seconds,
             n_attempts=jobs.c.n_attempts + 1,
             started=now,
-            first_started=_first(jobs.c.first_started, now),
+            first_started=func.coalesce(jobs.c.first_started, now),
             stage="starting",
         )
         .returning(jobs)
     )
-
-
-def _first(column: object, now: object) -> Any:
-    from sqlalchemy import func
-
-    return func.coalesce(column, now)
 
 
 def _expire_dead(database: Database) -> None:
@@ -150,7 +145,7 @@ def fail(database: Database, job: JobRow, fault: str, reason: str, log_tail: str
         fault = "infrastructure" if not is_retried else "killed" if was_killed else fault
     with database.writing() as connection:
         now = clock_of(connection)
-        values: dict[str, Any] = {"fault": fault, "reason": reason, "log_tail": log_tail, "owner": "", "stage": ""}
+        values: dict[str, object] = {"fault": fault, "reason": reason, "log_tail": log_tail, "owner": "", "stage": ""}
         if is_retried:
             pause = RETRY_SECONDS * 2 ** (job.n_attempts - 1)
             values |= {"state": "pending", "not_before": now + pause}
@@ -172,7 +167,7 @@ def release(database: Database, job: JobRow) -> None:
         )
 
 
-def _held(job: str, epoch: int) -> Any:
+def _held(job: str, epoch: int) -> ColumnElement[bool]:
     return and_(jobs.c.id == job, jobs.c.epoch == epoch, jobs.c.state == "running")
 
 

@@ -177,7 +177,7 @@ _EXAMPLES = {
 }
 
 
-def parse_arguments(arguments: str | Mapping[str, object] | None, option: str = "model_args") -> dict[str, Any]:
+def parse_arguments(arguments: str | Mapping[str, object] | None, option: str = "model_args") -> dict[str, object]:
     """Return `a=b,c=d`, a JSON object, or a mapping, as a dictionary of typed values.
 
     Raises: UsageError for a part that is not `name=value`, with the option's name.
@@ -238,12 +238,12 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     raise UsageError(f"{name}={value!r}; expected a whole number from {least}")
 
 
-def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+def _take_model_kwargs(values: dict[str, object], known: frozenset[str]) -> dict[str, object]:
     """Remove the arguments that are not `known` from `values` and return them in transformers' present form.
 
     Raises: UnknownName for a misspelling of one of our arguments.
     """
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, object] = {}
     quantisation = {name: values.pop(name) for name in sorted(values) if QUANTISATION.fullmatch(name)}
     if any(quantisation.get(name) for name in ("load_in_4bit", "load_in_8bit")):
         # transformers 5 takes these only inside a quantization_config
@@ -263,7 +263,7 @@ def _take_model_kwargs(values: dict[str, Any], known: frozenset[str]) -> dict[st
     return kwargs
 
 
-def _refuse(values: dict[str, Any]) -> None:
+def _refuse(values: dict[str, object]) -> None:
     """Remove and refuse arguments that are not supported.
 
     Raises: UsageError.
@@ -304,7 +304,7 @@ def _check_types(values: Mapping[str, object]) -> None:
         raise UsageError("token is neither text nor True or False; expected the Hub's token, or set HF_TOKEN")
 
 
-def _rename_dtype(values: dict[str, Any]) -> None:
+def _rename_dtype(values: dict[str, object]) -> None:
     """Replace transformers' old name of dtype by the new one.
 
     Raises: UsageError if both names are given with different values.

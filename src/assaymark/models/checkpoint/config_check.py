@@ -161,7 +161,7 @@ def whole_number(config: Mapping[str, object], *names: str) -> int:
     return 0
 
 
-def _shape_values(config: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+def _shape_values(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield name and value of each setting that decides shapes, also in parts such as text_config; skip lists."""
     for prefix, part in _parts(config):
         for name in (*LAYERS, *SIZES):

@@ -104,7 +104,7 @@ def _from_hub(name: str, revision: str | None, hub: HubOptions, *, weights: bool
         from huggingface_hub import snapshot_download
     except ImportError:
         raise MissingExtra(f"model '{name}' is not a folder here; downloading it from the Hub", "hf") from None
-    options: dict[str, Any] = {"revision": revision, "token": hub.token, "cache_dir": hub.cache_dir}
+    options: dict[str, object] = {"revision": revision, "token": hub.token, "cache_dir": hub.cache_dir}
     if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
         with suppress(Exception):  # a commit never changes, so a downloaded one needs no request to the Hub
             return Path(snapshot_download(name, local_files_only=True, **options))
@@ -212,7 +212,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, object]:
     """Return the JSON object in a required file.
 
     Raises: ModelUnavailable if it is missing, not JSON, or not a non-empty object.

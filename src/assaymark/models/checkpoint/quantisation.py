@@ -6,7 +6,6 @@ which its config.json states.
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
 
 __all__ = ["FULL_PRECISIONS", "QUANTISED", "lacking_packages", "loading_arguments", "quantised_as"]
 
@@ -29,7 +28,7 @@ def lacking_packages(precision: str) -> tuple[str, ...]:
     return tuple(package for package in QUANTISED.get(precision, ()) if find_spec(package) is None)
 
 
-def quantised_as(config: Mapping[str, Any]) -> str:
+def quantised_as(config: Mapping[str, object]) -> str:
     """Return the precision of a checkpoint's own quantisation: a key of QUANTISED, or the name of another method.
 
     Args:
@@ -44,7 +43,7 @@ def quantised_as(config: Mapping[str, Any]) -> str:
     return _METHODS.get(method, method[:40] or "an unknown method")
 
 
-def loading_arguments(precision: str, *, is_quantised: bool = False) -> dict[str, Any]:
+def loading_arguments(precision: str, *, is_quantised: bool = False) -> dict[str, object]:
     """Return the model arguments that load a checkpoint in a precision.
 
     Args:

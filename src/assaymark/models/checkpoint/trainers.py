@@ -110,7 +110,7 @@ def find_checkpoint(arguments: LocalArguments) -> FoundCheckpoint | None:
     return FoundCheckpoint(checkpoint, tokenizer, tuple(named), _count_parameters(shapes))
 
 
-def _config(arguments: LocalArguments, path: Path | None, shapes: Shapes, weights: Path) -> dict[str, Any]:
+def _config(arguments: LocalArguments, path: Path | None, shapes: Shapes, weights: Path) -> dict[str, object]:
     """Return the configuration: of a file, or of the builder of torchtune that base= names.
 
     Raises: ModelUnavailable if there is neither.

@@ -14,7 +14,16 @@ from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
 from assaymark.models.server.arguments import TOP_LOGPROBS
 from assaymark.models.text.generation_prompts import DEFAULT_MAX_TOKENS
-from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, ModelIdentity, Output, Query, Request
+from assaymark.records import (
+    GenerateQuery,
+    JsonValue,
+    LoglikelihoodQuery,
+    ModelIdentity,
+    Output,
+    Query,
+    Request,
+    n_outputs_of,
+)
 
 __all__ = ["Bill", "BillingRules", "CostForecast", "cost_forecast", "cost_line"]
 
@@ -43,7 +52,7 @@ class BillingRules:
         """Return the queries that are charged: all, or the first one of each context."""
         if not self.one_for_all_choices:
             return list(request.queries)
-        firsts: dict[Any, Query] = {}
+        firsts: dict[object, Query] = {}
         for query in request.queries:
             firsts.setdefault(query.segments if isinstance(query, LoglikelihoodQuery) else query.index, query)
         return list(firsts.values())
@@ -66,10 +75,6 @@ def _text_of(request: Request, query: Query) -> str:
 
 def _template_tokens(request: Request) -> int:
     return max(TEMPLATE_TOKENS, TEMPLATE_TOKENS // 2 * len(request.messages))
-
-
-def _repeats(query: Query) -> int:
-    return query.settings.repeats if isinstance(query, GenerateQuery) else 1
 
 
 class Bill:
@@ -114,7 +119,7 @@ class Bill:
         """Return the most that the queries of a request can cost."""
         rules = self.rules
         return sum(
-            self.price.of(rules.most_read(request, query), rules.most_generated(query)) * _repeats(query)
+            self.price.of(rules.most_read(request, query), rules.most_generated(query)) * n_outputs_of(query)
             for query in rules.charged(request)
         )
 
@@ -208,9 +213,9 @@ def cost_forecast(model: Model, pending: Sequence[Request], price: Price | None)
     """Return what requests can cost; nothing is sent."""
     rules = BillingRules.of(model.identity)
     charged = [(request, query) for request in pending for query in rules.charged(request)]
-    generated = sum(rules.most_generated(query) * _repeats(query) for _, query in charged)
+    generated = sum(rules.most_generated(query) * n_outputs_of(query) for _, query in charged)
     counted = None if rules.one_for_all_choices else _tokens_read(model, pending)
-    n_characters = sum(len(_text_of(request, query)) * _repeats(query) for request, query in charged)
+    n_characters = sum(len(_text_of(request, query)) * n_outputs_of(query) for request, query in charged)
     n_read = round(n_characters / CHARACTERS_PER_TOKEN) if counted is None else counted
     cost = None if price is None else price.of(n_read, generated)
     return CostForecast(n_read, generated, counted is not None, cost, price)

@@ -70,7 +70,7 @@ def gguf_arguments(model_args: Mapping[str, Any]) -> GgufArguments:
     return GgufArguments(local_arguments(values), file, **own)
 
 
-def _file_of(values: dict[str, Any]) -> Path:
+def _file_of(values: dict[str, object]) -> Path:
     """Return the file: pretrained= itself, gguf_file= in that folder, or the folder's only one.
 
     Raises: UsageError if none is named; ModelUnavailable if it does not exist.

@@ -42,7 +42,7 @@ from assaymark.models.token_engine import FollowText, ScoreQueue, SequentialQueu
 __all__ = ["GgufEngine", "LlamaFile", "LlamaSession"]
 
 
-_KEPT: list[Any] = []
+_KEPT: list[object] = []
 FORMATS = {"f32": 0, "f16": 1}  # ggml's numbers
 
 

@@ -64,7 +64,7 @@ class ImageTextReader:
 
         Raises: Permanent if the processor refuses text and images together.
         """
-        options: dict[str, Any] = {} if self._adds_specials(text) is None else {"add_special_tokens": False}
+        options: dict[str, object] = {} if self._adds_specials(text) is None else {"add_special_tokens": False}
         pictures = [_picture(image) for image in images]
         try:
             made = self.processor(

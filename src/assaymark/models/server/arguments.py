@@ -266,7 +266,7 @@ def _check_service(arguments: OpenAIArguments) -> None:
         raise UsageError("a deployment of Azure needs the version of its interface: api_version=2024-10-21")
 
 
-def _refuse(values: dict[str, Any]) -> None:
+def _refuse(values: dict[str, object]) -> None:
     """Remove arguments that only state the default, and refuse those that are not supported.
 
     Raises: UsageError.
@@ -323,7 +323,7 @@ def _check(values: Mapping[str, Any]) -> None:
         raise UsageError(f"too_long={values['too_long']!r}; expected cut or error (drop_shots is for local models)")
 
 
-def _settle_tokenizer(kind: str, values: dict[str, Any]) -> None:
+def _settle_tokenizer(kind: str, values: dict[str, object]) -> None:
     """Replace lm-eval's `tokenizer_backend` by the tokenizer itself and whether its tokens are sent.
 
     OpenAI's own tokenizer is not needed: the server returns the texts of its tokens, which show where a choice begins.
@@ -348,7 +348,7 @@ def _settle_tokenizer(kind: str, values: dict[str, Any]) -> None:
     values.setdefault("tokenized_requests", True)
 
 
-def _endpoint(kind: str, base_url: Any) -> str:
+def _endpoint(kind: str, base_url: object) -> str:
     """Return the URL that requests are posted to; a base URL is completed with the endpoint.
 
     Raises: UsageError if it is missing, not a URL, of another kind, or contains a secret.

@@ -66,7 +66,7 @@ class ServerText:
     n_tokens: int
 
 
-def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
+def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, object]:
     """Return the request for the log-probabilities of a prompt's own tokens, with the minimum of one new token."""
     return {
         "model": arguments.model,
@@ -81,7 +81,7 @@ def score_body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
 
 def text_body(
     arguments: OpenAIArguments, prompt: Prompt, prepared: GenerationInput, repeat: int, tools: str | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the request for a generated text. Each repeat has its own seed; the first one's is lm-eval's.
 
     `tools` is the JSON of the functions that the model may call. Stop texts are not sent if reasoning comes first: they
@@ -93,7 +93,7 @@ def text_body(
     stops = list(prepared.stops) if arguments.think_end_token is None else []
     if not provider.takes_blank_stops:
         stops = [stop for stop in stops if stop.strip()]  # all are applied to the text here as well
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         **dict(settings.extra),
         "model": arguments.model,
         "messages" if arguments.is_chat else "prompt": prompt,
@@ -139,7 +139,7 @@ def read_score(answer: Any, part: ScoredPart) -> ServerScore:
     )
 
 
-def _n_listed(answer: Mapping[str, Any], n_nats: int) -> int:
+def _n_listed(answer: Mapping[str, object], n_nats: int) -> int:
     """Return how many of the listed tokens belong to the prompt: those before the generated one.
 
     llama.cpp's server counts a BOS token in `usage` that it does not list.
@@ -149,7 +149,7 @@ def _n_listed(answer: Mapping[str, Any], n_nats: int) -> int:
     return min(n_prompt, n_nats - n_generated) if n_generated else n_prompt
 
 
-def _first_scored(logprobs: Mapping[str, Any], n_prompt: int, part: ScoredPart) -> int:
+def _first_scored(logprobs: Mapping[str, object], n_prompt: int, part: ScoredPart) -> int:
     """Return the position of the first scored token: by count if tokens agree, else by the texts of the last ones.
 
     Raises: HttpFailure if one token contains the end of the context and the beginning of the continuation.
@@ -187,7 +187,7 @@ def _sum(nats: Sequence[Any]) -> float:
     return total
 
 
-def _is_greedy(nats: Sequence[float], tops: Any, scored: slice) -> bool:
+def _is_greedy(nats: Sequence[float], tops: object, scored: slice) -> bool:
     """Return whether each scored token is as probable as the most probable one. Raises: HttpFailure."""
     if not isinstance(tops, list) or len(tops) < scored.stop:
         raise _without_logprobs("the answer lacks the most probable tokens (top_logprobs)")
@@ -230,13 +230,13 @@ def read_text(answer: Any, *, is_chat: bool, keys: KeyHider = NO_KEYS) -> Server
     )
 
 
-def _n_generated(answer: Mapping[str, Any]) -> int:
+def _n_generated(answer: Mapping[str, object]) -> int:
     """Return the generated tokens; Gemini counts its reasoning, which is billed, in the total only."""
     n_total, n_context = count_of(answer, "total_tokens"), count_of(answer, "prompt_tokens")
     return max(count_of(answer, "completion_tokens"), n_total - n_context if n_context else 0)
 
 
-def _older_call(message: Mapping[str, Any]) -> list[Any] | None:
+def _older_call(message: Mapping[str, object]) -> list[object] | None:
     """Return `function_call`, which `tool_calls` replaced, in the newer form; None where there is none."""
     call = message.get("function_call")
     return [{"type": "function", "function": call}] if isinstance(call, Mapping) else None
@@ -256,7 +256,7 @@ def _text(content: Any, keys: KeyHider) -> str:
     return keys.text("".join(map(str, texts)))
 
 
-def choice_of(answer: Any) -> Mapping[str, Any]:
+def choice_of(answer: object) -> Mapping[str, object]:
     """Return the single choice of an answer. Raises: HttpFailure."""
     choices = answer.get("choices") if isinstance(answer, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
@@ -266,7 +266,7 @@ def choice_of(answer: Any) -> Mapping[str, Any]:
     return choices[0]
 
 
-def count_of(answer: Mapping[str, Any], name: str) -> int:
+def count_of(answer: Mapping[str, object], name: str) -> int:
     """Return a count from the answer's `usage`, 0 if it is missing or invalid."""
     usage = answer.get("usage")
     value = usage.get(name) if isinstance(usage, Mapping) else None

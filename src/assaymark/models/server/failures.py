@@ -209,7 +209,7 @@ def _quoted(body: str, keys: KeyHider) -> str:
     return f": {text[:LONGEST_QUOTE]}" if text else ""
 
 
-def _words_in(value: object) -> Any:
+def _words_in(value: object) -> object:
     """Return the message in an error of OpenAI's, FastAPI's or another format; the whole value if there is none."""
     for name in ("error", "message", "detail", "msg"):
         if isinstance(value, dict) and value.get(name):

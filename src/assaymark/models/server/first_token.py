@@ -66,7 +66,7 @@ def questions_of(requests: Sequence[Request], *, is_chat: bool) -> list[LetterQu
     """
     questions: list[LetterQuestion] = []
     for request in requests:
-        contexts: dict[Any, list[LoglikelihoodQuery]] = {}
+        contexts: dict[object, list[LoglikelihoodQuery]] = {}
         for query in request.queries:
             if isinstance(query, RollingQuery):
                 raise UsageError(f"{request.id}: the first token's log-probabilities do not give those of a whole text")
@@ -103,11 +103,11 @@ def first_token_call(prompts: PromptMaker, question: LetterQuestion) -> HttpCall
     return HttpCall(question, _body(arguments, prompt), read)
 
 
-def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, Any]:
+def _body(arguments: OpenAIArguments, prompt: Prompt) -> dict[str, object]:
     """Return the request for one token with the log-probabilities of the most probable ones."""
     n_top = arguments.top_logprobs
     if not arguments.is_chat:
-        body: dict[str, Any] = {"prompt": prompt, "max_tokens": 1, "logprobs": n_top}
+        body: dict[str, object] = {"prompt": prompt, "max_tokens": 1, "logprobs": n_top}
     else:
         limit = "max_completion_tokens" if arguments.provider.takes_new_limit else "max_tokens"
         body = {"messages": prompt, limit: 1, "logprobs": True, "top_logprobs": n_top}

@@ -231,7 +231,7 @@ def split_rule(description: str) -> SplitRule | None:
         spaced = content.replace(SPACE_SYMBOL, SPACE)
         if each.get("single_word") or (SPACE in spaced and spaced.strip(SPACE) != "") or spaced in {SPACE, ""}:
             return None
-    rules: tuple[Callable[[Mapping[str, Any]], bool | None], ...] = (_byte_level_rule, _whole_text_rule)
+    rules: tuple[Callable[[Mapping[str, object]], bool | None], ...] = (_byte_level_rule, _whole_text_rule)
     whole_text_ok = not model.get("ignore_merges")
     for rule in rules:
         if rule is _whole_text_rule and not whole_text_ok:

@@ -211,7 +211,7 @@ def prompt_of(
         generation_config, then top_k=50 if sampling.
     """
     extra = dict(prepared.settings.extra)
-    own: Mapping[str, Any] = defaults.sampling if choice == "model" else {}
+    own: Mapping[str, object] = defaults.sampling if choice == "model" else {}
     penalty = extra.pop("repetition_penalty", None)
     if penalty is None:
         penalty = defaults.repetition_penalty if choice == "model" else 1.0

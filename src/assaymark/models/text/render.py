@@ -32,7 +32,7 @@ def message_json(message: Message, content: Any, *, for_template: bool) -> dict[
     Source: OpenAI's API reference (`tool_calls`, `tool_call_id`); transformers 5.x, docs chat_extras (arguments are
         objects, and a result has the function's `name`).
     """
-    made: dict[str, Any] = {"role": message.role, "content": content}
+    made: dict[str, object] = {"role": message.role, "content": content}
     if message.calls:
         made["tool_calls"] = [
             {

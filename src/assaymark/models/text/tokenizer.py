@@ -72,7 +72,7 @@ def load_tokenizer(source: TokenizerSource) -> Any:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
     except ImportError:
         raise MissingExtra("a local model", "hf") from None
-    options: dict[str, Any] = {"use_fast": source.use_fast}
+    options: dict[str, object] = {"use_fast": source.use_fast}
     if source.add_bos_token is not None:
         options["add_bos_token"] = source.add_bos_token
     if source.gguf_file is not None:

@@ -131,7 +131,7 @@ def _installed_names() -> frozenset[str]:
     return frozenset(each.name for each in fields(EngineArgs)) - SET_ELSEWHERE
 
 
-def _refuse(values: dict[str, Any]) -> None:
+def _refuse(values: dict[str, object]) -> None:
     """Remove arguments that only state the default, and refuse those that are not supported.
 
     Raises: UsageError.

@@ -189,7 +189,7 @@ class VllmEngine:
                 f"generation setting {unknown[0]}={prompt.other[unknown[0]]} is not supported with --model vllm; omit "
                 "it, or set generation_config=none if the model's own file sets it"
             )
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "max_tokens": prompt.max_new_tokens,
             "temperature": 0.0,
             "repetition_penalty": prompt.repetition_penalty,
@@ -217,8 +217,8 @@ def seed_of(prompt: GenerationPrompt, repeat: int) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") >> 1
 
 
-def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, Any]:
-    engine_arguments: dict[str, Any] = {
+def _engine_arguments(arguments: VllmArguments, identity: ModelIdentity, folders: ModelFolders) -> dict[str, object]:
+    engine_arguments: dict[str, object] = {
         "model": str(folders.model),
         "tokenizer": str(folders.tokenizer),
         "dtype": identity.dtype,

@@ -115,7 +115,7 @@ class ClusterWorker:
                 connection.send(("failed", str(error)))
             serve_orders(connection)
 
-    def post(self, order: tuple[Any, ...]) -> None:
+    def post(self, order: tuple[object, ...]) -> None:
         """Pass an order to the working thread."""
         self._own.send(order)
 
@@ -269,10 +269,10 @@ class _SeatedWorker(RemoteWorker):
     seat: Seat
     pending_poll: Any
     has_started: bool = False  # False until Ray has placed it
-    inbox: deque[tuple[Any, ...]] = field(default_factory=deque)
+    inbox: deque[tuple[object, ...]] = field(default_factory=deque)
     silent_seconds: float = 0.0  # spent waiting since its last reply
 
-    def send(self, message: tuple[Any, ...]) -> None:
+    def send(self, message: tuple[object, ...]) -> None:
         """Send a message; if the worker has ended, the next poll reports it."""
         self.actor.post.remote(message)
 
@@ -360,7 +360,7 @@ class ClusterLinks:
             if worker.has_started and worker.silent_seconds > limit:
                 self._remove(worker, f"no reply for {limit:.0f} s: the process is stopped or the network is down")
 
-    def _with_node(self, message: tuple[Any, ...], worker: _SeatedWorker) -> tuple[Any, ...]:
+    def _with_node(self, message: tuple[object, ...], worker: _SeatedWorker) -> tuple[object, ...]:
         """Return a message with the name of the machine added if it reports a failure."""
         if message[0] != "failed":
             return message
@@ -411,7 +411,7 @@ def run_on_cluster(
     is_ours = join(address)
     import ray
 
-    running: dict[Any, int] = {}
+    running: dict[object, int] = {}
     try:
         remote = ray.remote(function).options(num_cpus=1, max_retries=0)
         most = n_at_once or max(1, sum(node.n_cpus for node in nodes_of_cluster()))

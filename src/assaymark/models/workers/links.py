@@ -42,7 +42,7 @@ class RemoteWorker(ABC):
     defaults: GenerationDefaults | None = None
 
     @abstractmethod
-    def send(self, message: tuple[Any, ...]) -> None:
+    def send(self, message: tuple[object, ...]) -> None:
         """Send a message; if the worker has ended, the next wait reports it."""
 
     def note_loaded(self, message: tuple[Any, ...]) -> None:
@@ -80,7 +80,7 @@ class _ConnectedWorker(RemoteWorker):
 
     connection: Connection
 
-    def send(self, message: tuple[Any, ...]) -> None:
+    def send(self, message: tuple[object, ...]) -> None:
         """Send a message; if the worker has ended, the next wait reports it."""
         with suppress(OSError):
             self.connection.send(message)

@@ -10,15 +10,14 @@ correct answers are excluded.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from assaymark.results.comparison.pairing import PairedTask
 from assaymark.results.comparison.records import ONE_SIDED, OVERALL, Difference
 from assaymark.results.evidence.groups import GroupCell
 from assaymark.results.evidence.records import GroupSummaryInput
+from assaymark.statistics.arrays import Floats
 from assaymark.statistics.groups import linear_stderr
 from assaymark.statistics.paired import compare_paired, difference_interval, sign_flip_p, tango_interval
 
@@ -31,8 +30,8 @@ class MeasuredTask:
 
     task: PairedTask
     line: Difference
-    first: NDArray[Any]
-    second: NDArray[Any]
+    first: Floats
+    second: Floats
 
     @property
     def is_binary(self) -> bool:

@@ -105,7 +105,7 @@ def _unworded(_: SampleRecord, row: Mapping[str, object]) -> SampleQuestion:
     return SampleQuestion("\n".join(strings_in(row)), None, None)
 
 
-_READ: Mapping[str, Callable[[SampleRecord, Mapping[str, Any]], SampleQuestion]] = {
+_READ: Mapping[str, Callable[[SampleRecord, Mapping[str, object]], SampleQuestion]] = {
     OWN_TOOL: _of_row,
     "lm-eval": _of_row,
     "inspect_ai": _of_inspect,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from assaymark.records import Estimate, EstimateDetails
+from assaymark.records import BlindScore, Estimate, EstimateDetails
 from assaymark.results.evidence.groups import GroupCell
 from assaymark.results.evidence.records import ScoreRow
 from assaymark.scoring.choices import CIRCULAR, OVER_ROTATIONS
@@ -75,7 +75,7 @@ def _in_common(known: tuple[str, ...] | None, choices: tuple[str, ...]) -> tuple
 
 
 def with_baselines(
-    estimates: Sequence[Estimate], constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, object]]]
+    estimates: Sequence[Estimate], constant: ConstantAnswers, blind: Mapping[str, Mapping[str, BlindScore]]
 ) -> tuple[Estimate, ...]:
     """Return the estimates with baselines in their details; a group's is its tasks' mean, weighted as its value.
 
@@ -94,7 +94,7 @@ def with_baselines(
 
 
 def _of_task(
-    estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, Mapping[str, object]]]
+    estimate: Estimate, constant: ConstantAnswers, blind: Mapping[str, Mapping[str, BlindScore]]
 ) -> EstimateDetails:
     if estimate.chance is None or estimate.metric in {CIRCULAR, OVER_ROTATIONS}:  # no choice is right in all rotations
         return {}
@@ -104,7 +104,7 @@ def _of_task(
         details = {CONSTANT: best[0], CONSTANT_CHOICE: best[1], CONSTANT_TEXT: constant.text(estimate.task, best[1])}
     own_blind = blind.get(estimate.task, {}).get(estimate.metric)
     if own_blind is not None:
-        details[BLIND] = dict(own_blind)
+        details[BLIND] = own_blind
     return details
 
 

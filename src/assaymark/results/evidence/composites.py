@@ -220,7 +220,7 @@ def _is_share(items: Sequence[tuple[float, float] | None]) -> bool:
     return all(item is not None and 0 <= item[0] <= item[1] for item in items)
 
 
-def _question(member: Member, row: ScoreRow) -> Any:
+def _question(member: Member, row: ScoreRow) -> object:
     return row.sample_sha256 if member.questions is None else (member.questions, row.sample_index)
 
 

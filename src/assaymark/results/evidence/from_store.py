@@ -133,7 +133,7 @@ def _gold_from_score(score: Score | None, n_choices: int) -> frozenset[int]:
     return frozenset({1 - picked}) if n_choices == 2 else frozenset()
 
 
-def request_target(record: SampleRecord) -> Any:
+def request_target(record: SampleRecord) -> object:
     """Return the logged target with its type: `2` is an index, `[0, 3]` a list of indices, anything else a text."""
     text = record.request.target.strip()
     if text.lstrip("-").isdigit():
@@ -199,7 +199,7 @@ def save_summary(
 
 
 def save_summary_of(
-    store: Store, run_id: str, facts: Mapping[str, Any], functions: Mapping[tuple[str, str], Any]
+    store: Store, run_id: str, facts: Mapping[str, Any], functions: Mapping[tuple[str, str], object]
 ) -> tuple[Estimate, ...]:
     """Compute a run's estimates and its suites' composites from stored facts, store both, and return them.
 

@@ -6,14 +6,49 @@ options, so that a reader can see how a score was computed without the file or t
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from assaymark.records import JsonValue, canonical_json
-from assaymark.results.evidence.task_facts import metric_fact, plain_spec, tasks_from
+from assaymark.results.evidence.task_facts import MetricFact, metric_fact, plain_spec, tasks_from
 from assaymark.tasks.rescoring import SCORING_KEYS
 from assaymark.tasks.task import Task
 
 __all__ = ["add_rescored", "changed_prompt_keys", "rescored_entry", "rescored_lines", "scoring_of", "with_rescored"]
+
+
+class FilterFact(TypedDict):
+    """A filter and its steps, each with its function and options."""
+
+    name: str
+    steps: list[dict[str, JsonValue]]
+
+
+class RescoredMetric(MetricFact):
+    """A metric's facts, with the filters of its current scores and its options."""
+
+    options: dict[str, JsonValue]
+
+
+class RescoringJudge(TypedDict):
+    """The model that judged, and the scorer that asked it."""
+
+    name: str
+    content_hash: str | None
+    kind: str
+    scorer_hash: str
+    formula: str
+
+
+class RescoredEntry(TypedDict):
+    """One task's rescoring: the scores that it made, and those of the run that they stand in place of."""
+
+    task: str
+    scoring_hash: str
+    filters: list[FilterFact]
+    metrics: list[RescoredMetric]
+    in_place_of: list[list[str]]  # filter, metric
+    judge: NotRequired[RescoringJudge]  # where a model judged
+
 
 _NOT_IN_PROMPTS = SCORING_KEYS | {"task_alias", "tag", "group", "metadata", "unsafe_code", "should_decontaminate"}
 
@@ -28,7 +63,7 @@ def changed_prompt_keys(stored_spec: Mapping[str, object], task: Task, n_shots: 
 
 def rescored_entry(
     task: Task, scoring_hash: str, names: Iterable[tuple[str, str]], earlier: Iterable[tuple[str, str]]
-) -> dict[str, Any]:
+) -> RescoredEntry:
     """Return the record of one task's rescoring.
 
     Args:
@@ -38,7 +73,6 @@ def rescored_entry(
         earlier: (filter, metric) of the earlier scores.
     """
     name_pairs = list(names)
-    options = {metric.name: {"options": plain_spec(metric.kwargs)} for metric in task.metrics}
     return {
         "task": task.name,
         "scoring_hash": scoring_hash,
@@ -52,7 +86,7 @@ def rescored_entry(
         "metrics": [
             {
                 **metric_fact(metric),
-                **options[metric.name],
+                "options": plain_spec(metric.kwargs),
                 "filters": [f for f, name in name_pairs if name == metric.name],
             }
             for metric in task.metrics
@@ -65,13 +99,15 @@ def _plain(kwargs: Mapping[str, object]) -> dict[str, JsonValue]:
     return {key: plain_spec(value) for key, value in kwargs.items()}
 
 
-def add_rescored(facts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], own_hash: str) -> dict[str, JsonValue]:
+def add_rescored(
+    facts: Mapping[str, JsonValue], entries: Sequence[RescoredEntry], own_hash: str
+) -> dict[str, JsonValue]:
     """Return a run's facts with these entries added, the latest last.
 
     Entries describe current scores only: scores that a later entry replaced are removed from earlier ones, and a
     return to the run's own scoring adds no entry.
     """
-    current = list(facts.get("rescored", ()))
+    current: list[RescoredEntry] = list(facts.get("rescored", ()))
     for entry in entries:
         remaining = [known if known["task"] != entry["task"] else _without(known, entry) for known in current]
         current = [known for known in remaining if any(metric["filters"] for metric in known["metrics"])]
@@ -79,10 +115,10 @@ def add_rescored(facts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]],
     return {**with_rescored(facts, entries), "rescored": current}
 
 
-def _without(earlier: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+def _without(earlier: RescoredEntry, entry: RescoredEntry) -> RescoredEntry:
     """Return an earlier entry without the scores that a later one replaced."""
     replaced = {(name, metric["name"]) for metric in entry["metrics"] for name in metric["filters"]}
-    metrics = [
+    metrics: list[RescoredMetric] = [
         {**metric, "filters": [name for name in metric["filters"] if (name, metric["name"]) not in replaced]}
         for metric in earlier["metrics"]
     ]
@@ -93,7 +129,7 @@ def _without(earlier: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def with_rescored(facts: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]) -> dict[str, JsonValue]:
+def with_rescored(facts: Mapping[str, JsonValue], entries: Iterable[RescoredEntry]) -> dict[str, JsonValue]:
     """Return a run's facts with the filters and metrics of these entries added to its tasks.
 
     The primary metric of a task does not change.
@@ -113,7 +149,7 @@ def with_rescored(facts: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
     return {**facts, "tasks": tasks}
 
 
-def _merged(metrics: Sequence[Mapping[str, Any]], more: Iterable[Mapping[str, Any]]) -> list[dict[str, JsonValue]]:
+def _merged(metrics: Sequence[Mapping[str, JsonValue]], more: Iterable[RescoredMetric]) -> list[dict[str, JsonValue]]:
     by_name = {metric["name"]: dict(metric) for metric in metrics}
     for metric in more:
         known = by_name.setdefault(metric["name"], {**metric, "filters": []})
@@ -121,18 +157,18 @@ def _merged(metrics: Sequence[Mapping[str, Any]], more: Iterable[Mapping[str, An
     return list(by_name.values())
 
 
-def scoring_of(facts: Mapping[str, Any], task: str) -> str | None:
+def scoring_of(facts: Mapping[str, JsonValue], task: str) -> str | None:
     """Return the hash of the latest scoring that replaced a task's own scores; None where none did."""
     replaced = [e["scoring_hash"] for e in facts.get("rescored", ()) if e["task"] == task and e["in_place_of"]]
     return replaced[-1] if replaced else None
 
 
-def rescored_lines(facts: Mapping[str, Any]) -> list[str]:
+def rescored_lines(facts: Mapping[str, JsonValue]) -> list[str]:
     """Return one line per scoring that was added after the run."""
     return [_line(entry) for entry in facts.get("rescored", ())]
 
 
-def _line(entry: Mapping[str, Any]) -> str:
+def _line(entry: RescoredEntry) -> str:
     by_filter: dict[str, list[str]] = {}
     for metric in entry["metrics"]:
         options = ", ".join(key if value is True else f"{key} {value}" for key, value in metric["options"].items()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from assaymark.python_source import parse_python
 from assaymark.records import Estimate, JsonValue, Skipped
@@ -35,7 +35,7 @@ def facts_of(selection: Selection, bound: Sequence[BoundTask] = ()) -> dict[str,
     }
 
 
-def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
+def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], object]:
     """Return the aggregations that are functions of task files, loaded, by (task, metric)."""
     return {
         (task.name, metric.name): load_function(metric.aggregation, task.trusted)
@@ -45,7 +45,7 @@ def own_aggregations(tasks: Sequence[Task]) -> dict[tuple[str, str], Any]:
     }
 
 
-def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], Any]) -> list[tuple[str, str]]:
+def lacking_aggregations(facts: Mapping[str, Any], own: Mapping[tuple[str, str], object]) -> list[tuple[str, str]]:
     """Return (task, metric) of stored facts whose aggregation is a task file's function that is not in `own`."""
     return [
         (name, metric["name"])
@@ -154,17 +154,31 @@ def _skipped_json(skipped: Skipped) -> dict[str, JsonValue]:
     return {"skipped": {"n": skipped.n, "first": list(skipped.first)}} if skipped.n else {}
 
 
-def metric_fact(metric: MetricSpec) -> dict[str, JsonValue]:
+class MetricFact(TypedDict):
+    """A metric of a task, as a run's facts have it."""
+
+    name: str
+    aggregation: str
+    higher_is_better: bool
+    filters: list[str]
+    scale: NotRequired[str]
+    is_neutral: NotRequired[bool]
+
+
+def metric_fact(metric: MetricSpec) -> MetricFact:
     """Return the facts of a metric."""
     aggregation = metric.aggregation
-    return {
+    fact: MetricFact = {
         "name": metric.name,
         "aggregation": aggregation.name if isinstance(aggregation, FunctionRef) else aggregation,
         "higher_is_better": metric.higher_is_better,
         "filters": list(metric.filters),
-        **({} if metric.scale is None else {"scale": metric.scale}),
-        **({"is_neutral": True} if metric.is_neutral else {}),
     }
+    if metric.scale is not None:
+        fact["scale"] = metric.scale
+    if metric.is_neutral:
+        fact["is_neutral"] = True
+    return fact
 
 
 def _group_json(group: Group) -> dict[str, JsonValue]:

@@ -1,6 +1,6 @@
 """`assaymark compare RUN RUN`: which run is better, by how much, and with what uncertainty."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from assaymark.cli.output import echo, examples, json_option, print_json, print_
 
 if TYPE_CHECKING:
     from assaymark.results.comparison.records import Comparison
+    from assaymark.results.comparison.row_pairs import PartDifference, RowPair
 
 GATE_FAILED = 1
 
@@ -77,7 +78,9 @@ def compare(runs: tuple[str, ...], store: str | None, as_json: bool, **options: 
     return 0 if all(result.passed for result in results) else GATE_FAILED
 
 
-def _json(content: Any, rows: Sequence[Any], parts: Sequence[Any]) -> Any:
+def _json(
+    content: Mapping[str, object], rows: "Sequence[Sequence[RowPair]]", parts: "Sequence[Sequence[PartDifference]]"
+) -> dict[str, object]:
     """Return a comparison's JSON with the rows and parts of each pair, where they were asked for."""
     from assaymark.results.views.row_tables import parts_to_json, rows_to_json
 
@@ -85,13 +88,18 @@ def _json(content: Any, rows: Sequence[Any], parts: Sequence[Any]) -> Any:
     return {**content, **{name: value for name, value in more.items() if value}}
 
 
-def _print_rows(comparison: "Comparison", rows: Sequence[Any], by: str, parts: Sequence[Any]) -> None:
+def _print_rows(
+    comparison: "Comparison",
+    rows: "Sequence[Sequence[RowPair]]",
+    by: str,
+    parts: "Sequence[Sequence[PartDifference]]",
+) -> None:
     from assaymark.results.views.row_tables import parts_table, rows_table
 
-    for own, pair in zip(parts, comparison.pairs, strict=False):
-        print_rich(parts_table(by, own, pair))
-    for own, pair in zip(rows, comparison.pairs, strict=False):
-        print_rich(rows_table(own, pair))
+    for own_parts, pair in zip(parts, comparison.pairs, strict=False):
+        print_rich(parts_table(by, own_parts, pair))
+    for own_rows, pair in zip(rows, comparison.pairs, strict=False):
+        print_rich(rows_table(own_rows, pair))
 
 
 def _with_published(store: str | None, runs: tuple[str, ...], published: tuple[str, ...], *, as_json: bool) -> int:

@@ -15,7 +15,7 @@ from assaymark.errors import MissingExtra, UnknownName, UsageError
 
 __all__ = ["eval_"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 # torchtune's tokenizer builders: their file is given with --tokenizer-checkpoint, or is beside the weights.
 TOKENIZERS = (
     "llama2_tokenizer", "llama3_tokenizer", "mistral_tokenizer", "code_llama2_tokenizer", "gemma_tokenizer",

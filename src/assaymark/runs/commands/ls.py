@@ -1,6 +1,7 @@
 """`assaymark ls [tasks|suites|models|presets|runs|...] [WORDS]`: list what is available or stored."""
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import click
 
@@ -10,6 +11,8 @@ from assaymark.runs.run_options import declared_option
 
 ORIGINS = {"user": 0, "assaymark": 1, "lm-eval": 2}  # the order of the list
 KINDS = ("tasks", "groups", "tags", "suites", "models", "presets", "system_prompts", "runs", "audits")
+
+T = TypeVar("T")
 
 
 @click.command()
@@ -49,7 +52,7 @@ def ls(kind: str, words: tuple[str, ...], include_path: tuple[str, ...], store: 
         _show(items, as_json, _print_entries)
 
 
-def _show(items: list[Any], as_json: bool, printed: Any) -> None:
+def _show(items: Sequence[T], as_json: bool, printed: Callable[[Sequence[T]], None]) -> None:
     if as_json:
         print_json(items)
     elif not items:
@@ -76,7 +79,7 @@ def _entries(kind: str, words: tuple[str, ...], include_path: tuple[str, ...]) -
     ]  # fmt: skip
 
 
-def _print_entries(items: list[dict[str, Any]]) -> None:
+def _print_entries(items: Sequence[Mapping[str, Any]]) -> None:
     """Print the entries that can run here, our library first; others are counted, or listed if none can."""
     runs = [item for item in items if item["runs_here"]]
     listed = sorted(runs or items, key=lambda item: (ORIGINS.get(item["from"], 3), item["name"]))
@@ -93,7 +96,7 @@ def _print_entries(items: list[dict[str, Any]]) -> None:
     echo(f"{len(listed):,} listed, {ours:,} of Assaymark's library{rest}", err=True)
 
 
-def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:
+def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, str]]:
     from assaymark.tasks.prompt_presets import NONE, find_preset, preset_names, system_prompts
 
     if kind == "system_prompts":
@@ -107,7 +110,7 @@ def _prompts(kind: str, words: tuple[str, ...]) -> list[dict[str, Any]]:
     return [item for item in items if all(word.lower() in item["name"] for word in words)]
 
 
-def _print_prompts(items: list[dict[str, Any]]) -> None:
+def _print_prompts(items: Sequence[Mapping[str, str]]) -> None:
     for item in items:
         echo(f"{item['name']:<14}  {' '.join(item['text'].split())}")
 
@@ -122,6 +125,6 @@ def _models(words: tuple[str, ...]) -> list[dict[str, object]]:
     ]
 
 
-def _print_models(items: list[dict[str, Any]]) -> None:
+def _print_models(items: Sequence[Mapping[str, object]]) -> None:
     for item in items:
         echo(f"{item['name']:<26}  {item['purpose']}")

@@ -170,8 +170,8 @@ def _exit_code(runs: Sequence["Run"]) -> int:
 
 
 def _run_until(
-    model: Any, tasks: Any, options: Mapping[str, Any], parameters: Mapping[str, Any], wandb: "WandbArguments | None",
-    *, as_json: bool,
+    model: object, tasks: Any, options: Mapping[str, Any], parameters: Mapping[str, Any],
+    wandb: "WandbArguments | None", *, as_json: bool,
 ) -> int:  # fmt: skip
     """Evaluate until the goals are reached or the budget is spent; print the run and what is known."""
     from assaymark.runs.until import GoalState, evaluate_until, parse_budget

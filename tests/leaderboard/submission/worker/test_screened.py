@@ -21,6 +21,7 @@ from assaymark.leaderboard.stored import StoredRuns, model_label
 from assaymark.leaderboard.submission.host import boards_of
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow
+from assaymark.leaderboard.submission.worker.job_steps import ScreeningSpec
 from assaymark.leaderboard.submission.worker.screened import evaluate_screened, settled_after
 from assaymark.leaderboard.submission.worker.work import Host, Worker
 from assaymark.leaderboard.table import BoardTable
@@ -144,13 +145,13 @@ def test_a_killed_worker_goes_on_where_it_was(
 # ---------------------------------------------------------------------------- the process itself and its check
 
 
-def spec_of(*scores: float, at_least: int = 50) -> dict[str, Any]:
+def spec_of(*scores: float, at_least: int = 50) -> ScreeningSpec:
     """Return a screening among rows with these scores, and intervals of two points."""
     rivals = Rivals(scores, tuple(score - 0.01 for score in scores), tuple(score + 0.01 for score in scores))
     return {"rivals": rivals.to_spec(), "weights": {"demo_facts": 1.0}, "at_least": at_least, "seed": 0}
 
 
-def screened(folder: Path, spec: dict[str, Any]) -> tuple[Any, Any, list[int]]:
+def screened(folder: Path, spec: ScreeningSpec) -> tuple[Any, Any, list[int]]:
     """Evaluate the demo model; return the store, the plan's parts and how far it said it came."""
     seen: list[int] = []
     options: Any = {"model_args": {"pretrained": str(MODEL)}, "store": str(folder / "run.sqlite")}

@@ -8,16 +8,23 @@ does, so that it never outlives its worker.
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, Permanent, Retryable, UsageError
 from assaymark.leaderboard.submission.worker.messages import LONGEST_REASON, LONGEST_STAGE
 from assaymark.leaderboard.submission.worker.resources import Resources, limit_this_process
 
 if TYPE_CHECKING:
+    from assaymark.leaderboard.submission.worker.job_steps import (
+        CheckStep,
+        EvaluateStep,
+        FetchStep,
+        JobStep,
+        ScreeningSpec,
+    )
     from assaymark.runs.evaluate_options import EvaluateOptions
 
 __all__ = ["main"]
@@ -28,13 +35,14 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "ca
 
 def main() -> int:
     """Do the step that standard input describes; return the exit status."""
-    spec = json.loads(_first_line())
-    limit_this_process(Resources(**spec["limits"]))
+    first = json.loads(_first_line())
+    limit_this_process(Resources(**first.pop("limits")))
+    spec: JobStep = first
     threading.Thread(target=_end_with_parent, daemon=True).start()
     channel = _Channel()
     channel.say(kind="started")
     try:
-        channel.say(**_STEPS[spec["step"]](spec, channel))
+        channel.say(**_do(spec, channel))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001 - native code raises errors of its own kinds (PanicException)
@@ -97,7 +105,13 @@ class _Refused(AssaymarkError):
     """Results that are not those of the job."""
 
 
-def _fetch(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+def _do(spec: "JobStep", channel: _Channel) -> dict[str, object]:
+    if spec["step"] == "fetch":
+        return _fetch(spec, channel)
+    return _evaluate(spec, channel) if spec["step"] == "evaluate" else _check(spec, channel)
+
+
+def _fetch(spec: "FetchStep", channel: _Channel) -> dict[str, object]:
     """Fetch the model, and the data sets of the tasks; this step has the network."""
     from assaymark.leaderboard.submission.hub_models import HubModels
     from assaymark.leaderboard.submission.sources import FolderModels, ModelSource
@@ -115,7 +129,7 @@ def _fetch(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
     return {"kind": "fetched", "model": str(model), "base": None if base is None else str(base)}
 
 
-def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+def _evaluate(spec: "EvaluateStep", channel: _Channel) -> dict[str, object]:
     """Evaluate, resuming what an earlier attempt stored in the job's own store."""
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.execute import RunProgress
@@ -128,18 +142,11 @@ def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
         share = (progress.chunk - 1 + done / max(1, total)) / progress.n_chunks
         channel.stage(f"evaluating {progress.tasks[0]}", round(1000 * share), 1000)
 
-    if spec.get("screening"):
-        return _screened(spec, channel)
+    if spec["screening"] is not None:
+        return _screened(spec, spec["screening"], channel)
     for tasks, options in _parts(spec):
-        run = evaluate(
-            "hf",
-            tasks,
-            model_args=spec["model_args"],
-            observe=observe,
-            command="worker",
-            store=spec["store"],
-            **options,
-        )
+        own: EvaluateOptions = {**options, "store": spec["store"], "observe": observe, "command": "worker"}
+        run = evaluate("hf", tasks, **own)
         stop_reason, is_empty = run.result and run.result.stop_reason, run.nothing_answered
         run.store.close()
         if stop_reason:
@@ -149,28 +156,28 @@ def _evaluate(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
     return {"kind": "evaluated"}
 
 
-def _screened(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+def _screened(spec: "EvaluateStep", screening: "ScreeningSpec", channel: _Channel) -> dict[str, object]:
     """Evaluate until the rank set on the board is settled; a board that screens has one part."""
     from assaymark.leaderboard.submission.worker.screened import evaluate_screened
 
     ((tasks, options),) = _parts(spec)
-    chosen = cast("EvaluateOptions", {**options, "model_args": spec["model_args"], "store": spec["store"]})
+    chosen: EvaluateOptions = {**options, "store": spec["store"]}
 
     def observe(task: str, n_seen: int, n: int) -> None:
         channel.stage(f"screening {task}", round(1000 * n_seen / n), 1000)
 
-    stop_reason, is_empty = evaluate_screened(tasks, spec["screening"], observe, chosen)
+    stop_reason, is_empty = evaluate_screened(tasks, screening, observe, chosen)
     if stop_reason:
         return {"kind": "failed", "fault": "infrastructure", "reason": stop_reason}
     return _nothing_answered() if is_empty else {"kind": "evaluated"}
 
 
-def _nothing_answered() -> dict[str, Any]:
+def _nothing_answered() -> dict[str, object]:
     reason = "every request failed: the model gives no finite numbers, or no text"
     return {"kind": "failed", "fault": "submission", "reason": reason}
 
 
-def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
+def _check(spec: "CheckStep", channel: _Channel) -> dict[str, object]:
     """Copy those runs that the job is for into a new store, and compute their estimates again.
 
     The evaluation's store may have been written by whoever controls the model. Which runs the job is for follows from
@@ -184,6 +191,7 @@ def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
     from assaymark.runs.run import Run
     from assaymark.store import Store
 
+    screening = spec["screening"]
     with _refusing():
         check_content(Path(spec["results"]))
     run_ids = []
@@ -193,19 +201,17 @@ def _check(spec: Mapping[str, Any], channel: _Channel) -> dict[str, Any]:
                 raise _Refused(f"the results do not verify: {problems[0]}")
         for tasks, options in _parts(spec):
             channel.stage("checking")
-            _, prepared = prepare_run(
-                "hf", tasks, cast("EvaluateOptions", {**options, "model_args": spec["model_args"]})
-            )
+            _, prepared = prepare_run("hf", tasks, options)
             with _refusing():
-                run_id, is_complete = check_run(source, prepared.plan, may_stop=bool(spec.get("screening")))
+                run_id, is_complete = check_run(source, prepared.plan, may_stop=screening is not None)
                 copied, _ = copy_run(source, target, run_id)
                 target.save_estimates(copied, [], {})
             Run(target, copied, None).summarise(prepared)
-            if not is_complete:
+            if screening is not None and not is_complete:
                 with _refusing():
-                    n_seen = settled_after(target, copied, prepared, spec["screening"])
+                    n_seen = settled_after(target, copied, prepared, screening)
                 n = sum(task.n_samples for task in prepared.plan.tasks)
-                mark_screened(Run(target, copied, None), n_seen, n, spec["screening"])
+                mark_screened(Run(target, copied, None), n_seen, n, screening)
             run_ids.append(copied)
     return {"kind": "checked", "runs": run_ids}
 
@@ -223,10 +229,7 @@ def _refusing() -> Iterator[None]:
         raise _Refused(f"the results cannot be read: {' '.join(str(error).split())[:300]}") from error
 
 
-def _parts(spec: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def _parts(spec: "EvaluateStep | CheckStep") -> "Iterator[tuple[list[str], EvaluateOptions]]":
     """Yield the tasks that are evaluated together, with the options of that run."""
     for tasks, shots in spec["parts"]:
-        yield tasks, {**spec["options"], "num_fewshot": shots}
-
-
-_STEPS = {"fetch": _fetch, "evaluate": _evaluate, "check": _check}
+        yield tasks, {**spec["options"], "model_args": spec["model_args"], "num_fewshot": shots}

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import IO
 
 import assaymark
 from assaymark.leaderboard.submission.worker.messages import (
@@ -197,7 +197,8 @@ class _Listening:
         return StepEnd(None, fault, f"the process ended with status {status} and without a result", log)
 
 
-def _pipe(stream: Any) -> Any:
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # noqa: S101 - the process was started with pipes
     os.set_blocking(stream.fileno(), False)
     return stream
 

@@ -4,13 +4,13 @@ A submission's process answers the questions in the order that all models share 
 It is not trusted to have done so: `settled_after` decides again from the stored scores, in a process without the model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from assaymark.errors import DataError
 from assaymark.leaderboard.screening import Rivals
+from assaymark.leaderboard.submission.worker.job_steps import ScreeningSpec
 from assaymark.results.comparison.stopped_runs import ALPHA
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.forecasting import stored_values
@@ -28,9 +28,9 @@ __all__ = ["evaluate_screened", "mark_screened", "settled_after"]
 class _Screen:
     """What is known of a submission's rank set while its questions are counted in their order."""
 
-    def __init__(self, screening: Mapping[str, Any], prepared: PreparedRun) -> None:
+    def __init__(self, screening: ScreeningSpec, prepared: PreparedRun) -> None:
         self._rivals = Rivals.from_spec(screening["rivals"])
-        weights: Mapping[str, float] = screening["weights"]
+        weights = screening["weights"]
         sizes = {bound.plan.name: bound.plan.n_samples for bound in prepared.bound}
         if set(sizes) != set(weights):
             tasks = ", ".join(sorted(set(sizes) ^ set(weights)))
@@ -38,7 +38,7 @@ class _Screen:
         share = ALPHA / 2 / len(sizes)
         self._means = {task: SequentialMean(n, share) for task, n in sizes.items()}
         self._weights = [weights[task] for task in self._means]
-        self._at_least = int(screening["at_least"])
+        self._at_least = screening["at_least"]
         self.n_seen = 0
 
     def add(self, places: Sequence[Place], scores: Sequence[float]) -> bool:
@@ -65,7 +65,7 @@ def _blocks(places: Sequence[Place]) -> Sequence[Sequence[Place]]:
 
 def evaluate_screened(
     tasks: Sequence[str],
-    screening: Mapping[str, Any],
+    screening: ScreeningSpec,
     observe: Callable[[str, int, int], None],
     options: EvaluateOptions,
 ) -> tuple[str | None, bool]:
@@ -73,7 +73,7 @@ def evaluate_screened(
 
     Args:
         tasks: of the board.
-        screening: `rivals`, `weights` by task, `at_least` and `seed`.
+        screening: where it may stop.
         observe: called after each block with a task, how many questions count and how many there are.
         options: of `evaluate`.
 
@@ -81,7 +81,7 @@ def evaluate_screened(
     """
     store = open_store(options)
     model, prepared = prepare_run("hf", tasks, options)
-    metrics, places = main_metrics(prepared, "screening"), places_of(prepared, int(screening["seed"]))
+    metrics, places = main_metrics(prepared, "screening"), places_of(prepared, screening["seed"])
     screen = _Screen(screening, prepared)
     with Answering(model, prepared, store, metrics, "worker", no_notice, "the board's screening") as answering:
         stored = stored_values(store, answering.run_id, metrics)
@@ -104,12 +104,12 @@ def evaluate_screened(
     return stop_reason, n_failed == screen.n_seen
 
 
-def settled_after(store: Store, run_id: str, prepared: PreparedRun, screening: Mapping[str, Any]) -> int:
+def settled_after(store: Store, run_id: str, prepared: PreparedRun, screening: ScreeningSpec) -> int:
     """Return how many questions a stored run has, whose rank set was settled by their scores.
 
     Raises: DataError where its questions are not the beginning of the order, or its rank set was not settled.
     """
-    metrics, places = main_metrics(prepared, "screening"), places_of(prepared, int(screening["seed"]))
+    metrics, places = main_metrics(prepared, "screening"), places_of(prepared, screening["seed"])
     values, screen = stored_values(store, run_id, metrics), _Screen(screening, prepared)
     is_settled = False
     for block in _blocks(places):
@@ -126,10 +126,10 @@ def settled_after(store: Store, run_id: str, prepared: PreparedRun, screening: M
     return screen.n_seen
 
 
-def mark_screened(run: Run, n_seen: int, n: int, screening: Mapping[str, Any]) -> None:
+def mark_screened(run: Run, n_seen: int, n: int, screening: ScreeningSpec) -> None:
     """Record with a run that its board's rule stopped it."""
     facts = {
-        "n_seen": n_seen, "n": n, "seed": int(screening["seed"]), "at_least": int(screening["at_least"]),
+        "n_seen": n_seen, "n": n, "seed": screening["seed"], "at_least": screening["at_least"],
         "alpha": ALPHA, "n_rivals": len(screening["rivals"]["values"]), "rule": "rank set settled",
     }  # fmt: skip
     run.store.save_estimates(run.id, run.estimates, {**run.row.extra, "screening": facts})

@@ -22,9 +22,9 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from assaymark import settings
 from assaymark.errors import AssaymarkError, DataError, LeaseLost, StoreError, UsageError
@@ -39,96 +39,27 @@ from assaymark.leaderboard.submission.choices import CHAT_TEMPLATE
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobProgress, JobRow, SubmissionRow
 from assaymark.leaderboard.submission.sources import MOST_BYTES
+from assaymark.leaderboard.submission.worker.job_steps import (
+    EvaluateStep,
+    JobStep,
+    ScreeningSpec,
+    check_step,
+    evaluate_step,
+    fetch_step,
+    parts_of,
+)
 from assaymark.leaderboard.submission.worker.messages import Checked, Evaluated, Fetched, Message, Stage
 from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
 from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
 from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
-from assaymark.models.checkpoint.quantisation import loading_arguments
 from assaymark.store import RunRow, Store
 from assaymark.store.liveness import Owner
 from assaymark.store.sealed_tasks import SealedTask
-from assaymark.tasks.catalog import LIBRARY, Catalog
+from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.files_read import files_read
 
-__all__ = ["Host", "Parts", "Worker", "check_step", "evaluate_step", "fetch_step", "log_tail", "parts_of"]
-
-
-Parts = list[tuple[list[str], int | None]]  # what is evaluated at which number of shots; None: each task's own
-
-
-def parts_of(board: Board) -> Parts:
-    """Return what a board evaluates: its suite as one, its own tasks by their number of shots.
-
-    Raises: UsageError for a board of a published table.
-    """
-    if board.suite is None:
-        raise UsageError(f"board '{board.name}' shows a published table, so nothing can be evaluated for it")
-    if board.suite.source is not None:
-        is_ours = board.suite.source.is_relative_to(LIBRARY)
-        return [([f"suite:{board.suite.name}" if is_ours else str(board.suite.source)], None)]
-    files = {path.name.split(".")[0]: str(path) for path in board.task_files}
-    by_shots: dict[int | None, list[str]] = {}
-    for member in board.suite.members:
-        by_shots.setdefault(member.shots, []).append(files.get(member.task, member.task))
-    return [(list(dict.fromkeys(names)), shots) for shots, names in by_shots.items()]
-
-
-def _options(board: Board, row: SubmissionRow, samples: int | None) -> dict[str, object]:
-    options: dict[str, object] = {}
-    if board.suite is not None and board.suite.source is None:
-        options["profile"] = board.suite.profile
-    if samples is not None:
-        options["limit"] = samples
-    if row.new.preset == CHAT_TEMPLATE:
-        options["apply_chat_template"] = True
-    elif row.new.preset:
-        options["prompt_preset"] = row.new.preset
-    return options
-
-
-def fetch_step(board: Board, row: SubmissionRow, folders: Sequence[Path], into: Path) -> dict[str, object]:
-    """Return the step that has the network; models are copied or downloaded into a folder of the job."""
-    new = row.new
-    return {
-        "step": "fetch",
-        "source": new.source,
-        "model": new.model,
-        "revision": new.revision,
-        "base": new.base,
-        "base_revision": new.base_revision,
-        "folders": [str(folder) for folder in folders],
-        "into": str(into),
-        "parts": parts_of(board),
-        "options": _options(board, row, None),
-    }
-
-
-def evaluate_step(
-    board: Board, row: SubmissionRow, fetched: Fetched, store: Path, samples: int | None,
-    screening: Mapping[str, object] | None = None,
-) -> dict[str, object]:  # fmt: skip
-    """Return the step that reads the model. Its arguments are a mapping, so no text is parsed into them.
-
-    screening: where it may stop; None: the evaluation is complete.
-    """
-    arguments: dict[str, object] = {"pretrained": str(fetched.model)}
-    if row.new.weights == "adapter":
-        arguments = {"pretrained": str(fetched.base), "peft": str(fetched.model)}
-    arguments |= loading_arguments(row.new.precision, is_quantised=bool(row.new.facts.get("is_quantised")))
-    return {
-        "step": "evaluate",
-        "model_args": {**arguments, "trust_remote_code": False, "local_files_only": True},
-        "parts": parts_of(board),
-        "options": _options(board, row, samples),
-        "store": str(store),
-        "screening": screening,
-    }
-
-
-def check_step(evaluate: Mapping[str, object], results: Path, store: Path) -> dict[str, object]:
-    """Return the step that copies what an evaluation was for from its results into a new store."""
-    return {**evaluate, "step": "check", "results": str(results), "store": str(store)}
+__all__ = ["Host", "Worker", "log_tail"]
 
 
 LONGEST_TAIL = 6000  # characters
@@ -207,6 +138,15 @@ class _Failed(Exception):
     def __init__(self, ended: StepEnd) -> None:
         super().__init__(ended.reason)
         self.ended = ended
+
+
+@dataclass(slots=True)
+class _LeaseState:
+    """What is known of a step's progress, and when its job's lease was last renewed (monotonic seconds)."""
+
+    progress: JobProgress
+    renewed: float
+    stored: JobProgress | None = None
 
 
 class Worker:
@@ -322,7 +262,7 @@ class Worker:
         self._queue.finish(job, run_ids[0], verdict)
         return f": {verdict[1]}" if verdict else ""
 
-    def _screening(self, job: JobRow, board: Board, row: SubmissionRow) -> dict[str, Any] | None:
+    def _screening(self, job: JobRow, board: Board, row: SubmissionRow) -> ScreeningSpec | None:
         """Return the rows that a submission is ranked among, and when it may stop; None: it is evaluated in full.
 
         Reported results are reproduced in full, and a part of each task has no order that all models share.
@@ -336,7 +276,12 @@ class Worker:
         if rivals is None:
             self._say(f"job {job.id}: evaluated in full, since the board has too few rows to rank it among")
             return None
-        return {"rivals": rivals.to_spec(), "weights": screened_tasks(board), **asdict(board.screening)}
+        return {
+            "rivals": rivals.to_spec(),
+            "weights": screened_tasks(board),
+            "at_least": board.screening.at_least,
+            "seed": board.screening.seed,
+        }
 
     def _fetch(self, job: JobRow, row: SubmissionRow, board: Board, folder: Path) -> Fetched:
         """Fetch model and data; the model lies in a folder of the job, and nowhere else."""
@@ -367,43 +312,39 @@ class Worker:
         files = [path for names, _ in parts_of(board) for path in files_read(names)]
         return list(dict.fromkeys([*readable, *(each for path in files for each in (path, path.resolve()))]))
 
-    def _step(self, job: JobRow, spec: Mapping[str, object], place: StepPlace, made: type[Made]) -> Made:
+    def _step(self, job: JobRow, spec: JobStep, place: StepPlace, made: type[Made]) -> Made:
         """Run a step while the job's lease is renewed. Raises: _Failed; LeaseLost."""
-        state: dict[str, object] = {
-            "progress": JobProgress(stage=FIRST_STAGES[made]),
-            "renewed": time.monotonic(),
-            "stored": None,
-        }
+        lease = _LeaseState(JobProgress(stage=FIRST_STAGES[made]), time.monotonic())
 
         def heard(stage: Stage | None) -> None:
             if stage is not None:
-                state["progress"] = JobProgress(stage.n_done, stage.n_total, stage.text)
-            self._keep(job, state)
+                lease.progress = JobProgress(stage.n_done, stage.n_total, stage.text)
+            self._keep(job, lease)
 
         ended = run_step(spec, place, heard)
         if not isinstance(ended.made, made):
             raise _Failed(ended)
         return ended.made
 
-    def _keep(self, job: JobRow, state: dict[str, Any]) -> None:
+    def _keep(self, job: JobRow, lease: "_LeaseState") -> None:
         """Renew the lease where a third of it has passed, or a second after other progress."""
         now = time.monotonic()
-        progress: JobProgress = state["progress"]
-        is_new = progress != state.get("stored") and now - state["renewed"] > 1
-        if not is_new and now - state["renewed"] < self._host.lease_seconds / 3:
+        since = now - lease.renewed
+        is_new = lease.progress != lease.stored and since > 1
+        if not is_new and since < self._host.lease_seconds / 3:
             return
         try:
-            self._queue.renew(job, self._host.lease_seconds, progress)
+            self._queue.renew(job, self._host.lease_seconds, lease.progress)
         except LeaseLost:
             raise
         except StoreError:  # a database that is away for a moment; there is time until the lease expires
-            if now - state["renewed"] > self._host.lease_seconds:
+            if since > self._host.lease_seconds:
                 raise
             return
-        state["renewed"], state["stored"] = now, progress
+        lease.renewed, lease.stored = now, lease.progress
 
     def _stored(
-        self, job: JobRow, board: Board, evaluate: Mapping[str, object], here: Path, readable: Sequence[Path]
+        self, job: JobRow, board: Board, evaluate: EvaluateStep, here: Path, readable: Sequence[Path]
     ) -> list[str]:
         """Store what of an evaluation's results is the job's; return the ids of the runs."""
         folder = here.parent / "check"
