@@ -38,8 +38,11 @@ def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None =
     """
     if len(turns) == 1:
         return sample_view(turns[0], original)
-    first = turns[0].request
-    parts: list[RenderableType] = [Text(f"{first.task} {first.sample_index}  {len(turns)} turns", style="bold")]
+    first, last = turns[0].request, turns[-1]
+    is_scored_once = bool(last.scores) and not any(record.scores for record in turns[:-1])  # as a whole
+    title = _title(last) if is_scored_once else Text(f"{first.task} {first.sample_index}", style="bold")
+    what = "answers" if is_scored_once else "turns"
+    parts: list[RenderableType] = [title.append(f"  {len(turns)} {what}", style="bold")]
     n_shown = 0
     for record in turns:
         new = record.request.messages[n_shown:]  # answers are shown from the outputs, with their finish reason
@@ -50,9 +53,11 @@ def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None =
                 parts.append(_line("failed", output.error, "red"))
             else:
                 ending = "" if output.finish_reason != "length" else " (truncated)"
-                parts.append(_line(f"model{ending}", output.text or "(empty)", ""))
+                parts.append(_line(f"model{ending}", answer_text(output) or "(empty)", ""))
         if record.request.target:
             parts.append(_line("reference", record.request.target, "green"))
+    if is_scored_once:
+        parts += [_indented(reason, "red") for reason in reasons_of(last)]
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
