@@ -89,7 +89,7 @@ def changed_argument(call: str, draw: random.Random) -> str:
     elif isinstance(place.value, int | float):
         place.value += 1
     else:
-        place.value = f"{place.value}x"
+        place.value = str(place.value) + "x"
     return ast.unparse(node)
 
 
@@ -119,12 +119,13 @@ def variants(gold: list[list[str]], draw: random.Random) -> Iterator[tuple[str, 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_verdicts_are_bfcls(category: str, shared_dir: Path, simulator: Simulator) -> None:
     """Right calls of every row are right; of right and damaged conversations of every row the verdict is BFCL's."""
-    cases, ours, kinds = [], [], []
+    cases: list[tuple[Any, ...]] = []
+    ours, kinds = [], []
     for entry, gold in rows_of(shared_dir, category):
         for kind, turns in variants(gold, random.Random(entry["id"])):
             fault = simulator.carry_out(conversation(entry, turns), gold).fault
             ours.append(None if fault is None else fault["reason"])
-            cases.append([{key: entry[key] for key in ("id", "initial_config", "involved_classes")}, turns, gold])
+            cases.append(({key: entry[key] for key in ("id", "initial_config", "involved_classes")}, turns, gold))
             kinds.append(kind)
     theirs = [
         None if error is None else REASONS[error]
@@ -203,9 +204,7 @@ def test_a_call_beyond_the_limits_fails_alone(simulator: Simulator, monkeypatch:
     assert results[1] == f"{OVER_LIMIT}1 s of processor time"
     assert results[3] == '{"current_directory_content": ["a", "b"]}'
     before = time.monotonic()
-    again = carried_out(
-        simulator, "power(base=10, exponent=10000000000)", "mean(numbers=[1])", known={0: results[1]}
-    )
+    again = carried_out(simulator, "power(base=10, exponent=10000000000)", "mean(numbers=[1])", known={0: results[1]})
     assert again == (results[1], '{"result": 1.0}')
     assert time.monotonic() - before < 1  # what is known is not carried out again
 

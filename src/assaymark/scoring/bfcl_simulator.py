@@ -1,6 +1,6 @@
 """Carries out calls on BFCL's state machines, inside the sandbox. This file is run there, never imported here.
 
-`python -I -S -c <this file>` reads one line of JSON, `modules` (name -> source) and `limits`, and then one job a line,
+`python -S -c <this file>` reads one line of JSON, `modules` (name -> source) and `limits`, and then one job a line,
 and answers each with one line of JSON. A job is a conversation: the calls of each step of each of the user's turns. It
 is carried out in a child of its own, which has limits, so that no job sees another's state and none can stop the next.
 

@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -62,6 +63,7 @@ _FILES = {
     "VehicleControlAPI": "vehicle_control",
 }
 _STATELESS = ("MathAPI",)
+_VARIABLES = {"PYTHONHASHSEED": "0", "TZ": "UTC0"}  # some results list a set, or have the local time of a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,22 +246,21 @@ class Simulator:
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
-            own_variables: dict[str, str] | None = (
-                None if isinstance(self._sandbox, Container) else {}
-            )  # a container's client needs ours
-            self._process = subprocess.Popen(
+            of_client = isinstance(self._sandbox, Container)  # of a container, which needs our variables
+            self._process = process = subprocess.Popen(
                 _command(self._sandbox),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=own_variables,
+                env=None if of_client else _VARIABLES,
                 cwd="/",
                 start_new_session=True,
             )
             modules = {**self._machines.own, **self._machines.others}
             first = {"modules": modules, "loaded": list(self._machines.own), "limits": LIMITS}
             with contextlib.suppress(OSError):  # where it could not start, `_answer_to` says so
-                cast("IO[bytes]", self._process.stdin).write(json.dumps(first).encode() + b"\n")
+                cast("IO[bytes]", process.stdin).write(json.dumps(first).encode() + b"\n")
+            weakref.finalize(self, _end, process)
         return self._process
 
     def _ended(self) -> str:
@@ -267,8 +268,7 @@ class Simulator:
         process, self._process = self._process, None
         if process is None:
             return "it was not started"
-        process.kill()
-        errors = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
+        errors = _end(process).decode("utf-8", "replace").strip().splitlines()
         return errors[-1][:300] if errors else f"status {process.returncode}"
 
     def close(self) -> None:
@@ -278,17 +278,33 @@ class Simulator:
                 self._ended()
 
 
+def _end(process: "subprocess.Popen[bytes]") -> bytes:
+    """End a process; return what it wrote of errors."""
+    process.kill()
+    with contextlib.suppress(OSError, ValueError):  # what was not written yet, and pipes that are closed
+        return process.communicate()[1]
+    return b""
+
+
 def _command(sandbox: Sandbox) -> list[str]:
     """Return what starts the program in a sandbox."""
-    program = ["-I", "-S", "-W", "ignore", "-c", PROGRAM.read_text(encoding="utf-8")]
+    program = ["-s", "-S", "-W", "ignore", "-c", PROGRAM.read_text(encoding="utf-8")]
     if isinstance(sandbox, Container):
+        settings = [f"{name}={value}" for name, value in _VARIABLES.items()]
         filled = {**asdict(Limits(wall_seconds=LONGEST_SECONDS)), "memory_mb": CONTAINER_MB}
-        return [*(word.format(**filled) for word in shlex.split(sandbox.template)), "python3", *program]
+        return [
+            *(word.format(**filled) for word in shlex.split(sandbox.template)),
+            "env",
+            *settings,
+            "python3",
+            *program,
+        ]
     python, prefix = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
     if not isinstance(sandbox, Bubblewrap):
         return [str(python), *program]
     words = [sandbox.executable, "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    words += [word for name, value in _VARIABLES.items() for word in ("--setenv", name, value)]
     words += [] if os.getuid() == 0 else ["--unshare-user", "--disable-userns"]  # as `run_code` does
     words += ["--hostname", "sandbox", *system_mounts(), "--proc", "/proc", "--dev", "/dev"]
     if not prefix.is_relative_to("/usr") and python.is_relative_to(prefix):

@@ -253,7 +253,8 @@ def _calls_of_server(tool_calls: str, step: int) -> tuple[CallPart, ...] | None:
             return None
         own = call.get("id")
         identifier = own if isinstance(own, str) and own else f"call_{step}_{at}"
-        parts.append(CallPart(identifier, function["name"], json.dumps(parsed, ensure_ascii=False)))
+        text = arguments if isinstance(arguments, str) and arguments else json.dumps(parsed, ensure_ascii=False)
+        parts.append(CallPart(identifier, function["name"], text))
     return tuple(parts)
 
 

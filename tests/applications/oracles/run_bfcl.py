@@ -7,15 +7,19 @@ conversation: category, numbers of rows, mode, and what the model answers to eac
     and tools of each query.
 """
 
-import importlib.util
 import json
+import os
 import sys
 from copy import deepcopy
+from importlib.machinery import SourceFileLoader
 from types import SimpleNamespace
 from typing import Any
 
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
+
+if os.environ.get("PYTHONHASHSEED") != "0":  # some of its results list a set
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
 
 given = json.load(sys.stdin)
 own_output, sys.stdout = sys.stdout, sys.stderr  # it prints while it works
@@ -52,9 +56,7 @@ def decoded() -> list[Any]:
 
 def states() -> dict[str, Any]:
     """Return how many states after turns were compared, and where ours differ."""
-    spec = importlib.util.spec_from_file_location("simulator", given["simulator"])
-    simulator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(simulator)
+    simulator: Any = SourceFileLoader("simulator", given["simulator"]).load_module()
     n_turns, different = 0, []
     for entry, gold in given["rows"]:
         forget()
@@ -83,7 +85,7 @@ def conversation() -> list[Any]:
     from bfcl_eval.model_handler.api_inference.openai_completion import OpenAICompletionsHandler
     from bfcl_eval.utils import load_dataset_entry
 
-    class Scripted(OpenAICompletionsHandler):
+    class Scripted(OpenAICompletionsHandler):  # type: ignore[misc]
         """Answers from a script, and keeps what it is asked."""
 
         def _build_client_kwargs(self) -> dict[str, str]:

@@ -34,31 +34,37 @@ def rows(docs):
     answers = {doc["id"]: doc["ground_truth"] for doc in docs if doc.get("ground_truth") is not None}
     declared = [doc for doc in docs if doc.get("parameters") is not None]
     by_class = {
-        name: [_plain(doc) for doc in declared if doc["description"].startswith(start)]
+        name: [Function(doc) for doc in declared if doc["description"].startswith(start)]
         for name, start in DESCRIBED_AS.items()
     }
     return [_row(doc, answers, by_class) for doc in docs if doc.get("question") is not None]
 
 
-def _plain(doc):
-    return {key: doc[key] for key in ("name", "description", "parameters", "response") if doc.get(key) is not None}
+class Function:
+    """The declarations of a function, each made once for all rows: as it is, with the hint, and both for a template."""
+
+    def __init__(self, doc):
+        keys = ("name", "description", "parameters", "response")
+        self.name = doc["name"]
+        self.bare = {key: doc[key] for key in keys if doc.get(key) is not None}
+        self.hinted = {**self.bare, "description": doc["description"] + HINT}
+        self.bare_tool, self.tool = _tool(self.bare), _tool(self.hinted)
 
 
 def _row(doc, answers, by_class):
     functions = [each for name in doc["involved_classes"] for each in by_class[name]]
     later = {}
     for turn, names in (doc.get("missed_function") or {}).items():
-        later[turn] = [each for name in names for each in functions if each["name"] == name]
-        functions = [each for each in functions if each["name"] not in names]
-    hinted = [{**each, "description": each["description"] + HINT} for each in functions]
+        later[turn] = [each for name in names for each in functions if each.name == name]
+        functions = [each for each in functions if each.name not in names]
     return {
         "id": doc["id"],
         "messages": doc["question"][0],
         "question": doc["question"],
-        "function": hinted,
-        "tools": [_tool(each) for each in hinted],
-        "later_function": later,
-        "later_tools": {turn: [_tool(each) for each in come] for turn, come in later.items()},
+        "function": [each.hinted for each in functions],
+        "tools": [each.tool for each in functions],
+        "later_function": {turn: [each.bare for each in come] for turn, come in later.items()},
+        "later_tools": {turn: [each.bare_tool for each in come] for turn, come in later.items()},
         "involved_classes": doc["involved_classes"],
         "initial_config": doc["initial_config"],
         "is_long_context": "long_context" in doc["id"],
