@@ -25,8 +25,9 @@ def _python(name: str) -> Path:
 
 
 def oracle_packages(name: str) -> Path:
-    """Return the folder of an oracle's packages, of which some are read and not imported."""
-    return next(_python(name).parent.parent.glob("lib/python3*/site-packages"))
+    """Return the folder of an oracle's packages, of which some are read and not imported; it need not exist."""
+    folder = _python(name).parent.parent
+    return next(folder.glob("lib/python3*/site-packages"), folder)
 
 
 def needs_oracle(name: str) -> pytest.MarkDecorator:
