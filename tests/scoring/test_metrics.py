@@ -98,7 +98,8 @@ def computed(output_type: str, name: str) -> ScoreValue:
         case "tool_calls":
             return score_calls('{"name": "f"}', (), [], [name], CallMatchRules())[0][name]
         case "simulated conversation":
-            return computations(SIMULATED)[name](ConversationAnswer(["f()"], ["1"], None))
+            made: ScoreValue = computations(SIMULATED)[name](ConversationAnswer(["f()"], ["1"], None))
+            return made
         case "rotations":
             return score_rotations([[-1.0, -2.0], [-2.0, -1.0]], ["A", "B"], 0)[name]
     return score_generation("yes", "yes", {name: {}})[name]

@@ -19,7 +19,7 @@ from assaymark.scoring.simulated_calls import (
     INSTALL,
     OVER_LIMIT,
     PROGRAM,
-    Conversation,
+    CallHistory,
     ConversationAnswer,
     Simulator,
     find_machines,
@@ -63,12 +63,12 @@ def rows_of(shared_dir: Path, category: str) -> list[tuple[dict[str, Any], list[
 
 def carried_out(simulator: Simulator, *calls: str, known: dict[int, str] | None = None) -> tuple[str, ...]:
     """Return the results of the calls of one step."""
-    return simulator.carry_out(Conversation(CLASSES, {}, False, [[calls]], known or {})).results
+    return simulator.carry_out(CallHistory(CLASSES, {}, False, [[calls]], known or {})).results
 
 
-def conversation(entry: dict[str, Any], turns: Sequence[Sequence[Sequence[str]]]) -> Conversation:
+def conversation(entry: dict[str, Any], turns: Sequence[Sequence[Sequence[str]]]) -> CallHistory:
     """Return the conversation of an entry."""
-    return Conversation(entry["involved_classes"], entry["initial_config"], "long_context" in entry["id"], turns, {})
+    return CallHistory(entry["involved_classes"], entry["initial_config"], "long_context" in entry["id"], turns, {})
 
 
 # --------------------------------------------------------------------------------------- beside BFCL's own checker
@@ -210,6 +210,19 @@ def test_a_call_beyond_the_limits_fails_alone(simulator: Simulator, monkeypatch:
 
 
 @needs_oracle("bfcl")
+def test_a_state_that_cannot_be_compared_is_wrong(simulator: Simulator) -> None:
+    """A folder copied into itself has no end to compare: a verdict with its reason, and no error of the run."""
+    calls = ["mkdir(dir_name='a')", "cp(source='a', destination='a')"]
+    history = CallHistory(["GorillaFileSystem"], {}, False, [[calls]], {})
+    made = simulator.carry_out(history, [calls])
+    assert made.results == ("None", """{"result": "'a' copied to 'a/a'"}""")
+    assert made.fault is not None
+    assert (made.fault["reason"], made.fault["turn"]) == ("over_limit", 0)
+    assert "RecursionError" in str(made.fault["message"])
+    assert carried_out(simulator, "mean(numbers=[1])") == ('{"result": 1.0}',)
+
+
+@needs_oracle("bfcl")
 def test_a_result_has_a_longest_length(simulator: Simulator) -> None:
     """A function that returns more than a million characters has exceeded a limit."""
     echo = f"echo(content={'x' * 999_990!r}, file_name='a')"
@@ -251,7 +264,7 @@ def test_without_bfcl_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_an_unknown_class_is_named(simulator: Simulator) -> None:
     """A class of BFCL's agentic categories is not simulated."""
     with pytest.raises(PlanError, match=r"class 'WebSearchAPI' is not known; known: GorillaFileSystem, "):
-        simulator.carry_out(Conversation(["WebSearchAPI"], {}, False, [[]], {}))
+        simulator.carry_out(CallHistory(["WebSearchAPI"], {}, False, [[]], {}))
 
 
 def test_the_detail_has_the_turn_and_the_calls_that_failed() -> None:

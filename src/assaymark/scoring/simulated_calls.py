@@ -34,7 +34,7 @@ from assaymark.scoring.values import ScoreValue
 __all__ = [
     "INSTALL",
     "OVER_LIMIT",
-    "Conversation",
+    "CallHistory",
     "ConversationAnswer",
     "Simulated",
     "Simulator",
@@ -122,7 +122,7 @@ def _sources_of(package: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class CallHistory:
     """A conversation's world, and the calls in it.
 
     Attributes:
@@ -146,7 +146,7 @@ class Simulated:
 
     Attributes:
         results: of each call, in order, as text.
-        fault: None, or reason (empty_turn, wrong_state, missing_result), turn and message.
+        fault: None, or reason (empty_turn, wrong_state, missing_result, over_limit), turn and message.
     """
 
     results: tuple[str, ...]
@@ -199,29 +199,33 @@ class Simulator:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
-    def carry_out(self, conversation: Conversation, gold: Sequence[Sequence[str]] | None = None) -> Simulated:
+    def carry_out(self, history: CallHistory, gold: Sequence[Sequence[str]] | None = None) -> Simulated:
         """Carry out a conversation's calls, and, beside them, the right ones of each turn, where they are given.
 
         Raises: PlanError for an unknown class, or where the process does not answer.
         """
-        unknown = [name for name in conversation.classes if name not in _FILES]
+        unknown = [name for name in history.classes if name not in _FILES]
         if unknown:
             raise PlanError(f"BFCL's class {unknown[0]!r} is not known; known: {', '.join(_FILES)}")
         job = {
-            "classes": {name: f"{_PACKAGE}.{_FILES[name]}" for name in conversation.classes},
+            "classes": {name: f"{_PACKAGE}.{_FILES[name]}" for name in history.classes},
             "stateless": _STATELESS,
-            "config": conversation.config,
-            "is_long": conversation.is_long,
-            "turns": conversation.turns,
+            "config": history.config,
+            "is_long": history.is_long,
+            "turns": history.turns,
             "gold": gold,
-            "refused": conversation.known,
+            "refused": history.known,
         }
         with self._lock:
             answer = self._answer_to(json.dumps(job).encode() + b"\n")
+        fault = answer["fault"]
         if answer.get("error") is not None or answer["ended"] is not None:
             why = answer.get("error") or f"over the limit of {answer['ended']}"
-            raise PlanError(f"BFCL's functions cannot carry out this conversation: {why}")
-        return Simulated(tuple(answer["results"]), answer["fault"])
+            if gold is None:
+                raise PlanError(f"BFCL's functions cannot carry out this conversation: {why}")
+            message = f"the state cannot be compared: {why}"  # the model's calls have made it too large
+            fault = {"reason": "over_limit", "turn": len(history.turns) - 1, "message": message}
+        return Simulated(tuple(answer["results"]), fault)
 
     def _answer_to(self, line: bytes) -> Mapping[str, Any]:
         """Return the process's answer to a job; it is started again where it has ended since the last one."""

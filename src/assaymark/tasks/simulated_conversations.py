@@ -40,7 +40,7 @@ from assaymark.scoring.call_syntax import UnreadableCall, python_calls
 from assaymark.scoring.metric import SIMULATED
 from assaymark.scoring.metrics import computations
 from assaymark.scoring.run_code import Sandbox
-from assaymark.scoring.simulated_calls import OVER_LIMIT, Conversation, ConversationAnswer, Simulator, find_machines
+from assaymark.scoring.simulated_calls import OVER_LIMIT, CallHistory, ConversationAnswer, Simulator, find_machines
 from assaymark.scoring.tool_calls import LONGEST, FunctionCall, UnreadableAnswer, read_calls
 from assaymark.tasks.task import Task
 
@@ -130,14 +130,14 @@ class SimulatedScoring:
         standing = self._standing((*request.messages, self._message_of(outputs[0], request.turn)))
         if not standing.is_over(row):
             return ()
-        conversation = _conversation(row, standing)
-        calls = [call for steps in conversation.turns for step in steps for call in step]
+        history = _history(row, standing)
+        calls = [call for steps in history.turns for step in steps for call in step]
         if standing.is_given_up:
             message = f"more than {MOST_STEPS} answers with calls; the conversation was given up"
             turn = len(standing.turns) - 1
             answer = ConversationAnswer(calls, (), {"reason": "too_many_steps", "turn": turn, "message": message})
         else:
-            simulated = self._simulator.carry_out(conversation, row["ground_truth"])
+            simulated = self._simulator.carry_out(history, row["ground_truth"])
             answer = ConversationAnswer(calls, simulated.results, simulated.fault)
         values = {each.name: computations(SIMULATED)[each.name](answer) for each in self.metrics}
         return tuple(
@@ -179,10 +179,9 @@ class SimulatedScoring:
                 else:
                     turns.append([])
             elif message.role != "system" and has_calls:
-                for text in _results_in(message):
-                    if text.startswith(OVER_LIMIT):
-                        known[n_results] = text
-                    n_results += 1
+                results = _results_in(message)
+                known |= {n_results + at: text for at, text in enumerate(results) if text.startswith(OVER_LIMIT)}
+                n_results += 1 if message.role == "tool" else len(turns[-1][-1])
         return _Standing(tuple(map(tuple, turns)), has_calls, known)
 
     def _calls_in(self, message: Message) -> tuple[str, ...]:
@@ -198,7 +197,7 @@ class SimulatedScoring:
 
     def _carried_out(self, row: Row, standing: _Standing) -> Sequence[str]:
         """Return the results of the calls of the last step."""
-        results = self._simulator.carry_out(_conversation(row, standing)).results
+        results = self._simulator.carry_out(_history(row, standing)).results
         return results[len(results) - len(standing.turns[-1][-1]) :]
 
     def _results(self, answer: Message, results: Sequence[str], calls: Sequence[str]) -> tuple[Message, ...]:
@@ -223,15 +222,17 @@ class SimulatedScoring:
         return (Message("user", (TextPart(LATER_TOOLS),)),), more
 
 
-def _conversation(row: Row, standing: _Standing) -> Conversation:
+def _history(row: Row, standing: _Standing) -> CallHistory:
     turns = standing.turns[: len(row["question"])]  # after the last one an empty turn has begun
-    return Conversation(row["involved_classes"], row["initial_config"], row["is_long_context"], turns, standing.known)
+    return CallHistory(row["involved_classes"], row["initial_config"], row["is_long_context"], turns, standing.known)
 
 
 def _results_in(message: Message) -> list[str]:
-    """Return the results of calls in a message; those of a user's message only where one exceeded a limit."""
+    """Return the results of calls in a message; those of a user's message only where one may have exceeded a limit."""
     if message.role == "tool":
         return [message.text]
+    if OVER_LIMIT not in message.text:
+        return []
     told: list[Mapping[str, str]] = ast.literal_eval(message.text)
     return [each["content"] for each in told]
 

@@ -34,13 +34,13 @@ def rows(docs):
     answers = {doc["id"]: doc["ground_truth"] for doc in docs if doc.get("ground_truth") is not None}
     declared = [doc for doc in docs if doc.get("parameters") is not None]
     by_class = {
-        name: [Function(doc) for doc in declared if doc["description"].startswith(start)]
+        name: [DeclaredFunction(doc) for doc in declared if doc["description"].startswith(start)]
         for name, start in DESCRIBED_AS.items()
     }
     return [_row(doc, answers, by_class) for doc in docs if doc.get("question") is not None]
 
 
-class Function:
+class DeclaredFunction:
     """The declarations of a function, each made once for all rows: as it is, with the hint, and both for a template."""
 
     def __init__(self, doc):
