@@ -17,11 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import pytest
 from rich.console import Group
 
 from assaymark.errors import DataError, PlanError
 from assaymark.interop.lm_eval_files import write_lm_eval_files
+from assaymark.leaderboard.routes.boards import board_feature
+from assaymark.leaderboard.site import Site
+from assaymark.leaderboard.stored import StoredRuns
 from assaymark.records import Message, Output, Request, ResultPart, Sample, ScoreStatus
 from assaymark.results.console import as_text
 from assaymark.results.views.samples import conversations, dialogue_view
@@ -36,10 +40,12 @@ from assaymark.tasks.catalog import Catalog
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.python_tasks import bind
 from assaymark.tasks.simulated_conversations import MOST_STEPS, SimulatedScoring
+from assaymark.web.app import create_app
 from tests.applications.oracles.locked import needs_oracle, oracle, oracle_packages
 from tests.conftest import ROOT
 from tests.http_servers import JsonHandler, LoopbackServer, serving
 from tests.scoring.test_simulated_calls import CATEGORIES, REASONS, rows_of, variants
+from tests.served import running
 
 Json = dict[str, Any]
 Mode = Literal["calls", "text"]
@@ -364,6 +370,7 @@ def test_killed_in_the_middle_it_continues(shared_dir: Path, tmp_path: Path) -> 
     assert verdicts(Run(store, row.run_id), name) == verdicts(whole, name)
 
 
+@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_a_model_that_knows_the_calls_is_right(tmp_path: Path) -> None:
     """The fake model answers the reference of each request: right calls, then none."""
@@ -371,6 +378,25 @@ def test_a_model_that_knows_the_calls_is_right(tmp_path: Path) -> None:
     run = evaluate("fake", names, model_args={"accuracy": 1.0}, limit=2, store=str(tmp_path / "s.sqlite"),
                    apply_chat_template=True)  # fmt: skip
     assert {estimate.task: (estimate.value, estimate.n) for estimate in run.estimates} == dict.fromkeys(names, (1.0, 2))
+
+
+@pytest.mark.slow
+@needs_oracle("bfcl")
+def test_the_page_of_a_conversation_shows_each_message_once(tmp_path: Path) -> None:
+    """After the first prompt there is only what came since the last answer, and one verdict, at the end."""
+    name = "bfcl_prompted_multi_turn_base"
+    evaluate("fake", name, model_args={"accuracy": 1.0}, limit=1, store=str(tmp_path / "s.sqlite"),
+             apply_chat_template=True)  # fmt: skip
+    runs = StoredRuns(Store.open_to_read(str(tmp_path / "s.sqlite")))
+    (row,) = runs.runs()
+    with running(create_app([board_feature(Site([], runs))])) as url, httpx.Client(base_url=url, timeout=20) as client:
+        page = client.get(f"/run/{row.run_id}/samples/{name}/0").text
+        turns = client.get(f"/run/{row.run_id}/samples/{name}/0.json").json()["turns"]
+    assert page.count("You are an expert in composing functions") == 1
+    assert page.count("user: Perform a detailed search using grep") == 1
+    assert page.count("&#39;content&#39;: &#39;{&#34;current_working_directory&#34;: &#34;document&#34;}&#39;") == 1
+    assert page.count('class="verdict') == 1
+    assert [len(turn["scores"]) for turn in turns] == [0] * 7 + [1]
 
 
 @pytest.mark.slow
