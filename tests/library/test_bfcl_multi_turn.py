@@ -523,6 +523,7 @@ def test_the_simulator_is_part_of_the_run_key(task: BoundTask, monkeypatch: pyte
     assert task.plan.dataset_hash != own
 
 
+@pytest.mark.slow
 def test_without_bfcl_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Planning fails, before anything is asked; the task itself can still be explained."""
     monkeypatch.setattr("assaymark.scoring.simulated_calls.find_spec", lambda _: None)
