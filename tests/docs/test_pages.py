@@ -42,7 +42,7 @@ NOT_RUN = {
     "servers.md": 2,
     "software_engineering.md": 3,
     "studies.md": 1,
-    "tool_use.md": 2,
+    "tool_use.md": 3,
     "traces.md": 2,
     "training.md": 3,
 }

@@ -17,7 +17,7 @@ from assaymark.scoring.call_match import CallMatchRules, score_calls
 from assaymark.scoring.choices import ChoiceAnswer, score_choices, score_rotations
 from assaymark.scoring.generation import score_generation
 from assaymark.scoring.loglikelihood import score_loglikelihood, score_rolling
-from assaymark.scoring.metric import ROTATIONS, facts_of, metric
+from assaymark.scoring.metric import ROTATIONS, SIMULATED, facts_of, metric
 from assaymark.scoring.metrics import (
     GENERATE,
     LOGLIKELIHOOD,
@@ -27,6 +27,7 @@ from assaymark.scoring.metrics import (
     Metric,
     accuracies_over_choices,
     aggregation_of,
+    computations,
     context_without_question,
     defaults_for,
     find_metric,
@@ -42,6 +43,7 @@ from assaymark.scoring.metrics import (
     own_metrics,
     preferred_names,
 )
+from assaymark.scoring.simulated_calls import ConversationAnswer
 from assaymark.scoring.values import ScoreValue
 from assaymark.statistics.aggregate import AGGREGATIONS
 from assaymark.tasks.catalog import Catalog
@@ -51,7 +53,7 @@ from tests.results.made import choice_rows
 
 SOURCE = Path(__file__).parents[2] / "src" / "assaymark"
 LIBRARY = SOURCE / "library"
-OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
+OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS, SIMULATED)
 
 
 @pytest.mark.parametrize("declared", own_metrics(), ids=lambda declared: declared.name)
@@ -95,6 +97,9 @@ def computed(output_type: str, name: str) -> ScoreValue:
             return score_rolling(-3.0, "three words here", [name])[name]
         case "tool_calls":
             return score_calls('{"name": "f"}', (), [], [name], CallMatchRules())[0][name]
+        case "simulated conversation":
+            made: ScoreValue = computations(SIMULATED)[name](ConversationAnswer(["f()"], ["1"], None))
+            return made
         case "rotations":
             return score_rotations([[-1.0, -2.0], [-2.0, -1.0]], ["A", "B"], 0)[name]
     return score_generation("yes", "yes", {name: {}})[name]
@@ -237,6 +242,7 @@ def test_defaults_are_lm_evals() -> None:
         "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
         "generate_until": ("exact_match",),
         "tool_calls": (),
+        "simulated conversation": (),
     }
 
 

@@ -166,6 +166,8 @@ class _Asker:
         n_failed = 0
         for record in self.run.store.samples_not_right(self.run.id, estimate.task, (estimate.filter, estimate.metric)):
             score = score_by(record, metric)
+            if score is None and record.outputs and not any(output.error for output in record.outputs):
+                continue  # an earlier answer of a conversation that is scored as a whole
             if score is None or score.status is ScoreStatus.FAILED or not record.outputs:
                 n_failed += 1
             elif record.request.turn == 0 and record.sample is not None and (score.value is None or score.value < 0.5):

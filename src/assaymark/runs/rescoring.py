@@ -115,8 +115,9 @@ class _Rescoring:
             if not _is_complete(record) or any(output.error for output in record.outputs):
                 continue
             refuse_inapplicable(self.task, record.request)
-            self._refuse_missing(self._score(record))
-            return
+            if scores := self._score(record):  # none for an earlier answer of a conversation
+                self._refuse_missing(scores)
+                return
         raise PlanError(f"run {self.row.short_id} has no answers for task {self.task.name}; there is nothing to score")
 
     def _refuse_missing(self, scores: Sequence[Score]) -> None:
@@ -135,7 +136,7 @@ class _Rescoring:
                 self.result.n_incomplete += 1
                 continue
             scores = self._score(record)
-            self.result.n_scored += 1
+            self.result.n_scored += bool(scores)
             self.result.n_failed += any(score.status is ScoreStatus.FAILED for score in scores)
             self.result.names.update(dict.fromkeys((score.filter, score.metric) for score in scores))
             self._scores += scores

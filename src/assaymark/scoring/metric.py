@@ -31,6 +31,7 @@ __all__ = [
     "OUTPUT_TYPES",
     "ROLLING",
     "ROTATIONS",
+    "SIMULATED",
     "TIES",
     "TOOL_CALLS",
     "Metric",
@@ -45,11 +46,12 @@ LOGLIKELIHOOD: Literal["loglikelihood"] = "loglikelihood"
 ROLLING: Literal["loglikelihood_rolling"] = "loglikelihood_rolling"
 GENERATE: Literal["generate_until"] = "generate_until"
 TOOL_CALLS: Literal["tool_calls"] = "tool_calls"  # generate_until with function calls
+SIMULATED: Literal["simulated conversation"] = "simulated conversation"  # whose calls a simulator carries out
 BESIDE_CHOICES: Literal["beside choices"] = "beside choices"  # of every multiple-choice answer, unasked
 ROTATIONS: Literal["rotations"] = "rotations"  # of a question asked in every rotation of its options
 APPLICATION_CALL: Literal["application call"] = "application call"  # known of each call of an application
 
-OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS)
+OUTPUT_TYPES = (MULTIPLE_CHOICE, LOGLIKELIHOOD, ROLLING, GENERATE, TOOL_CALLS, SIMULATED)
 CALL_MATCH, ANY_CALL = "call_match", "any_call"
 BRIER, CONFIDENCE, TIES = "brier", "confidence", "acc_ties"
 CALIBRATED = "acc_calibrated"
@@ -62,6 +64,7 @@ Answered = Literal[
     "loglikelihood_rolling",
     "generate_until",
     "tool_calls",
+    "simulated conversation",
     "beside choices",
     "rotations",
     "application call",

@@ -69,7 +69,15 @@ __all__ = [
 ]  # fmt: skip
 
 REGISTERED: Registry[object] = Registry("metrics", "metric")  # of installed packages
-_MODULES = ("generation", "choices", "loglikelihood", "call_match", "application_calls", "uncomputed")
+_MODULES = (
+    "generation",
+    "choices",
+    "loglikelihood",
+    "call_match",
+    "simulated_calls",
+    "application_calls",
+    "uncomputed",
+)
 """The modules of `scoring` with declared metrics. Of two declarations of a name the first module's is the main one."""
 _PASS_AT = re.compile(r"pass@\d+")
 

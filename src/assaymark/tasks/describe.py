@@ -88,7 +88,7 @@ def outline_task(task: Task) -> TaskOutline:
 
     Raises: DataError for a card that is not a mapping.
     """
-    is_conversation = task.prompt.turns is not None
+    is_conversation = task.prompt.turns is not None or task.prompt.simulator is not None
     return TaskOutline(
         task=task,
         card=find_card(task),

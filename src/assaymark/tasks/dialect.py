@@ -83,6 +83,7 @@ KEYS: Mapping[str, tuple[type, ...]] = {
     "doc_to_turns": (str, list, FunctionRef, type(None)),  # our own, for conversations
     "doc_to_tools": (str, list, FunctionRef, type(None)),  # our own, with the next two: functions that may be called
     "tools_in": _TEXT,
+    "simulator": _TEXT,  # our own: what carries out the calls in a conversation
     "doc_to_messages": (str, FunctionRef, type(None)),
     "generation_by": (dict, type(None)),  # our own, for questions of several kinds
     "skip_bad_rows": (bool,),  # our own: rows that cannot be read are left out and counted
@@ -377,6 +378,7 @@ def _prompt(reader: _TaskReader) -> PromptSpec:
         turns=reader.get("doc_to_turns"),
         tools=reader.get("doc_to_tools"),
         tools_in=reader.get("tools_in") or "template",
+        simulator=reader.get("simulator"),
         messages=reader.get("doc_to_messages"),
         target=reader.get("doc_to_target"),
         choice=reader.get("doc_to_choice"),

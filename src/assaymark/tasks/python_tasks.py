@@ -38,6 +38,7 @@ from assaymark.tasks.functions import load_function, published_seeds
 from assaymark.tasks.generated_code import refuse_unconfirmed_code
 from assaymark.tasks.generation import settings_of
 from assaymark.tasks.sample_scores import as_value, by_query
+from assaymark.tasks.simulated_tasks import BoundSimulatedTask
 from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import MetricSpec, Task
 from assaymark.tasks.yaml_tasks import BoundYamlTask
@@ -57,7 +58,7 @@ def bind(task: Task, options: BindOptions) -> BoundTask:
         raise PlanError(f"task {task.name} cannot run: {reason}")
     refuse_unconfirmed_code(task, confirmed=options.confirm_unsafe_code)
     try:
-        return BoundYamlTask(task, options)
+        return BoundYamlTask(task, options) if task.prompt.simulator is None else BoundSimulatedTask(task, options)
     except MalformedSample as error:
         raise MalformedSample(f"task {task.name} ({task.source}), sample 0: {error}") from error
     except DataError as error:

@@ -20,11 +20,13 @@ from assaymark.prompts.questions import LETTERS
 from assaymark.records import LoglikelihoodQuery, Output, Request, Sample, Score, content_hash
 from assaymark.registry import nearest
 from assaymark.scoring.metrics import TIES, accuracies_over_choices, context_without_question, metric_item
+from assaymark.scoring.run_code import choose_sandbox
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.dialect import task_from_spec
 from assaymark.tasks.functions import loader_of
 from assaymark.tasks.generated_code import refuse_unconfirmed_code, sandbox_of, score_in
 from assaymark.tasks.sample_scores import SampleScorer, circular_metrics
+from assaymark.tasks.simulated_conversations import SimulatedScoring
 from assaymark.tasks.support import why_not_runnable
 from assaymark.tasks.task import KIND_OF_OUTPUT_TYPE, FunctionRef, Group, GroupMetric, Selection, Task
 from assaymark.tasks.tool_use import tool_use_of
@@ -319,7 +321,12 @@ class StoredScoring:
             tool_use=tool_use_of(task.prompt, task.metrics, loader_of(task), frozenset(row)),
         )
         self._sandbox = sandbox_of(task, unsafe=unsafe_code)
+        self._conversations: SimulatedScoring | None = None
+        if task.prompt.simulator is not None:
+            self._conversations = SimulatedScoring(task, choose_sandbox(f"task {task.name}", unsafe=unsafe_code))
 
     def score(self, request: Request, sample: Sample, outputs: Sequence[Output]) -> tuple[Score, ...]:
-        """Return the sample's scores, one per filter and metric."""
+        """Return the sample's scores, one per filter and metric; none for an earlier answer of a conversation."""
+        if self._conversations is not None:
+            return self._conversations.score(request, sample, outputs)
         return score_in(self._sandbox, self._scorer, request, sample, outputs)

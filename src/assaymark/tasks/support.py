@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from assaymark.registry import nearest
+from assaymark.scoring.metric import SIMULATED
 from assaymark.scoring.metrics import LOGLIKELIHOOD, MULTIPLE_CHOICE, REGISTERED, TOOL_CALLS, names_for
 
 
@@ -27,7 +28,7 @@ def _unknown_metric(spec: Mapping[str, object], declared: Collection[str]) -> st
     output_type = str(spec.get("output_type", "generate_until"))
     known = _known_metrics(output_type)
     if spec.get("doc_to_tools") is not None:
-        known = (*names_for(TOOL_CALLS), *known)
+        known = names_for(SIMULATED) if spec.get("simulator") is not None else (*names_for(TOOL_CALLS), *known)
     listed = spec.get("metric_list")
     for item in listed if isinstance(listed, list | tuple) else ():
         name = item.get("metric") if isinstance(item, Mapping) else None

@@ -91,6 +91,7 @@ class PromptSpec:
     turns: Field = None  # the user's messages, for a sample with several turns; then there is no text
     tools: Field = None  # the functions that the model may call
     tools_in: str = "template"  # prompt: a system prompt lists them; template: the model's own, or its server, does
+    simulator: str | None = None  # carries out calls, whose results follow; then a sample is a conversation
     messages: Field = None  # role and text of each message; then there is no text
     target: Field = None
     choice: Field = None
@@ -103,7 +104,7 @@ class PromptSpec:
     def is_chat(self) -> bool:
         """Whether it is a conversation under the model's template, whatever the run's options say."""
         if self.tools is not None:
-            return self.tools_in == "template"
+            return self.tools_in == "template" or self.simulator is not None
         return self.turns is not None or self.messages is not None
 
 

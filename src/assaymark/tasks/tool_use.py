@@ -93,12 +93,14 @@ def refuse_unfit_keys(spec: Mapping[str, Any], source: object) -> None:
     of_calls = [item for item in items if item.get("metric") in (CALL_MATCH, ANY_CALL)]
     if spec.get("doc_to_tools") is None:
         needy = [str(item["metric"]) for item in of_calls]
-        needy += ["tools_in"] if spec.get("tools_in") is not None else []
+        needy += [key for key in ("tools_in", "simulator") if spec.get(key) is not None]
         if needy:
             raise DataError(f"{source}: {needy[0]} needs doc_to_tools, the functions that may be called")
         return
     fits = {
         "output_type": (spec.get("output_type", "generate_until") == "generate_until", "generate_until"),
+        "simulator": (spec.get("simulator") in (None, "bfcl"), "bfcl"),
+        "repeats": (spec.get("simulator") is None or spec.get("repeats", 1) == 1, "1 with a simulator"),
         "tools_in": (spec.get("tools_in", "template") in ("template", "prompt"), "template or prompt"),
         "doc_to_text": ((spec.get("doc_to_messages") is None) != (spec.get("doc_to_text") is None),
                         "this or doc_to_messages, not both"),

@@ -47,6 +47,7 @@ from assaymark.tasks.generation import AnswerSettings, answer_settings
 from assaymark.tasks.images import TaskImages, hash_of_rows
 from assaymark.tasks.messages import next_turn, reference_of, resolve_messages
 from assaymark.tasks.sample_scores import RotatedPrompts, SampleScorer, circular_metrics, why_not_circular
+from assaymark.tasks.simulated_conversations import gold_text
 from assaymark.tasks.task import FunctionRef, MetricSpec, PromptSpec, Task
 from assaymark.tasks.task_rows import TaskRows
 from assaymark.tasks.tool_use import ToolUse, tool_use_of
@@ -367,7 +368,8 @@ def layout_of(task: Task, columns: frozenset[str], *, shot: bool) -> PromptField
     turns = resolve_turns(load(prompt.turns), columns) if prompt.turns is not None else None
     tool_use = tool_use_of(task.prompt, task.metrics, load, columns)
     if tool_use is not None:
-        return _layout_with_tools(task.prompt, tool_use, load, columns)  # it has no shots
+        layout = _layout_with_tools(task.prompt, tool_use, load, columns)  # it has no shots
+        return layout if task.prompt.simulator is None else replace(layout, target=lambda row: gold_text(row, 0))
     if task.prompt.messages is not None:
         return _layout_of_chat(task.prompt, load, columns)  # nor has this one
     layout = PromptFields(

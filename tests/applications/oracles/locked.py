@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["needs_oracle", "oracle"]
+__all__ = ["needs_oracle", "oracle", "oracle_packages"]
 
 _HERE = Path(__file__).parent
 _MAY_BE_MISSING_IN_CI: frozenset[str] = frozenset()
@@ -22,6 +22,12 @@ _MAY_BE_MISSING_IN_CI: frozenset[str] = frozenset()
 def _python(name: str) -> Path:
     """Return the interpreter of an oracle: NAME_PYTHON, else the one that the Makefile installs."""
     return Path(os.environ.get(f"{name.upper()}_PYTHON") or Path(sys.prefix, "oracles", name, "bin", "python"))
+
+
+def oracle_packages(name: str) -> Path:
+    """Return the folder of an oracle's packages, of which some are read and not imported; it need not exist."""
+    folder = _python(name).parent.parent
+    return next(folder.glob("lib/python3*/site-packages"), folder)
 
 
 def needs_oracle(name: str) -> pytest.MarkDecorator:

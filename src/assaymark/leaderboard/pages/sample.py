@@ -15,6 +15,7 @@ from assaymark.results.evidence.from_store import choice_queries, deciding_score
 from assaymark.results.views.samples import (
     answer_text,
     flags_of_programs,
+    is_scored_as_a_whole,
     logs_of,
     reasons_of,
     sample_to_json,
@@ -105,6 +106,11 @@ class SampleView:
     original: SampleRecord | None = None  # the unperturbed sample, of a perturbed copy
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the last turn's verdict is that of the whole conversation, and the others have none."""
+        return is_scored_as_a_whole(self.records)
+
+    @property
     def original_verdict(self) -> str:
         """What the unperturbed sample came to: right, wrong and so on."""
         return "" if self.original is None else verdict_of(self.original)
@@ -171,7 +177,10 @@ def sample_page(site: Site, name: str, task: str, index: int, parameters: Sequen
         index,
         *beside,
         tuple((str(key), _cut(value if isinstance(value, str) else repr(value))) for key, value in row.items()),
-        tuple(_turn(record, original) for record in records),
+        tuple(
+            _turn(record, original, earlier if is_scored_as_a_whole(records) else None)
+            for earlier, record in zip([None, *records], records, strict=False)
+        ),
         tuple(others),
         tuple(records),
         f"?{query}" if query else "",
@@ -219,10 +228,14 @@ def _beside_in(
         offset += AT_ONCE
 
 
-def _turn(record: SampleRecord, original: SampleRecord | None) -> TurnView:
+def _turn(record: SampleRecord, original: SampleRecord | None, earlier: SampleRecord | None) -> TurnView:
+    """Return a turn; with the one before it, its prompt is what came after that one's answer."""
     request = record.request
-    prompt = request.prompt
-    own = _own_prompt(record)
+    if earlier is None:
+        prompt, own = request.prompt, _own_prompt(record)
+    else:
+        new = request.messages[len(earlier.request.messages) + 1 :]
+        prompt = own = "\n".join(f"{message.role}: {message.shown}" for message in new)
     outputs = record.outputs
     return TurnView(
         turn=request.turn,

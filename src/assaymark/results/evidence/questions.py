@@ -130,11 +130,14 @@ def _best_runs(store: Store, rows: Sequence[RunRow], task: str) -> list[tuple[Ru
 
 
 def _wrong_by_hash(store: Store, row: RunRow, estimate: Estimate) -> dict[str, bool]:
-    """Return whether each answered sample is wrong by the task's primary metric, by the hash of its row."""
+    """Return whether each answered sample is wrong by the task's primary metric, by the hash of its row.
+
+    Of a conversation the first turn with a score counts, which is the last where it is scored as a whole.
+    """
     hashes = store.sample_hashes(row.run_id, estimate.task)
-    return {
-        hashes[score.sample_index, score.turn]: score.value is None or score.value < 0.5
-        for score in store.scores(row.run_id, estimate.task, details=False)
-        if (score.metric, score.filter, score.turn) == (estimate.metric, estimate.filter, 0)
-        and score.status is not ScoreStatus.FAILED
-    }
+    wrong: dict[str, bool] = {}
+    for score in store.scores(row.run_id, estimate.task, details=False):
+        is_own = (score.metric, score.filter) == (estimate.metric, estimate.filter)
+        if is_own and score.status is not ScoreStatus.FAILED:
+            wrong.setdefault(hashes[score.sample_index, score.turn], score.value is None or score.value < 0.5)
+    return wrong

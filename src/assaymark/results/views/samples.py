@@ -20,7 +20,7 @@ from assaymark.scoring.choices import CIRCULAR
 from assaymark.scoring.metrics import find_metric, is_auxiliary
 from assaymark.store.rows import SampleRecord
 
-__all__ = ["conversations", "dialogue_view"]
+__all__ = ["conversations", "dialogue_view", "is_scored_as_a_whole"]
 
 
 def conversations(records: Sequence[SampleRecord]) -> list[list[SampleRecord]]:
@@ -38,8 +38,11 @@ def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None =
     """
     if len(turns) == 1:
         return sample_view(turns[0], original)
-    first = turns[0].request
-    parts: list[RenderableType] = [Text(f"{first.task} {first.sample_index}  {len(turns)} turns", style="bold")]
+    first, last = turns[0].request, turns[-1]
+    is_whole = is_scored_as_a_whole(turns)
+    title = _title(last) if is_whole else Text(f"{first.task} {first.sample_index}", style="bold")
+    what = "answers" if is_whole else "turns"
+    parts: list[RenderableType] = [title.append(f"  {len(turns)} {what}", style="bold")]
     n_shown = 0
     for record in turns:
         new = record.request.messages[n_shown:]  # answers are shown from the outputs, with their finish reason
@@ -50,10 +53,17 @@ def dialogue_view(turns: Sequence[SampleRecord], original: SampleRecord | None =
                 parts.append(_line("failed", output.error, "red"))
             else:
                 ending = "" if output.finish_reason != "length" else " (truncated)"
-                parts.append(_line(f"model{ending}", output.text or "(empty)", ""))
+                parts.append(_line(f"model{ending}", answer_text(output) or "(empty)", ""))
         if record.request.target:
             parts.append(_line("reference", record.request.target, "green"))
+    if is_whole:
+        parts += [_indented(reason, "red") for reason in reasons_of(last)]
     return Padding(Group(*parts), (0, 0, 1, 0))
+
+
+def is_scored_as_a_whole(turns: Sequence[SampleRecord]) -> bool:
+    """Return whether of several answers only the last one has scores, which are those of the conversation."""
+    return len(turns) > 1 and bool(turns[-1].scores) and not any(record.scores for record in turns[:-1])
 
 
 def _line(who: str, text: str, style: str) -> RenderableType:
