@@ -371,11 +371,18 @@ def test_active_draws_need_one_goal_and_forecasts(tmp_path: Path, capsys: pytest
     assert done.is_decided
     assert done.n_seen < done.n
     assert "Questions with an uncertain forecast were asked more often" in done.lines()[-1]
+    state = done.goals[0].state
+    own = done.run.estimate("demo_facts", done.goals[0].metric)
+    assert (own.value, own.low, own.high, own.method) == (state.mean, state.low, state.high, "betting, at any time")
+    assert done.run.estimate("demo_facts", "acc").value is None  # a mean over questions that were not drawn equally
     (pair,) = assaymark.compare_runs([other, done.run]).pairs
     assert "so intervals and p are not valid; evaluate the rest" in " ".join(pair.notes)
     words = ["run", "--model", "fake", "--tasks", "demo_facts", "--store", store, "--draws", "active"]
     assert main(words) == 2
     assert "--draws active is about the order of --until" in capsys.readouterr().err
+    whole = assaymark.evaluate("fake", "demo_facts", model_args=MODEL, store=store)
+    assert whole.id == done.run.id
+    assert whole.estimate("demo_facts", "acc").value is not None
     began = evaluate_until("fake", "demo_facts", budget=Budget(60), model_args={"accuracy": 0.5}, store=store)
     with pytest.raises(PlanError, match=f"run {began.run.short_id} began with random draws"):
         evaluate_until("fake", "demo_facts", ["± 8"], **{**active, "model_args": {"accuracy": 0.5}})

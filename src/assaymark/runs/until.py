@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from assaymark.errors import PlanError, UsageError
-from assaymark.records import JsonValue
+from assaymark.records import Estimate, JsonValue
+from assaymark.results.comparison.stopped_runs import AT_ANY_TIME
 from assaymark.results.evidence.task_facts import facts_of, tasks_from
 from assaymark.runs.costs import bill_for
 from assaymark.runs.evaluate_options import EvaluateOptions
@@ -225,7 +226,10 @@ class Until:
         else:
             certainty = f"At most {self.alpha:.0%} of such statements are wrong about this benchmark."
         if self.draws == "active" and self.n_seen < self.n:
-            certainty += " Questions with an uncertain forecast were asked more often: the table's scores are of these."
+            return (
+                f"{certainty} Questions with an uncertain forecast were asked more often, so other scores, which would "
+                "be means over these, are undefined until the rest is asked (assaymark run)."
+            )
         return f"{certainty} The intervals of the table are about new questions of this kind."
 
     def lines(self) -> list[str]:
@@ -386,8 +390,28 @@ def evaluate_until(
         "seed": order_seed,
         "macro": macro,
     }
-    store.save_estimates(run.id, run.estimates, {**run.row.extra, "until": facts})
+    estimates = run.estimates
+    if draws == "active" and n_seen < len(places):
+        estimates = _of_unequal_draws(estimates, followed[0])
+    store.save_estimates(run.id, estimates, {**run.row.extra, "until": facts})
     return replace(done, run=Run(store, run.id))
+
+
+def _of_unequal_draws(estimates: Sequence[Estimate], followed: _Followed) -> tuple[Estimate, ...]:
+    """Return estimates of which one that the goal is about, of a single task, has the goal's mean and interval.
+
+    The others are undefined: a plain mean of questions that were drawn with unequal probabilities is off, by several
+    points where the forecasts are good.
+    """
+    state, metrics = followed.state.state, followed.metrics
+    corrected = []
+    for estimate in estimates:
+        undefined = replace(estimate, value=None, low=None, high=None, stderr=None, method="")
+        is_task = estimate.details.get("kind", "task") == "task"
+        if len(metrics) == 1 and is_task and metrics.get(estimate.task) == (estimate.metric, estimate.filter):
+            undefined = replace(undefined, value=state.mean, low=state.low, high=state.high, method=AT_ANY_TIME)
+        corrected.append(undefined)
+    return tuple(corrected)
 
 
 def _metrics_of(goal: Goal, prepared: PreparedRun, main: Metrics) -> Metrics:
