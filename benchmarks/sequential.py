@@ -20,7 +20,8 @@
   draws make of that; the share of questions that a normal interval of a fixed size needs. Also of AlpacaEval's
   preferences of each instruction (a Parquet file with columns annotator, model, instruction_idx, preference).
 - own: stored and forecasts for stored runs of ours: 25 copies of the large demo model, weakened by noise, on
-  14,000 questions of the demo's generator, which are evaluated first; `--data` keeps task, models and store.
+  14,000 questions of the demo's generator, which are evaluated first (minutes a model on two cores); `--data` keeps
+  task, models and store, so that it may be interrupted, and `--models` and `--questions` make it smaller.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from assaymark.runs.race import LEAST_BLOCK, block_size
 from assaymark.statistics.active_draws import ActiveDraws
 from assaymark.statistics.forecasts import Control
 from assaymark.statistics.sequential import BettingSequence, PairedRace, SequentialMean
@@ -81,8 +83,8 @@ def false_share(n: int, discordance: float, planned: float | None, n_orders: int
 
 def until_next_look(n_seen: int, n_at_deadline: int | None = None) -> int:
     """Return how many questions `assaymark race` and `--until` ask next."""
-    size = max(25, n_seen // 10) if n_seen else 50
-    return size if n_at_deadline is None else min(size, max(25, n_at_deadline - n_seen))
+    size = block_size(n_seen)
+    return size if n_at_deadline is None else min(size, max(LEAST_BLOCK, n_at_deadline - n_seen))
 
 
 def known(n: int, accuracy: float, half_width: float, n_orders: int) -> tuple[np.ndarray, int]:
@@ -186,18 +188,18 @@ def preferences(answers: dict[str, list[Any]]) -> tuple[list[str], np.ndarray, l
     return models, scores, [""] * len(instructions)
 
 
-def own_scores(data: Path) -> tuple[list[str], np.ndarray]:
+def own_scores(data: Path, n_models: int, n_questions: int) -> tuple[list[str], np.ndarray]:
     """Return models and scores of whole stored runs, which are made where they are missing. Shape: as above."""
     import assaymark
     from benchmarks.race_cost import TASK, write_copy, write_tasks
 
     if not (data / "test.jsonl").is_file():
-        write_tasks(data, OWN_QUESTIONS)
+        write_tasks(data, n_questions)
     models, scores = [], []
-    for at in range(OWN_MODELS):
+    for at in range(n_models):
         folder = data / f"copy{at:02}"
         if not (folder / "model.safetensors").is_file():
-            write_copy(folder, float(np.interp(at, (0, OWN_MODELS - 1), NOISE)), seed=at)
+            write_copy(folder, float(np.interp(at, (0, n_models - 1), NOISE)), seed=at)
         run = assaymark.evaluate(str(folder), TASK, include_path=[str(data)], store=str(data / "store.sqlite"))
         models.append(folder.name)
         scores.append(
@@ -302,7 +304,9 @@ def print_forecasts(models: list[str], scores: np.ndarray, n_orders: int) -> Non
         rng = np.random.default_rng((at, seed))
         order = rng.permutation(n)
         own = scores[at][order]
-        others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, 20, replace=False)][:, order]
+        others = np.delete(scores, at, axis=0)[rng.choice(len(models) - 1, min(20, len(models) - 1), replace=False)][
+            :, order
+        ]
 
         def clocks(n_seen: int, at: int = at, seed: int = seed) -> np.ndarray:
             return np.asarray(np.random.default_rng((at, seed, n_seen)).exponential(size=n))
@@ -389,6 +393,8 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=1_000)
     parser.add_argument("--scores", type=Path, default=SCORES)
     parser.add_argument("--data", type=Path, help="folder of task, models and runs of `own`")
+    parser.add_argument("--models", type=int, default=OWN_MODELS, help="how many copies `own` makes, at least 2")
+    parser.add_argument("--questions", type=int, default=OWN_QUESTIONS, help="of `own`")
     arguments = parser.parse_args()
     if arguments.part in {None, "table"}:
         print_table(arguments.orders)
@@ -406,7 +412,7 @@ def main() -> None:
         print_limit(*stored_categories(arguments.scores))
     if arguments.part == "own":
         with tempfile.TemporaryDirectory() as folder:
-            models, scores = own_scores(arguments.data or Path(folder))
+            models, scores = own_scores(arguments.data or Path(folder), arguments.models, arguments.questions)
         print_stored(models, scores, arguments.orders)
         print_forecasts(models, scores, 1)
 

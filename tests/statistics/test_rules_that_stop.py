@@ -17,6 +17,7 @@ from assaymark.statistics.forecasts import Control, ridge_forecasts
 from assaymark.statistics.sequential import BettingSequence, SequentialMean
 
 N, N_ORDERS, ALPHA = 250, 2_000, 0.05
+N_FORECAST = 130  # of sequences that are made one after another
 MOST = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / N_ORDERS)
 
 
@@ -94,9 +95,9 @@ def test_a_macro_average_is_rarely_missed(planned: float | None, half_width: flo
 def forecast_cases() -> dict[str, Callable[[np.random.Generator, np.ndarray], np.ndarray]]:
     """What other models' scores may be: alike, opposite, noise."""
     return {
-        "alike": lambda rng, x: np.where(rng.random((4, N)) < 0.9, x, -x),
-        "opposite": lambda rng, x: np.where(rng.random((4, N)) < 0.9, -x, x),
-        "noise": lambda rng, x: rng.choice([-1.0, 1.0], size=(20, N)),
+        "alike": lambda rng, x: np.where(rng.random((4, len(x))) < 0.9, x, -x),
+        "opposite": lambda rng, x: np.where(rng.random((4, len(x))) < 0.9, -x, x),
+        "noise": lambda rng, x: rng.choice([-1.0, 1.0], size=(20, len(x))),
     }
 
 
@@ -104,16 +105,16 @@ def forecast_cases() -> dict[str, Callable[[np.random.Generator, np.ndarray], np
 @pytest.mark.parametrize("kind", forecast_cases())
 def test_forecasts_of_any_quality_miss_as_rarely(kind: str) -> None:
     """Ridge regressions on other models that are refitted while values come, weights too: valid in 2,000 orders."""
-    rng = np.random.default_rng(3)
-    values = np.where(rng.random(N) < 0.6, 1.0, -1.0)
+    rng, n = np.random.default_rng(3), N_FORECAST
+    values = np.where(rng.random(n) < 0.6, 1.0, -1.0)
     others = forecast_cases()[kind](rng, values)
-    weights = rng.uniform(0.2, 1.0, N)
+    weights = rng.uniform(0.2, 1.0, n)
     macro = ((weights / weights.sum()) * values).sum(keepdims=True)
     n_missed = 0
     for _ in range(N_ORDERS):
-        order = (rng.exponential(size=N) / weights).argsort()
+        order = (rng.exponential(size=n) / weights).argsort()
         sequence = BettingSequence(
-            N, ALPHA, half_width=0.15, means=macro, weights=weights[order], control=Control(others[:, order])
+            n, ALPHA, half_width=0.15, means=macro, weights=weights[order], control=Control(others[:, order])
         )
         n_missed += bool(refuted(sequence, values[order][None, :])[0])
     assert n_missed / N_ORDERS <= MOST
@@ -141,10 +142,9 @@ def test_active_draws_miss_as_rarely(kind: str, *, is_weighted: bool) -> None:
 
     Without the factor of importance the same draws refute the truth too often.
     """
-    rng, n = np.random.default_rng(3), 160
-    values = np.where(rng.random(N) < 0.7, 1.0, -1.0)
-    control = Control(forecast_cases()[kind](rng, values)[:, :n])
-    values = values[:n]
+    rng, n = np.random.default_rng(3), N_FORECAST
+    values = np.where(rng.random(n) < 0.7, 1.0, -1.0)
+    control = Control(forecast_cases()[kind](rng, values))
     weights = rng.uniform(0.2, 1.0, n) if is_weighted else None
     mean = np.average(values, weights=weights, keepdims=True).reshape(1)
     n_missed, plain = 0, []

@@ -39,6 +39,7 @@ from assaymark.tasks.question_order import macro_weights, question_order
 
 __all__ = [
     "FIRST_BLOCK",
+    "GROWTH",
     "LEAST_BLOCK",
     "Answering",
     "Place",
@@ -61,7 +62,7 @@ __all__ = [
 ]
 
 FIRST_BLOCK = 50  # questions before the first look
-LEAST_BLOCK = 25  # questions between two looks
+LEAST_BLOCK = 16  # questions between two looks
 GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner
 RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
 Place = tuple[str, int]  # a task and the index of one of its samples
