@@ -253,7 +253,7 @@ def test_stored_models_forecast_and_are_fixed_before_the_first_question(tmp_path
     store = str(tmp_path / "s.sqlite")
     for other in (0.62, 0.66, 0.72):  # the fake model's errors are nested, so that these err alike
         assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": other}, store=store)
-    goal = ["demo_facts ± 4"]
+    goal = ["demo_facts ± 5"]
     plain = evaluate_until("fake", "demo_facts", goal, model_args=MODEL, store=store + "2")
     assert (plain.forecasts, plain.goals[0].variance_ratio) == ((), None)
     done = evaluate_until("fake", "demo_facts", goal, model_args=MODEL, store=store)
