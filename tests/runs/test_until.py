@@ -97,7 +97,7 @@ def test_bounds_metrics_and_groups(tmp_path: Path) -> None:
 def test_only_questions_of_open_goals_are_asked(tmp_path: Path) -> None:
     """A task whose goal is reached costs nothing more."""
     store = str(tmp_path / "s.sqlite")
-    goals = ["demo_facts >= .2", "demo_letters ± 0.5"]
+    goals = ["demo_facts >= .2", "demo_letters ± 0.1"]
     done = evaluate_until("fake", "demo_facts,demo_letters", goals, model_args=MODEL, store=store)
     facts, letters = (goal.state for goal in done.goals)
     assert facts.n_seen < facts.n
@@ -153,7 +153,7 @@ def test_the_command_says_what_is_known(tmp_path: Path, capsys: pytest.CaptureFi
     store = str(tmp_path / "s.sqlite")
     assert main([*shared, store, "--until", "demo_facts +- 8"]) == 0
     printed = capsys.readouterr()
-    assert "by rule after 150 of 200 questions" in printed.out
+    assert "by rule after 98 of 200 questions" in printed.out
     assert "interval at any time" in printed.out
     assert "more would" in printed.err
     assert main([*shared, store + "2", "--until", "± 1", "--budget", "80 samples", "-q"]) == 1
@@ -249,11 +249,11 @@ def _order(run: assaymark.Run) -> list[tuple[str, int]]:
 
 @pytest.mark.slow
 def test_stored_models_forecast_and_are_fixed_before_the_first_question(tmp_path: Path) -> None:
-    """Models that err alike narrow the interval, which holds; later runs and a kill change nothing."""
+    """Models that err alike spare questions, and the interval holds; later runs and a kill change nothing."""
     store = str(tmp_path / "s.sqlite")
     for other in (0.62, 0.66, 0.72):  # the fake model's errors are nested, so that these err alike
         assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": other}, store=store)
-    goal = ["demo_facts ± 6"]
+    goal = ["demo_facts ± 5"]
     plain = evaluate_until("fake", "demo_facts", goal, model_args=MODEL, store=store + "2")
     assert (plain.forecasts, plain.goals[0].variance_ratio) == ((), None)
     done = evaluate_until("fake", "demo_facts", goal, model_args=MODEL, store=store)
@@ -261,8 +261,7 @@ def test_stored_models_forecast_and_are_fixed_before_the_first_question(tmp_path
     ratio = done.goals[0].variance_ratio
     assert ratio is not None
     assert ratio > 1.2
-    assert done.n_seen <= plain.n_seen
-    assert done.goals[0].state.half_width < 0.9 * plain.goals[0].state.half_width
+    assert done.n_seen < plain.n_seen
     assert any("forecasts from 3 stored models" in line and "times smaller" in line for line in done.lines())
     assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.9}, store=store)
     again = evaluate_until("fake", "demo_facts", goal, model_args=MODEL, store=store)
@@ -315,6 +314,80 @@ def test_a_killed_run_with_forecasts_ends_as_one_that_was_never_interrupted(tmp_
     assert len(ends[0]["forecasts"]) == 2
 
 
+@pytest.mark.slow
+def test_a_killed_run_with_active_draws_ends_as_one_that_was_never_interrupted(tmp_path: Path) -> None:
+    """The order follows from stored scores, the seed and its own answers; a stricter goal goes on in it."""
+    store, plain = str(tmp_path / "s.sqlite"), str(tmp_path / "plain.sqlite")
+    for place in (store, plain):
+        for other in (0.62, 0.72):
+            assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": other}, store=place)
+    words = ["run", "--model", "fake", "--model_args", "accuracy=0.7,delay_ms=20", "--tasks", "demo_facts", "--json"]
+    command = [sys.executable, "-m", "assaymark", *words, "--draws", "active", "--until"]
+    with subprocess.Popen([*command, "± 5", "--store", store], stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            with Store.open_to_read(store) as opened:
+                if opened.runs()[0].n_outputs > 250 and opened.runs()[0].status == "running":
+                    break
+            time.sleep(0.05)
+        process.kill()
+    ends = []
+    for place in (store, plain):
+        with Store.open_to_read(place) as opened:
+            n_before = opened.runs()[0].n_outputs if place == store else 0
+        ended = subprocess.run([*command, "± 5", "--store", place], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        ends.append(json.loads(ended.stdout)["until"])
+        with Store.open_to_read(place) as opened:
+            row = next(row for row in opened.runs() if row.extra.get("until"))
+            assert row.n_outputs == 4 * ends[-1]["n_seen"] >= n_before  # four choices, nothing asked twice
+    assert ends[0] == ends[1]
+    assert (ends[0]["draws"], len(ends[0]["forecasts"])) == ("active", 2)
+    narrow = subprocess.run([*command, "± 3", "--store", store], capture_output=True, text=True, check=False)
+    stricter = json.loads(narrow.stdout)["until"]
+    assert ends[0]["n_seen"] < stricter["n_seen"] < 200
+    with Store.open(store) as opened:
+        row = next(row for row in opened.runs() if row.extra.get("until"))
+        assert row.n_outputs == 4 * stricter["n_seen"]
+    options = {"model_args": {"accuracy": 0.7, "delay_ms": 20}, "store": store}
+    with pytest.raises(PlanError, match="began with active draws"):
+        evaluate_until("fake", "demo_facts", ["± 3"], **options)  # type: ignore[arg-type]
+    truth = assaymark.evaluate("fake", "demo_facts", **options).estimate("demo_facts").value  # type: ignore[arg-type]
+    assert truth is not None
+    assert stricter["goals"][0]["low"] <= truth <= stricter["goals"][0]["high"]
+
+
+def test_active_draws_need_one_goal_and_forecasts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What they cannot follow is named, and a comparison does not take their order for the common one."""
+    store = str(tmp_path / "s.sqlite")
+    active: Any = {"draws": "active", "model_args": MODEL, "store": store}
+    with pytest.raises(PlanError, match="no finished run of another model has all of these questions"):
+        evaluate_until("fake", "demo_facts", ["± 8"], **active)
+    for more in ({"forecasts": False}, {"goals": ["± 8", "acc >= .5"]}, {"goals": [], "budget": Budget(50)}):
+        with pytest.raises(UsageError, match="follow the forecasts of one goal"):
+            evaluate_until("fake", "demo_facts", **{"goals": ["± 8"], **active, **more})
+    other = assaymark.evaluate("fake", "demo_facts", model_args={"accuracy": 0.62}, store=store)
+    done = evaluate_until("fake", "demo_facts", ["± 8"], **active)
+    assert done.is_decided
+    assert done.n_seen < done.n
+    assert "Questions with an uncertain forecast were asked more often" in done.lines()[-1]
+    state = done.goals[0].state
+    own = done.run.estimate("demo_facts", done.goals[0].metric)
+    assert (own.value, own.low, own.high, own.method) == (state.mean, state.low, state.high, "betting, at any time")
+    assert done.run.estimate("demo_facts", "acc").value is None  # a mean over questions that were not drawn equally
+    (pair,) = assaymark.compare_runs([other, done.run]).pairs
+    assert "so intervals and p are not valid; evaluate the rest" in " ".join(pair.notes)
+    words = ["run", "--model", "fake", "--tasks", "demo_facts", "--store", store, "--draws", "active"]
+    assert main(words) == 2
+    assert "--draws active is about the order of --until" in capsys.readouterr().err
+    whole = assaymark.evaluate("fake", "demo_facts", model_args=MODEL, store=store)
+    assert whole.id == done.run.id
+    assert whole.estimate("demo_facts", "acc").value is not None
+    began = evaluate_until("fake", "demo_facts", budget=Budget(60), model_args={"accuracy": 0.5}, store=store)
+    with pytest.raises(PlanError, match=f"run {began.run.short_id} began with random draws"):
+        evaluate_until("fake", "demo_facts", ["± 8"], **{**active, "model_args": {"accuracy": 0.5}})
+
+
 TWO_SIZES = """
 task: {name}
 dataset_path: json
@@ -350,7 +423,7 @@ def test_a_mean_of_tasks_means_is_known_by_weighted_draws(two_sizes: Path, tmp_p
     n_few = sum(1 for score in early.run.store.scores(early.run.id, "few") if score.metric == "acc")
     assert n_few / early.n_seen > 0.2  # 9% by number
     assert "each task counting the same" in early.goals[0].sentence
-    whole = evaluate_until("fake", "few,many", ["± 0.1"], macro=True, **options)
+    whole = evaluate_until("fake", "few,many", ["± 0.01"], macro=True, **options)
     assert whole.run.id == early.run.id
     assert whole.n_seen == 440
     mean = sum((whole.run.estimate(task, "acc").value or 0) / 2 for task in ("few", "many"))

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from benchmarks.sequential_rules import peeking
 
+from assaymark.randomness import generator_for
+from assaymark.statistics.active_draws import ActiveDraws
 from assaymark.statistics.forecasts import Control, ridge_forecasts
-from assaymark.statistics.sequential import BettingSequence
+from assaymark.statistics.sequential import BettingSequence, SequentialMean
 
 N, N_ORDERS, ALPHA = 250, 2_000, 0.05
+N_FORECAST = 130  # of sequences that are made one after another
 MOST = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / N_ORDERS)
 
 
@@ -45,14 +48,19 @@ def test_an_ordinary_test_fails_the_same_check() -> None:
     assert (peeking(differences(), N) < N).mean() > 5 * MOST
 
 
+GOALS: list[tuple[float | None, float | None]] = [(None, None), (0.1, None), (None, 0.1), (None, 0.3)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.04, 0.3, 0.7])
-@pytest.mark.parametrize("planned", [None, 0.1])
-def test_an_accuracy_is_rarely_missed(mean: float, planned: float | None) -> None:
-    """Zeros and ones, rare ones too, as the mean of one model."""
+@pytest.mark.parametrize(("planned", "half_width"), GOALS)
+def test_an_accuracy_is_rarely_missed(mean: float, planned: float | None, half_width: float | None) -> None:
+    """Zeros and ones, rare ones too, as the mean of one model; with bets towards a deadline too."""
     values = np.where(np.arange(N) < round(mean * N), 1.0, -1.0)
     orders = np.random.default_rng(1).permuted(np.tile(values, (N_ORDERS, 1)), axis=1)
-    sequence = BettingSequence(N, ALPHA, planned=planned, means=values.mean(keepdims=True), n_orders=N_ORDERS)
+    sequence = BettingSequence(
+        N, ALPHA, planned=planned, half_width=half_width, means=values.mean(keepdims=True), n_orders=N_ORDERS
+    )
     assert refuted(sequence, orders).mean() <= MOST
 
 
@@ -64,8 +72,8 @@ def weighted_orders(values: np.ndarray, weights: np.ndarray, n_orders: int) -> t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("planned", [None, 0.1])
-def test_a_macro_average_is_rarely_missed(planned: float | None) -> None:
+@pytest.mark.parametrize(("planned", "half_width"), GOALS)
+def test_a_macro_average_is_rarely_missed(planned: float | None, half_width: float | None) -> None:
     """Groups of 10, 40 and 200 questions count the same; the mean of all questions is another number and is refuted."""
     sizes = np.array([10, 40, 200])
     group = np.repeat(np.arange(3), sizes)
@@ -73,18 +81,23 @@ def test_a_macro_average_is_rarely_missed(planned: float | None) -> None:
     weights = (1 / (3 * sizes))[group]
     orders, own = weighted_orders(values, weights, N_ORDERS)
     macro = (weights * values).sum(keepdims=True)
-    sequence = BettingSequence(N, ALPHA, planned=planned, means=macro, n_orders=N_ORDERS, weights=own)
+    sequence = BettingSequence(
+        N, ALPHA, planned=planned, half_width=half_width, means=macro, n_orders=N_ORDERS, weights=own
+    )
     assert refuted(sequence, orders).mean() <= MOST
-    micro = BettingSequence(N, ALPHA, planned=planned, means=values.mean(keepdims=True), n_orders=N_ORDERS, weights=own)
+    micro = BettingSequence(
+        N, ALPHA, planned=planned, half_width=half_width, means=values.mean(keepdims=True), n_orders=N_ORDERS,
+        weights=own,
+    )  # fmt: skip
     assert refuted(micro, orders).mean() > 0.5
 
 
 def forecast_cases() -> dict[str, Callable[[np.random.Generator, np.ndarray], np.ndarray]]:
     """What other models' scores may be: alike, opposite, noise."""
     return {
-        "alike": lambda rng, x: np.where(rng.random((4, N)) < 0.9, x, -x),
-        "opposite": lambda rng, x: np.where(rng.random((4, N)) < 0.9, -x, x),
-        "noise": lambda rng, x: rng.choice([-1.0, 1.0], size=(20, N)),
+        "alike": lambda rng, x: np.where(rng.random((4, len(x))) < 0.9, x, -x),
+        "opposite": lambda rng, x: np.where(rng.random((4, len(x))) < 0.9, -x, x),
+        "noise": lambda rng, x: rng.choice([-1.0, 1.0], size=(20, len(x))),
     }
 
 
@@ -92,19 +105,133 @@ def forecast_cases() -> dict[str, Callable[[np.random.Generator, np.ndarray], np
 @pytest.mark.parametrize("kind", forecast_cases())
 def test_forecasts_of_any_quality_miss_as_rarely(kind: str) -> None:
     """Ridge regressions on other models that are refitted while values come, weights too: valid in 2,000 orders."""
-    rng = np.random.default_rng(3)
-    values = np.where(rng.random(N) < 0.6, 1.0, -1.0)
+    rng, n = np.random.default_rng(3), N_FORECAST
+    values = np.where(rng.random(n) < 0.6, 1.0, -1.0)
     others = forecast_cases()[kind](rng, values)
-    weights = rng.uniform(0.2, 1.0, N)
+    weights = rng.uniform(0.2, 1.0, n)
     macro = ((weights / weights.sum()) * values).sum(keepdims=True)
     n_missed = 0
     for _ in range(N_ORDERS):
-        order = (rng.exponential(size=N) / weights).argsort()
+        order = (rng.exponential(size=n) / weights).argsort()
         sequence = BettingSequence(
-            N, ALPHA, planned=0.1, means=macro, weights=weights[order], control=Control(others[:, order])
+            n, ALPHA, half_width=0.15, means=macro, weights=weights[order], control=Control(others[:, order])
         )
         n_missed += bool(refuted(sequence, values[order][None, :])[0])
     assert n_missed / N_ORDERS <= MOST
+
+
+def clocks(seed: int, n: int) -> Callable[[int], np.ndarray]:
+    """Return clocks of n values, as `question_clocks` makes them."""
+    return lambda n_seen: generator_for("test", seed, n_seen).exponential(size=n)
+
+
+def drawn(seed: int, control: Control, values: np.ndarray, weights: np.ndarray | None) -> ActiveDraws:
+    """Return the active draws of all values."""
+    draws = ActiveDraws(control, clocks(seed, len(values)), weights)
+    for _ in range(len(values)):
+        draws.take(float(values[draws.upcoming()[0]]))
+    return draws
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "is_weighted"), [("alike", False), ("alike", True), ("opposite", False), ("noise", True)]
+)
+def test_active_draws_miss_as_rarely(kind: str, *, is_weighted: bool) -> None:
+    """Which question comes next follows from forecasts of any quality and the values so far: valid in 2,000 orders.
+
+    Without the factor of importance the same draws refute the truth too often.
+    """
+    rng, n = np.random.default_rng(3), N_FORECAST
+    values = np.where(rng.random(n) < 0.7, 1.0, -1.0)
+    control = Control(forecast_cases()[kind](rng, values))
+    weights = rng.uniform(0.2, 1.0, n) if is_weighted else None
+    mean = np.average(values, weights=weights, keepdims=True).reshape(1)
+    n_missed, plain = 0, []
+    for seed in range(N_ORDERS):
+        draws = ActiveDraws(control, clocks(seed, n), weights)
+        sequence = BettingSequence(n, ALPHA, half_width=0.15, means=mean, control=draws)
+        while sequence.n_seen < n - 1:
+            sequence.add(values[draws.upcoming()][: n - 1 - sequence.n_seen])
+        n_missed += bool(max(sequence.most_up[0, 0], sequence.most_down[0, 0]) >= sequence.log_needed)
+        plain.append(values[draws.order])
+    assert n_missed / N_ORDERS <= MOST
+    if kind == "alike":
+        sequence = BettingSequence(n, ALPHA, half_width=0.15, means=mean, n_orders=N_ORDERS)
+        assert refuted(sequence, np.array(plain)).mean() > 2 * MOST
+
+
+def test_a_moved_value_has_the_expectation_of_a_plain_draw() -> None:
+    """Over all values that may be drawn next: probabilities by hand, and the mean and bounds that `Draw` states."""
+    rng = np.random.default_rng(7)
+    values, weights = np.where(rng.random(120) < 0.6, 1.0, -1.0), rng.uniform(0.2, 1.0, 120)
+    others = np.where(rng.random((4, 120)) < 0.85, values, -values)
+    draws = ActiveDraws(Control(others), clocks(0, 120), weights)
+    for _ in range(60):
+        draws.take(float(values[draws.upcoming()[0]]))
+    shares = weights / weights.sum()
+    rest = np.setdiff1d(np.arange(120), draws.order[:60])
+    left = float(shares[rest].sum())
+    forecasts = ridge_forecasts(others, values[draws.order[:50]], draws.order[:50]).clip(-1, 1)
+    before = np.setdiff1d(np.arange(120), draws.order[:50])
+    spread = np.sqrt(1 - forecasts**2)
+    rates = shares * (0.5 * spread / np.average(spread[before], weights=shares[before]) + 0.5)
+    probability = rates[rest] / rates[rest].sum()
+    factors = shares[rest] / left / probability
+    moved = (shares[rest] @ forecasts[rest]) / left + factors * (values - forecasts)[rest]
+    assert probability @ moved == pytest.approx(shares[rest] @ values[rest] / left, abs=1e-12)
+    draw, at = draws.next_draw(left), draws.order[60]
+    own = float(moved[list(rest).index(at)])
+    assert draw.rest + draw.factor * (values[at] - draw.forecast) == pytest.approx(own, rel=1e-9)
+    assert draw.low <= (factors * (-1 - forecasts[rest])).min() + 1e-12
+    assert draw.high >= (factors * (1 - forecasts[rest])).max() - 1e-12
+
+
+def test_an_active_order_follows_from_values_and_clocks_alone() -> None:
+    """Equal values make an equal order, each number once; a value that differs changes only what is drawn later."""
+    rng = np.random.default_rng(8)
+    values = np.where(rng.random(200) < 0.6, 1.0, -1.0)
+    control = Control(np.where(rng.random((4, 200)) < 0.85, values, -values))
+    first, again = (drawn(1, control, values, None).order for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert sorted(first) == list(range(200))
+    changed = values.copy()
+    changed[first[:30]] *= -1
+    other = drawn(1, control, changed, None).order
+    np.testing.assert_array_equal(first[:50], other[:50])
+    assert (first[50:100] != other[50:100]).any()
+
+
+def test_bets_towards_a_deadline_need_fewer_values() -> None:
+    """The median of 20 orders, beside bets on the half-width at every time."""
+    values = np.where(np.arange(2_000) < 1_200, 1.0, -1.0)
+    needed: dict[bool, list[int]] = {False: [], True: []}
+    for seed in range(20):
+        order = np.random.default_rng(seed).permutation(values)
+        for has_deadline, of_goal in needed.items():
+            planned, half_width = (None, 0.08) if has_deadline else (0.08, None)
+            means = np.linspace(-0.1, 0.5, 601)
+            sequence = BettingSequence(2_000, ALPHA, planned=planned, half_width=half_width, means=means, prunes=True)
+            low, high = -1.0, 1.0
+            while high - low > 0.16:
+                sequence.add(order[sequence.n_seen : sequence.n_seen + 10])
+                low, high = (float(end[0]) for end in sequence.interval())
+            of_goal.append(sequence.n_seen)
+    assert np.median(needed[True]) < 0.88 * np.median(needed[False])
+    assert np.quantile(needed[True], 0.8) < 1.1 * np.median(needed[True])
+
+
+def test_the_deadline_is_where_the_interval_is_narrow_enough() -> None:
+    """What is said after a tenth of it is within a twentieth of what is needed."""
+    values = np.where(np.arange(2_000) < 1_200, 1.0, 0.0)
+    order = np.random.default_rng(1).permutation(values)
+    sequence = SequentialMean(2_000, half_width=0.04)
+    state = sequence.add(order[:100])
+    expected = sequence.n_at_deadline
+    assert expected is not None
+    while state.half_width > 0.04:
+        state = sequence.add(order[state.n_seen : state.n_seen + 1])
+    assert state.n_seen == pytest.approx(expected, rel=0.05)
 
 
 def test_ridge_forecasts_are_those_of_a_plain_solution() -> None:

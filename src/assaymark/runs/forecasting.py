@@ -6,6 +6,7 @@ no output, and are recorded with it; what continues it uses the same ones, also 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from assaymark.runs.plan import PreparedRun
 from assaymark.statistics.arrays import Floats
 from assaymark.store import RunRow, Store
 
-__all__ = ["FORECASTS", "MOST_FORECASTS", "Forecasts", "fixed_forecasts", "stored_values"]
+__all__ = ["FORECASTS", "MOST_FORECASTS", "Draws", "Forecasts", "fixed_forecasts", "stored_values"]
+
+Draws = Literal["random", "active"]  # with equal probabilities (or by weight), or following the forecasts' uncertainty
 
 FORECASTS = "forecasts"  # in a run's facts: ids of the runs that forecast it
+DRAWS = "draws"  # in a run's facts: how its questions are drawn
 MOST_FORECASTS = 30  # runs, the latest: each costs reading all its scores
 Place = tuple[str, int]
 Metrics = Mapping[str, tuple[str, str]]
@@ -49,14 +53,28 @@ class Forecasts:
         return values if rows and np.isfinite(values).all() else None
 
 
-def fixed_forecasts(store: Store, run_id: str, prepared: PreparedRun, *, wanted: bool = True) -> Forecasts:
+def fixed_forecasts(
+    store: Store, run_id: str, prepared: PreparedRun, *, wanted: bool = True, draws: Draws = "random"
+) -> Forecasts:
     """Return the runs that forecast this one: those recorded, else those stored now, if it has no output yet.
 
-    wanted: whether to choose any, where nothing is recorded.
+    Args:
+        store: has both.
+        run_id: of the run that is forecast.
+        prepared: its tasks.
+        wanted: whether to choose any, where nothing is recorded.
+        draws: how its questions are drawn, which is recorded too.
 
-    Raises: PlanError where a recorded run is no longer stored.
+    Raises: PlanError where a recorded run is no longer stored, and where the run began with other draws, or with active
+        ones and nothing that forecasts it.
     """
     own = store.run(run_id)
+    began = own.extra.get(DRAWS, "random" if own.n_outputs else draws)
+    if began != draws:
+        remedy = "add --draws active" if began == "active" else "omit --draws active"
+        raise PlanError(
+            f"run {own.short_id} began with {began} draws, and its interval counts questions in that order; {remedy}"
+        )
     recorded = own.extra.get(FORECASTS)
     if isinstance(recorded, list):
         runs = []
@@ -71,7 +89,13 @@ def fixed_forecasts(store: Store, run_id: str, prepared: PreparedRun, *, wanted:
                 ) from error
         return Forecasts(store, tuple(runs))
     chosen = _candidates(store, own, prepared) if wanted and not own.n_outputs else []
-    store.save_estimates(run_id, store.estimates(run_id), {**own.extra, FORECASTS: [row.run_id for row in chosen]})
+    if draws == "active" and not chosen:
+        raise PlanError(
+            "active draws follow the forecasts of stored models, and no finished run of another model has all of these "
+            "questions; omit --draws active, or evaluate other models in this store first"
+        )
+    facts = {**own.extra, FORECASTS: [row.run_id for row in chosen], DRAWS: draws}
+    store.save_estimates(run_id, store.estimates(run_id), facts)
     return Forecasts(store, tuple(chosen))
 
 

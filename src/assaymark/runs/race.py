@@ -40,12 +40,14 @@ from assaymark.tasks.question_order import macro_weights, question_order
 __all__ = [
     "FIRST_BLOCK",
     "GROWTH",
+    "LEAST_BLOCK",
     "Answering",
     "Place",
     "Race",
     "RaceOptions",
     "Side",
     "begin_race",
+    "block_size",
     "cost_lines",
     "helped_line",
     "main_metrics",
@@ -60,6 +62,7 @@ __all__ = [
 ]
 
 FIRST_BLOCK = 50  # questions before the first look
+LEAST_BLOCK = 16  # questions between two looks
 GROWTH = 0.1  # of what was seen, between two looks: larger blocks share more, smaller ones stop sooner
 RUN_ID = re.compile(r"last(~\d+)?|[0-9a-f]{6,64}")
 Place = tuple[str, int]  # a task and the index of one of its samples
@@ -385,6 +388,11 @@ def begin_race(places: Sequence[Place], options: RaceOptions, control: Control |
     return PairedRace(len(places), options.alpha, options.margin, weights=weights, control=control)
 
 
+def block_size(n_seen: int) -> int:
+    """Return how many questions to ask until the next look."""
+    return max(LEAST_BLOCK, int(GROWTH * n_seen)) if n_seen else FIRST_BLOCK
+
+
 def race(
     sides: Sequence[Side],
     places: Sequence[Place],
@@ -398,8 +406,7 @@ def race(
     most = len(places) if options.most is None else min(options.most, len(places))
     state = paired.state()
     while not state.is_decided and state.n_seen < most:
-        size = max(FIRST_BLOCK, int(GROWTH * state.n_seen))
-        block = places[state.n_seen : min(state.n_seen + size, most)]
+        block = places[state.n_seen : min(state.n_seen + block_size(state.n_seen), most)]
         first, second = (side.values(block) for side in sides)
         differences: list[float] = []
         for place in block:

@@ -22,14 +22,13 @@ from assaymark.runs.opening import no_notice
 from assaymark.runs.plan import PreparedRun
 from assaymark.runs.prepare import open_store
 from assaymark.runs.race import (
-    FIRST_BLOCK,
-    GROWTH,
     Answering,
     Place,
     Race,
     RaceOptions,
     Side,
     begin_race,
+    block_size,
     main_metrics,
     places_of,
     prepare_side,
@@ -170,7 +169,7 @@ def _ask(
         undecided = [pair for pair in pairs if not states[pair].is_decided]
         if not undecided:
             break
-        block = places[n_seen : min(n_seen + max(FIRST_BLOCK, int(GROWTH * n_seen)), most)]
+        block = places[n_seen : min(n_seen + block_size(n_seen), most)]
         asked = sorted({at for pair in undecided for at in pair})
         values = {at: sides[at].values(block) for at in asked}
         # evidence counts in the order alone, so that what follows a failed question has to wait

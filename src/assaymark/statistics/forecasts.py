@@ -13,22 +13,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assaymark.statistics.arrays import Floats
+from assaymark.statistics.arrays import Floats, Ints
 
-__all__ = ["PENALTIES", "Control", "ridge_forecasts"]
+__all__ = ["FIRST_FIT", "PENALTIES", "Control", "Draw", "ForecastDraws", "next_fit_after", "ridge_forecasts"]
 
+FIRST_FIT = 50  # values before the first forecast; then there is a new one after each tenth of what was seen
 PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)  # of which leave-one-out errors choose; inf: the mean
 
 
-def ridge_forecasts(others: Floats, values: Floats) -> Floats:
-    """Return forecasts of all N values from the first t of them: ridge regression on the others' values.
+def next_fit_after(n_seen: int) -> int:
+    """Return after how many values there are new forecasts, if those there are were made after `n_seen`."""
+    return n_seen + max(FIRST_FIT, n_seen // 10)
+
+
+def ridge_forecasts(others: Floats, values: Floats, places: Ints | None = None) -> Floats:
+    """Return forecasts of all N values from t of them: ridge regression on the others' values.
 
     The penalty has the smallest leave-one-out error of `PENALTIES`, which the singular values give at once.
 
-    Shapes: [k, N], [t] -> [N], t >= 2.
+    Args:
+        others: the others' values. Shape: [k, N].
+        values: those seen. Shape: [t], t >= 2.
+        places: which ones these are; None: the first. Shape: [t].
     """
     rows = others.T - others.mean(axis=1)
-    seen = rows[: len(values)]
+    seen = rows[: len(values)] if places is None else rows[places]
     centre, mean = seen.mean(axis=0), values.mean()
     left, singular, right = np.linalg.svd(seen - centre, full_matrices=False)
     along = left.T @ (values - mean)
@@ -58,10 +67,11 @@ class Control:
     low: float = -1.0
     high: float = 1.0
 
-    def forecasts(self, values: Floats) -> Floats:
-        """Return forecasts of all values from the first t. Shapes: [t] -> [N]."""
+    def forecasts(self, values: Floats, places: Ints | None = None) -> Floats:
+        """Return forecasts of all values from t of them, the first without `places`. Shapes: [t] -> [N]."""
         known = np.zeros(self.others.shape[1]) if self.known is None else self.known
-        sampled = ridge_forecasts(self.others, values - known[: len(values)])
+        of_seen = known[: len(values)] if places is None else known[places]
+        sampled = ridge_forecasts(self.others, values - of_seen, places)
         return np.clip(sampled, self.low, self.high) + known
 
     def residuals(self, forecasts: Floats) -> tuple[float, float]:
@@ -69,3 +79,79 @@ class Control:
         known = 0.0 if self.known is None else self.known[len(self.known) - len(forecasts) :]
         sampled = forecasts - known
         return self.low - float(sampled.max()), self.high - float(sampled.min())
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What moves the next value: rest + factor * (value - forecast) is expected to be the mean of what is left.
+
+    weight: of the value in the mean of all.
+    forecast: of the value.
+    rest: the mean forecast of the values that are left.
+    factor: the share of the value's weight in what is left, over the probability with which it is drawn.
+    low: the least factor * (value - forecast) of any value that may be drawn.
+    high: the largest.
+    """
+
+    weight: float
+    forecast: float
+    rest: float
+    factor: float
+    low: float
+    high: float
+
+
+class ForecastDraws:
+    """Draws in an order that is fixed beforehand, with forecasts that are fitted anew while values are seen."""
+
+    def __init__(self, control: Control, weights: Floats | None = None) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            control: what forecasts the values, in the order of the draws.
+            weights: shares of the values, each drawn with a probability in proportion to it; None: all equal.
+        """
+        self._control = control
+        n = control.others.shape[1]
+        self._weights = np.full(n, 1 / n) if weights is None else weights
+        self._values, self._n_seen, self._next_fit = np.zeros(n), 0, FIRST_FIT
+        self._forecasts, self._forecast_left = np.zeros(0), 0.0
+
+    @property
+    def n(self) -> int:
+        """How many values there are."""
+        return len(self._values)
+
+    def next_draw(self, left: float) -> Draw:
+        """Return what is known of the next value, where a weight `left` is left."""
+        at = self._n_seen
+        if at == self._next_fit:
+            self._forecasts = self._control.forecasts(self._values[:at])
+            self._forecast_left = float(self._weights[at:] @ self._forecasts[at:])
+            self._next_fit = next_fit_after(at)
+        weight = float(self._weights[at])
+        if not len(self._forecasts):
+            return Draw(weight, 0.0, 0.0, 1.0, -1.0, 1.0)
+        low, high = self._control.residuals(self._forecasts[at:])
+        return Draw(weight, float(self._forecasts[at]), self._forecast_left / left, 1.0, low, high)
+
+    def take(self, value: float) -> None:
+        """Add the value of the next draw."""
+        at = self._n_seen
+        self._values[at] = value
+        if len(self._forecasts):
+            self._forecast_left -= float(self._weights[at] * self._forecasts[at])
+        self._n_seen += 1
+
+    @property
+    def is_forecasting(self) -> bool:
+        """Whether there were forecasts for the last draw."""
+        return len(self._forecasts) > 0
+
+    @property
+    def bounds_left(self) -> tuple[float, float]:
+        """What the values that are left add to the mean of all, at least and at most."""
+        weights = self._weights[self._n_seen :]
+        left = float(weights.sum())
+        known = 0.0 if self._control.known is None else float(weights @ self._control.known[self._n_seen :])
+        return known + self._control.low * left, known + self._control.high * left

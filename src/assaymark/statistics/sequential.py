@@ -16,8 +16,10 @@ from typing import Literal
 import numpy as np
 
 from assaymark.errors import UsageError
+from assaymark.statistics.active_draws import ActiveDraws
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.forecasts import Control
+from assaymark.statistics.deadline_bets import SHARES, DeadlineBets, Moments
+from assaymark.statistics.forecasts import Control, ForecastDraws
 
 __all__ = ["PORTFOLIO", "BettingSequence", "MeanState", "PairedRace", "RaceState", "SequentialMean", "Verdict"]
 
@@ -33,7 +35,9 @@ PORTFOLIO = (
 SHARE_AT_RISK = 0.9  # of the capital, in one bet
 GRID = 401  # means from -1 to 1
 MEAN_GRID = 1001  # means from 0 to 1: an interval is wider by a tenth of a point at either end at most
-FIRST_FIT = 50  # values before the first forecast; then there is a new one after each tenth of what was seen
+STEPS_OF_HALF_WIDTH = 80  # means in a half-width that is wanted
+MOST_MEANS = 8001
+PRUNED_AFTER = 25  # values, until means that are refuted are left out
 ROUNDING = 1e-9  # of an expectation: less than that is no contradiction
 
 
@@ -50,10 +54,12 @@ class BettingSequence:
         alpha: float = 0.05,
         *,
         planned: float | None = None,
+        half_width: float | None = None,
         means: Floats | None = None,
         n_orders: int = 1,
         weights: Floats | None = None,
-        control: Control | None = None,
+        control: Control | ActiveDraws | None = None,
+        prunes: bool = False,
     ) -> None:
         """Begin with nothing seen.
 
@@ -61,27 +67,39 @@ class BettingSequence:
             n: the number of values in the whole list.
             alpha: how often the interval may miss the mean, over all times together.
             planned: the smallest distance from a mean that is of interest, for which bets are sized; None: a portfolio.
+            half_width: of the interval that is wanted, for which bets are sized in place of `planned`.
             means: those that are tested, sorted, in [-1, 1]; None: a grid.
             n_orders: the number of orders that are followed side by side.
             weights: of the values in their order, for a weighted mean; each value was drawn with a probability
                 proportional to its weight among those left. Shape: [n] or [orders, n]. None: all equal.
-            control: what forecasts the values of a single order.
+            control: what forecasts the values of a single order, and may draw it.
+            prunes: whether capitals against means that are refuted may stay what they are, which saves time.
         """
         if n < 1 or not 0 < alpha < 1 or (planned is not None and not 0 < planned <= 2):
             expected = "expected n >= 1, 0 < alpha < 1 and 0 < planned <= 2"
             raise UsageError(f"n={n}, alpha={alpha}, planned={planned}; {expected}")
-        if control is not None and (n_orders != 1 or control.others.shape[1] != n):
-            raise UsageError(f"forecasts of {control.others.shape[1]} values for {n_orders} orders of {n}")
+        if half_width is not None and (planned is not None or not 0 < half_width <= 2):
+            raise UsageError(f"half_width={half_width}, planned={planned}; expected one of them, up to 2")
+        draws: ForecastDraws | ActiveDraws | None = control if isinstance(control, ActiveDraws) else None
+        self._weights = None if weights is None else _shares(weights, n)
+        if isinstance(control, Control):
+            draws = ForecastDraws(control, None if self._weights is None else self._weights[0])
+        if draws is not None and (n_orders != 1 or draws.n != n):
+            raise UsageError(f"forecasts of {draws.n} values for {n_orders} orders of {n}")
         self.n, self.alpha, self.n_seen = n, alpha, 0
         self.means = np.linspace(-1.0, 1.0, GRID) if means is None else np.asarray(means, dtype=np.float64)
-        self._planned = planned
-        self._weights = None if weights is None else _shares(weights, n)
-        self._control, self._values = control, np.zeros(n if control is not None else 0)
-        self._forecasts, self._next_fit, self._forecast_left = np.zeros(0), FIRST_FIT, 0.0
+        self._planned, self._draws, self._prunes = planned, draws, prunes
+        self._deadline = None if half_width is None else DeadlineBets(half_width, self.log_needed)
+        self._information = np.zeros(n_orders)  # the sum of 1 / (share left)^2 before each draw
+        self._estimates = np.zeros(n_orders)  # of the mean, one for each draw, in proportion to that
+        self._informed_squares, self._late_squares = np.zeros(n_orders), np.zeros(n_orders)
         self._plain_squares = self._residual_squares = 0.0  # of draws with a forecast
-        n_bets = 1 if planned is not None else len(PORTFOLIO)
-        shape = (n_bets, n_orders, len(self.means))
-        self._up, self._down = np.zeros(shape), np.zeros(shape)  # logs of capitals
+        shares = SHARES if half_width is not None else np.full(1 if planned is not None else len(PORTFOLIO), 1.0)
+        logs = np.log(np.asarray(shares) / np.sum(shares))[:, None, None]
+        shape = (len(logs), n_orders, len(self.means))
+        self._up, self._down = np.tile(logs, (1, *shape[1:])), np.tile(logs, (1, *shape[1:]))  # logs of capitals
+        self._bounds = -1.0, 1.0
+        self._tested = slice(0, len(self.means))  # of the means, in sequences that leave out refuted ones
         self.most_up = np.full(shape[1:], -np.inf)  # log of the largest capital against each mean, so far
         self.most_down = np.full(shape[1:], -np.inf)
         self._sum, self._squares = np.zeros(n_orders), np.zeros(n_orders)
@@ -94,64 +112,75 @@ class BettingSequence:
         if self.n_seen + block.shape[1] > self.n:
             raise UsageError(f"{self.n_seen + block.shape[1]} values of {self.n}")
         for value in block.T:
+            if self._prunes and self.n_seen % PRUNED_AFTER == 0:
+                self._prune()
             self._step(value)
+
+    def _prune(self) -> None:
+        """Leave out means below and above all that no bet has refuted, but for the two that bound these."""
+        refuted = np.maximum(self.most_up, self.most_down) >= self.log_needed  # [orders, means]
+        left = np.flatnonzero(~refuted.all(axis=0))
+        if len(left):
+            self._tested = slice(max(int(left[0]) - 1, 0), int(left[-1]) + 2)
 
     def _step(self, own: Floats) -> None:
         """Bet on one value of each order. Shape: [orders]."""
-        expected = (self.means[None, :] - self.weighted[:, None]) / self.left[:, None]  # [orders, means]
+        tested = self._tested
+        expected = (self.means[None, tested] - self.weighted[:, None]) / self.left[:, None]  # [orders, means]
         weight = 1 / self.n if self._weights is None else self._weights[:, self.n_seen]
         # a forecast moves a value by what is known beforehand and has an expectation of 0 among the values left
         lowest, highest, moved = -1.0, 1.0, own
-        if self._control is not None:
-            lowest, highest, moved = self._moved(self._control, own, np.broadcast_to(weight, own.shape))
+        if self._draws is not None:
+            draw = self._draws.next_draw(float(self.left[0]))
+            self._draws.take(float(own[0]))
+            lowest, highest, weight = draw.rest + draw.low, draw.rest + draw.high, draw.weight
+            moved = draw.rest + draw.factor * (own - draw.forecast)
+            if self._draws.is_forecasting:
+                before = float(self.weighted[0]) / max(1.0 - float(self.left[0]), 1e-12)
+                self._plain_squares += draw.factor * float(own[0] - before) ** 2
+                self._residual_squares += float(draw.factor * (own[0] - draw.forecast)) ** 2
         possible = np.clip(expected, lowest, highest)
         surprise = moved[:, None] - possible
-        bets = self._bets()
-        up = np.minimum(bets, SHARE_AT_RISK / np.maximum(possible - lowest, 1e-12))  # [bets, orders, means]
-        down = np.minimum(bets, SHARE_AT_RISK / np.maximum(highest - possible, 1e-12))
-        self._up += np.log1p(np.maximum(up * surprise, -SHARE_AT_RISK))
-        self._down += np.log1p(np.maximum(-down * surprise, -SHARE_AT_RISK))
-        too_low, too_high = expected < lowest - ROUNDING, expected > highest + ROUNDING
-        np.maximum(self.most_up, np.where(too_low, np.inf, _log_mean(self._up)), out=self.most_up)
-        np.maximum(self.most_down, np.where(too_high, np.inf, _log_mean(self._down)), out=self.most_down)
-        self._squares += (moved - self._sum / max(self.n_seen, 1)) ** 2
+        most_bet_up = SHARE_AT_RISK / np.maximum(possible - lowest, 1e-12)  # [orders, means]
+        most_bet_down = SHARE_AT_RISK / np.maximum(highest - possible, 1e-12)
+        self._bounds = lowest, highest
+        bets, scales = self._bets(), None
+        if self._deadline is not None:
+            scales = self._deadline.scales(possible, self._moments, self.left)
+        for capitals, most, impossible, most_bet, sign in (
+            (self._up, self.most_up, expected < lowest - ROUNDING, most_bet_up, 1.0),
+            (self._down, self.most_down, expected > highest + ROUNDING, most_bet_down, -1.0),
+        ):
+            if self._deadline is not None and scales is not None:
+                bets = self._deadline.sizes(capitals[..., tested], scales)
+            change = np.minimum(bets, most_bet) * (sign * surprise)  # [bets, orders, means]
+            capitals[..., tested] += np.log1p(np.maximum(change, -SHARE_AT_RISK))
+            now = np.where(impossible, np.inf, _log_sum(capitals[..., tested]))
+            most[:, tested] = np.maximum(most[:, tested], now)
+        self._information += 1 / self.left**2
+        self._estimates += (self.weighted + self.left * moved) / self.left**2
+        square = (moved - self._sum / max(self.n_seen, 1)) ** 2
+        self._squares += square
+        self._informed_squares += square / self.left**2
+        self._late_squares += (self.n_seen + 1) * square
         self._sum += moved
         self.weighted += weight * own
         self.n_seen += 1
         # a count has no rounding errors; a sum of weights has, so that a last one is not left of them
-        self.left = (
-            np.full_like(self.left, (self.n - self.n_seen) / self.n)
-            if self._weights is None
-            else np.maximum(self.left - weight, self._weights[:, self.n_seen :].min(axis=1, initial=1.0))
-        )
+        if isinstance(self._draws, ActiveDraws):
+            self.left = np.maximum(self.left - weight, 0.0 if self.n_seen == self.n else self._draws.least_weight)
+        elif self._weights is None:
+            self.left = np.full_like(self.left, (self.n - self.n_seen) / self.n)
+        else:
+            self.left = np.maximum(self.left - weight, self._weights[:, self.n_seen :].min(axis=1, initial=1.0))
         if self.n_seen == self.n:  # everything is known: only the mean itself is left
             self.left = np.zeros_like(self.left)
             final = self.weighted[:, None]
             self.most_up[self.means[None, :] < final - 1e-12] = np.inf
             self.most_down[self.means[None, :] > final + 1e-12] = np.inf
 
-    def _moved(self, control: Control, own: Floats, weight: Floats) -> tuple[float, float, Floats]:
-        """Return bounds of the moved value, and the value moved by its forecast, which earlier values alone made."""
-        at, left = self.n_seen, float(self.left[0])
-        if at == self._next_fit:
-            self._forecasts = control.forecasts(self._values[:at])
-            weights = np.full(self.n - at, 1 / self.n) if self._weights is None else self._weights[0, at:]
-            self._forecast_left = float(weights @ self._forecasts[at:])
-            self._next_fit = at + max(FIRST_FIT, at // 10)
-        self._values[at] = own[0]
-        if not len(self._forecasts):
-            return -1.0, 1.0, own
-        mean_left, forecast = self._forecast_left / left, float(self._forecasts[at])
-        self._forecast_left -= float(weight[0]) * forecast
-        low, high = control.residuals(self._forecasts[at:])
-        moved = own - forecast + mean_left
-        mean = float(self._values[:at].mean())
-        self._plain_squares += float(own[0] - mean) ** 2
-        self._residual_squares += float(own[0] - forecast) ** 2
-        return low + mean_left, high + mean_left, moved
-
     def _bets(self) -> Floats:
-        """Return the sizes of the bets, from earlier values only. Shape: [bets, orders, 1].
+        """Return the sizes of bets that do not depend on a mean, from earlier values only. Shape: [bets, orders, 1].
 
         What is left of a finite list departs the further from the expectation under a wrong mean, the less is left: if
         the mean is off by delta, the next value is off by delta / (share left). So the bet that suits it grows.
@@ -162,13 +191,36 @@ class BettingSequence:
         return (self._planned / (variance * self.left))[None, :, None]
 
     @property
+    def _moments(self) -> Moments:
+        """What is known of the moved values; one more value than there are is supposed."""
+        # later values count more, since forecasts get better
+        ranks = self.n_seen * (self.n_seen + 1) / 2 + 1
+        variance = (1.0 + self._late_squares) / ranks
+        mean = self._sum / (self.n_seen + 1)
+        return Moments(mean, variance, self._bounds, self._information, self._informed_squares)
+
+    @property
+    def n_at_deadline(self) -> int | None:
+        """About after how many values an interval of the half-width is expected; None where none is wanted."""
+        if self._deadline is None or self.n_seen == self.n:
+            return None
+        needed = float(self._deadline.information(self._moments)[0] - self._information[0])
+        left, n_left = float(self.left[0]), self.n - self.n_seen
+        # if each value takes the same share of what is left, the sum of 1 / left^2 is a difference of 1 / left
+        step = left / n_left
+        after = 1 / (max(needed, 0.0) * step + 1 / left)
+        return min(self.n, self.n_seen + math.ceil((left - after) / step))
+
+    @property
     def mean(self) -> Floats:
-        """An estimate of the mean of all: of the values so far, and of forecasts for the rest. Shape: [orders]."""
+        """An estimate of the mean of all: of the values so far, and of forecasts for the rest. Shape: [orders].
+
+        With forecasts each draw gives an estimate, of what was seen before it and of the moved value for the rest. They
+        count in proportion to one over the square of the share that was left, as they do in the bets.
+        """
         n_seen = max(self.n_seen, 1)
-        if len(self._forecasts):
-            seen, rest = self._forecasts[: self.n_seen], self._forecast_left
-            mean: Floats = self.weighted + rest + self.left * (self._values[: self.n_seen] - seen).mean()
-            return mean
+        if self._draws is not None and self._draws.is_forecasting:
+            return self._estimates / self._information
         if self._weights is None:
             return self.weighted * (self.n / n_seen)
         return self.weighted + self.left * self._sum / n_seen
@@ -176,14 +228,10 @@ class BettingSequence:
     @property
     def certain(self) -> tuple[Floats, Floats]:
         """The least and the largest mean of all that the values which are left can make. Shapes: [orders]."""
-        if self._control is None:
+        if self._draws is None:
             return self.weighted - self.left, self.weighted + self.left
-        known = 0.0
-        if self._control.known is not None:
-            rest = self._control.known[self.n_seen :]
-            known = float(rest.sum() / self.n if self._weights is None else self._weights[0, self.n_seen :] @ rest)
-        low, high = self._control.low, self._control.high
-        return self.weighted + known + low * self.left, self.weighted + known + high * self.left
+        least, most = self._draws.bounds_left
+        return self.weighted + least, self.weighted + most
 
     @property
     def variance_ratio(self) -> float | None:
@@ -198,7 +246,7 @@ class BettingSequence:
         Unlike their maxima so far these are e-values, at whatever time one stops. Infinite: the mean is impossible.
         """
         ends = ((self._up, self.most_up), (self._down, self.most_down))
-        up, down = (math.inf if most[0, at] == math.inf else float(_log_mean(now)[0, at]) for now, most in ends)
+        up, down = (math.inf if most[0, at] == math.inf else float(_log_sum(now)[0, at]) for now, most in ends)
         return up, down
 
     @property
@@ -209,9 +257,13 @@ class BettingSequence:
     def interval(self) -> tuple[Floats, Floats]:
         """Return the ends of the means that nothing has refuted up to now. Shapes: [orders]."""
         too_low, too_high = self.most_up >= self.log_needed, self.most_down >= self.log_needed
-        rank = np.arange(len(self.means))
-        low = np.where(too_low, rank, -1).max(axis=1)  # the ends are refuted themselves: conservative by a grid's step
-        high = np.where(too_high, rank, len(self.means)).min(axis=1)
+        rank, is_left = np.arange(len(self.means)), ~(too_low | too_high)
+        # the ends are refuted themselves: conservative by a grid's step
+        low = np.where(is_left, rank, len(rank)).min(axis=1) - 1
+        high = np.where(is_left, rank, -1).max(axis=1) + 1
+        between = ~is_left.any(axis=1)  # what is left lies between two means of the grid
+        low = np.where(between, np.where(too_low, rank, -1).max(axis=1), low)
+        high = np.where(between, np.where(too_high, rank, len(rank)).min(axis=1), high)
         low_ends = np.where(low >= 0, self.means[np.maximum(low, 0)], -1.0)
         high_ends = np.where(high < len(self.means), self.means[np.minimum(high, len(self.means) - 1)], 1.0)
         if self.n_seen == self.n:
@@ -228,11 +280,11 @@ def _shares(weights: Floats, n: int) -> Floats:
     return shares
 
 
-def _log_mean(logs: Floats) -> Floats:
-    """Return the log of the mean of capitals over the bets. Shape: [orders, means]."""
+def _log_sum(logs: Floats) -> Floats:
+    """Return the log of the sum of capitals over the bets. Shape: [orders, means]."""
     most = logs.max(axis=0)
-    mean: Floats = most + np.log(np.exp(logs - most).mean(axis=0))
-    return mean
+    total: Floats = most + np.log(np.exp(logs - most).sum(axis=0))
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +390,8 @@ class MeanState:
 
     @property
     def half_width(self) -> float:
-        """The largest distance from the mean so far to an end of the interval."""
-        return max(self.mean - self.low, self.high - self.mean)
+        """Half of the interval's width; the mean so far need not be in its middle."""
+        return (self.high - self.low) / 2
 
 
 class SequentialMean:
@@ -347,7 +399,7 @@ class SequentialMean:
 
     def __init__(
         self, n: int, alpha: float = 0.05, *, half_width: float | None = None, threshold: float | None = None,
-        weights: Floats | None = None, others: Floats | None = None,
+        weights: Floats | None = None, others: Floats | None = None, draws: ActiveDraws | None = None,
     ) -> None:  # fmt: skip
         """Begin with nothing seen.
 
@@ -358,14 +410,24 @@ class SequentialMean:
             threshold: a mean that is tested exactly, besides a grid of `MEAN_GRID` means.
             weights: of the values in their order, as in `BettingSequence`.
             others: other models' values of the same questions in their order, which forecast these. Shape: [k, n].
+            draws: the order, with its forecasts, in place of weights and others; of values in [-1, 1].
         """
-        means = np.linspace(0.0, 1.0, MEAN_GRID)
+        n_means = MEAN_GRID
+        if half_width is not None:
+            n_means = max(MEAN_GRID, min(MOST_MEANS, math.ceil(STEPS_OF_HALF_WIDTH / half_width) + 1))
+        means = np.linspace(0.0, 1.0, n_means)
         if threshold is not None:
             means = np.union1d(means, [threshold])
         # values in [0, 1] are bet on as values in [-1, 1], at twice the distance
-        planned = None if half_width is None else 2 * half_width
-        control = None if others is None else Control(others)
-        self._bets = BettingSequence(n, alpha, planned=planned, means=2 * means - 1, weights=weights, control=control)
+        self._bets = BettingSequence(
+            n,
+            alpha,
+            half_width=None if half_width is None else 2 * half_width,
+            means=2 * means - 1,
+            weights=weights,
+            control=draws if others is None else Control(2 * others - 1),
+            prunes=True,
+        )
 
     def add(self, values: Floats) -> MeanState:
         """Add the next values, each in [0, 1], and return what is known then. Shape: [t]."""
@@ -387,3 +449,8 @@ class SequentialMean:
     def variance_ratio(self) -> float | None:
         """By what factor forecasts lowered the variance; None without them."""
         return self._bets.variance_ratio
+
+    @property
+    def n_at_deadline(self) -> int | None:
+        """About after how many values the half-width is expected; None where none is wanted."""
+        return self._bets.n_at_deadline

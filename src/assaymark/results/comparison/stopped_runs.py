@@ -59,9 +59,11 @@ def stopped_lines(first: RunEvidence, second: RunEvidence) -> list[str]:
 def difference_at_any_time(first: RunEvidence, second: RunEvidence) -> RaceState | None:
     """Return the difference of scores, first minus second, over the questions that both answered in the common order.
 
-    None where the order is not known, a question of it is missing, the runs have different data, or scores are no
-    shares in [0, 1].
+    None where the order is not known or followed the answers of one of them, a question of it is missing, the runs have
+    different data, or scores are no shares in [0, 1].
     """
+    if any(run.stopped is not None and run.stopped.is_active for run in (first, second)):
+        return None
     orders = {(run.stopped.seed, run.stopped.macro) for run in (first, second) if run.stopped is not None}
     sizes = {task.name: task.n_total for task in first.tasks}
     if len(orders) != 1 or sizes != {task.name: task.n_total for task in second.tasks} or None in sizes.values():
@@ -104,7 +106,7 @@ def means_at_any_time(
     """Return what is known of the mean of each task's primary metric on the whole benchmark, of a run a rule stopped.
 
     The tasks share alpha (Bonferroni). Of a random order of all questions those of one task are in random order too. A
-    task whose scores are not all in [0, 1] is missing.
+    task whose scores are not all in [0, 1] is missing, and so are all of a run whose order followed its answers.
 
     Args:
         row: the run.
@@ -112,7 +114,7 @@ def means_at_any_time(
         alpha: how often any of the intervals may miss.
     """
     stopped = stopped_by_rule(row)
-    if stopped is None:
+    if stopped is None or stopped.is_active:
         return {}
     plans = {task.name: task for task in row.plan.tasks}
     order = question_order(

@@ -301,7 +301,8 @@ def stopped_by_rule(row: RunRow) -> StoppedByRule | None:
     facts = row.extra.get("screening") or row.extra.get("until") or row.extra.get("race")
     if row.status == "finished" or not facts:
         return None
-    return StoppedByRule(int(facts["n_seen"]), int(facts["n"]), int(facts.get("seed") or 0), bool(facts.get("macro")))
+    seed, is_active = int(facts.get("seed") or 0), facts.get("draws") == "active"
+    return StoppedByRule(int(facts["n_seen"]), int(facts["n"]), seed, bool(facts.get("macro")), is_active)
 
 
 def find_estimate(estimates: Sequence[Estimate], task: str, metric: str | None = None) -> Estimate:
