@@ -5,8 +5,8 @@ from pathlib import Path
 
 SCORING = Path(__file__).parents[2] / "src" / "assaymark" / "scoring"
 RUNNING = {"eval", "exec", "compile", "__import__"}
-# never imported: `run_code` starts the one as a process of its own, in the sandbox, and that one the other
-SANDBOXED = {"code_guard.py", "code_runner.py"}
+# never imported: programs of processes in the sandbox; `bfcl_simulator` compiles BFCL's modules and parses calls
+SANDBOXED = {"code_guard.py", "code_runner.py", "bfcl_simulator.py"}
 
 
 def test_no_scorer_evaluates_model_text_in_process() -> None:

@@ -255,7 +255,11 @@ class BettingSequence:
         return math.log(2.0 / self.alpha)
 
     def interval(self) -> tuple[Floats, Floats]:
-        """Return the ends of the means that nothing has refuted up to now. Shapes: [orders]."""
+        """Return the ends of the means that nothing has refuted up to now. Shapes: [orders].
+
+        Bets refute every mean in at most alpha of random orders, and in others that are not random. They say nothing
+        then, and the ends are those that the values which are left can make.
+        """
         too_low, too_high = self.most_up >= self.log_needed, self.most_down >= self.log_needed
         rank, is_left = np.arange(len(self.means)), ~(too_low | too_high)
         # the ends are refuted themselves: conservative by a grid's step
@@ -268,7 +272,8 @@ class BettingSequence:
         high_ends = np.where(high < len(self.means), self.means[np.minimum(high, len(self.means) - 1)], 1.0)
         if self.n_seen == self.n:
             return self.weighted.copy(), self.weighted.copy()
-        return low_ends, high_ends
+        says_nothing, (least, most) = between & (low >= high), self.certain
+        return np.where(says_nothing, least, low_ends), np.where(says_nothing, most, high_ends)
 
 
 def _shares(weights: Floats, n: int) -> Floats:
