@@ -34,14 +34,15 @@ from assaymark.leaderboard.submission.worker import child
 reading, writing = os.pipe()
 os.write(writing, line)
 os.dup2(reading, 0)
+evaluate_honestly = child._evaluate
 def honest():
-    return child._evaluate(spec, type("", (), {"stage": lambda *_: None})())
+    return evaluate_honestly(spec, type("", (), {"stage": lambda *_: None})())
 if json.loads(line)["step"] == "evaluate":
     def attack(spec, channel):
         globals().update(spec=spec, channel=channel)
         exec(ATTACK, globals())
         return {"kind": "evaluated"}
-    child._STEPS["evaluate"] = attack
+    child._evaluate = attack
 sys.exit(child.main())
 """
 
