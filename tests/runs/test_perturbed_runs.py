@@ -200,11 +200,7 @@ def test_the_generator_has_the_id_that_helm_ids_declares(in_folder: Path) -> Non
     """A number of rows before the split, or a column; without the key, the position."""
     options: dict[str, Any] = {"include_path": [in_folder], "perturb": "typos:0.3", "store": "runs.sqlite"}
     (typos,) = perturbations_of("typos:0.3")
-    for declared, id_of in (
-        ("", lambda row, index: f"id{index}"),
-        ("{after: 4957}", lambda row, index: f"id{4957 + index}"),
-        ("{column: said}", lambda row, index: f"id{row['said']}"),
-    ):
+    for declared in ("", "{after: 4957}", "{column: said}"):
         metadata = f"metadata: {{version: 1, helm_ids: {declared}}}\n" if declared else ""
         (in_folder / "picks.yaml").write_text(LISTED + metadata)
         run = assaymark.evaluate("fake", "picks", **options)
@@ -213,8 +209,9 @@ def test_the_generator_has_the_id_that_helm_ids_declares(in_folder: Path) -> Non
         assert len(copies) > N // 2
         for record in copies:
             index = record.request.sample_index
+            number = {"": index, "{after: 4957}": 4957 + index}.get(declared, rows[index]["said"])
             assert record.sample is not None
-            _, (text,) = typos.texts(id_of(rows[index], index), [], [rows[index]["question"]])
+            _, (text,) = typos.texts(f"id{number}", [], [rows[index]["question"]])
             assert record.sample.row["question"] == text
 
 

@@ -19,6 +19,7 @@ from assaymark.web.app import create_app
 from tests.served import running
 
 
+@pytest.mark.slow
 def test_a_run_shows_its_perturbations_and_a_broken_copy_its_changed_words(
     tmp_path: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
