@@ -12,12 +12,15 @@ import assaymark
 from assaymark.errors import PlanError
 from assaymark.models.fake import FakeModel
 from assaymark.options.of_plans import positions
+from assaymark.perturbations.named import Perturbation
 from assaymark.records import GenerateQuery
 from assaymark.scoring.instructions.helm_ifeval import share_followed
 from assaymark.tasks.bound import BindOptions, drawn_indices
 from assaymark.tasks.catalog import Catalog
+from assaymark.tasks.perturbed_tasks import with_perturbed
 from assaymark.tasks.python_tasks import bind
 from tests.conftest import ROOT
+from tests.perturbations.write_helm_texts import DIALECT, NAMES
 
 GOLDENS = json.loads((Path(__file__).parent / "goldens" / "helm.json").read_text())
 DATA = {
@@ -26,6 +29,12 @@ DATA = {
     "helm_mmlu_pro": "TIGER-Lab/MMLU-Pro",
     "helm_ifeval": "google/IFEval",
 }
+CANONICAL = (
+    Perturbation("mild_mix"),
+    Perturbation("dialect", 1.0, json.dumps(DIALECT)),
+    Perturbation("gender", 1.0),
+    Perturbation("person_name", 1.0, "\n".join(NAMES)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +64,25 @@ def test_prompts_equal_helms(name: str, shared_dir: Path) -> None:
     assert isinstance(query, GenerateQuery)
     assert query.settings.max_tokens == GOLDENS[name]["max_tokens"]
     assert list(query.settings.stop) == GOLDENS[name]["stop"]
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_perturbed_prompts_equal_helms(name: str, shared_dir: Path) -> None:
+    """Copies of the first forty questions equal HELM's: ids over all splits, options, and which of them there are."""
+    data = shared_dir / "data"
+    if not (data / DATA.get(name, "cais/mmlu")).exists():
+        pytest.skip(f"no rows of {name}")
+    selection = Catalog.open(lm_eval=False).select([name])
+    bound = bind(selection.tasks[0], BindOptions(data_dir=data, limit=40))
+    _, (_, *copies) = with_perturbed(selection, [bound], CANONICAL)
+    made: dict[str, dict[str, str]] = {each.label: {} for each in CANONICAL}
+    for task in copies:
+        assert task.plan.perturbed is not None
+        for request in task.requests():
+            prompt = sha256(request.prompt.encode()).hexdigest()[:16]
+            made[task.plan.perturbed["by"]][str(request.sample_index)] = prompt
+    assert made == GOLDENS[name]["perturbed"]
+    assert len(made["mild_mix"]) == 40
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 """Write goldens/helm.json: hashes of the prompts that HELM's own adapters make of benchmark rows.
 
     git clone https://github.com/stanford-crfm/helm && git -C helm checkout 63754d05db6f874e41a395880fb573890a13e791
-    PYTHONPATH=helm/src python tests/library/write_helm_prompts.py ROWS > tests/library/goldens/helm.json
+    PYTHONPATH=helm/src:. python tests/library/write_helm_prompts.py ROWS > tests/library/goldens/helm.json
 
 ROWS has the rows as <dataset>/<config>/<split>.parquet. It needs HELM's dependencies, and no network. Run specs,
-instances, the draw of shots and the prompts are HELM's; a tokenizer that finds all prompts short enough takes the
-place of a model's.
+instances, their ids, the draw of shots, the perturbations and the prompts are HELM's; a tokenizer that finds all
+prompts short enough takes the place of a model's, and the lists of words and names of tests/perturbations that of
+HELM's.
 """
 
 import csv
@@ -19,6 +20,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from helm.benchmark.adaptation.adapters.adapter_factory import AdapterFactory
+from helm.benchmark.augmentations.data_augmenter import DataAugmenter
+from helm.benchmark.augmentations.dialect_perturbation import DialectPerturbation
+from helm.benchmark.augmentations.gender_perturbation import GenderPerturbation
+from helm.benchmark.augmentations.mild_mix_perturbation import MildMixPerturbation
+from helm.benchmark.augmentations.person_name_perturbation import PersonNamePerturbation
 from helm.benchmark.run_specs import capabilities_run_specs, lite_run_specs
 from helm.benchmark.scenarios import gsm_scenario, ifeval_scenario
 from helm.benchmark.scenarios.commonsense_scenario import OpenBookQA
@@ -27,6 +33,8 @@ from helm.benchmark.scenarios.mmlu_pro_scenario import MMLUProScenario
 from helm.benchmark.scenarios.mmlu_scenario import MMLUScenario
 from helm.benchmark.scenarios.scenario import with_instance_ids
 from helm.benchmark.window_services import window_service_factory
+
+from tests.perturbations.write_helm_texts import DIALECT, NAMES
 
 N = 40  # questions of each task
 SUBJECTS = ("abstract_algebra", "college_chemistry", "computer_security", "econometrics", "us_foreign_policy")
@@ -62,7 +70,7 @@ def openbookqa() -> list[Any]:
 def mmlu(subject: str) -> list[Any]:
     """Return HELM's instances."""
     made = []
-    for split, tag in (("dev", "train"), ("test", "test")):
+    for split, tag in (("dev", "train"), ("validation", "valid"), ("test", "test")):
         file = WORK / f"{subject}_{split}.csv"
         with file.open("w", newline="") as stream:
             for row in rows(f"cais/mmlu/{subject}/{split}"):
@@ -82,7 +90,9 @@ def gsm() -> list[Any]:
 
 def mmlu_pro() -> list[Any]:
     """Return HELM's instances."""
-    return MMLUProScenario("all").process_dataset(rows("TIGER-Lab/MMLU-Pro/default/test"), "test")
+    return MMLUProScenario("all").process_dataset(
+        rows("TIGER-Lab/MMLU-Pro/default/test"), "test"
+    )  # ids are the rows' own
 
 
 def ifeval() -> list[Any]:
@@ -95,12 +105,30 @@ def ifeval() -> list[Any]:
     return ifeval_scenario.IFEvalScenario().get_instances(str(WORK))
 
 
-def prompts(spec: Any, instances: list[Any]) -> list[Any]:
-    """Return the first requests of a run."""
+def perturbations() -> dict[str, Any]:
+    """Return HELM's canonical perturbations."""
+    (WORK / "dialect.json").write_text(json.dumps(DIALECT))
+    (WORK / "names.txt").write_text("\n".join(NAMES).lower() + "\n")
+    races = {"source_class": {"race": "white_american"}, "target_class": {"race": "black_american"}}
+    return {
+        "mild_mix": MildMixPerturbation(),
+        "dialect": DialectPerturbation(1.0, "SAE", "AAVE", str(WORK / "dialect.json")),
+        "gender": GenderPerturbation("pronouns", 1.0, "male", "female"),
+        "person_name": PersonNamePerturbation(1.0, **races, name_file_path=str(WORK / "names.txt")),
+    }
+
+
+def prompts(spec: Any, instances: list[Any], perturbation: Any = None) -> dict[int, Any]:
+    """Return the first requests of a run, or those of the perturbed copies, by the position of their instance."""
     adapter_spec = replace(spec.adapter_spec, model="simple/model1", model_deployment="simple/model1")
-    made = with_instance_ids(instances)
-    kept = [each for each in made if each.split == "train"] + [each for each in made if each.split == "test"][:N]
-    return [state.request for state in AdapterFactory.get_adapter(adapter_spec, None).adapt(kept, 1)]
+    made = with_instance_ids(instances) if any(each.id is None for each in instances) else instances
+    train = [each for each in made if each.split == "train"]
+    test = [each for each in made if each.split == "test"][:N]
+    positions = {each.id: at for at, each in enumerate(test)}
+    if perturbation is not None:
+        test = DataAugmenter([perturbation]).generate(test, include_original=False, skip_unchanged=True)
+    states = AdapterFactory.get_adapter(adapter_spec, None).adapt(train + test, 1)
+    return {positions[state.instance.id]: state.request for state in states}
 
 
 def main() -> None:
@@ -118,10 +146,15 @@ def main() -> None:
     written = {}
     for name, (spec, instances) in made.items():
         requests = prompts(spec, instances)
+        copies = {label: prompts(spec, instances, each) for label, each in perturbations().items()}
         written[name] = {
             "max_tokens": requests[0].max_tokens,
             "stop": list(requests[0].stop_sequences),
-            "prompts": [sha256(each.prompt.encode()).hexdigest() for each in requests],
+            "prompts": [sha256(each.prompt.encode()).hexdigest() for each in requests.values()],
+            "perturbed": {
+                label: {at: sha256(each.prompt.encode()).hexdigest()[:16] for at, each in own.items()}
+                for label, own in copies.items()
+            },
         }
         Path(WORK / f"{name}.txt").write_text(requests[0].prompt)
     sys.stdout.write(json.dumps(written, indent=1) + "\n")

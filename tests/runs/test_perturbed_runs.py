@@ -165,6 +165,79 @@ def test_references_of_generated_answers_change_with_fairness_only(in_folder: Pa
     assert {record.request.target.split()[2] for record in run.samples("sayings~mild_mix")} == {"him"}
 
 
+LISTED = """
+task: picks
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "Question: {{question}}\\nA. {{choices.text[0]}}\\nB. {{choices.text[1]}}\\nAnswer:"
+doc_to_target: "{{key}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 6}
+metric_list: [{metric: exact_match}]
+"""
+
+
+def test_listed_options_of_generated_answers_change_with_fairness_only(in_folder: Path) -> None:
+    """They are references, as HELM's are: mild_mix keeps them, gender changes them with the question."""
+    (in_folder / "picks.yaml").write_text(LISTED)
+    run = assaymark.evaluate("fake", "picks", include_path=[in_folder], perturb="mild_mix,gender", store="runs.sqlite")
+    (mild_mix, gender) = perturbations_of("mild_mix,gender")
+    rows = {record.request.sample_index: record.sample.row for record in run.samples("picks") if record.sample}
+    for by, task in ((mild_mix, "picks~mild_mix"), (gender, "picks~gender")):
+        copies = run.samples(task)
+        assert len(copies) >= N // 4
+        for record in copies:
+            index = record.request.sample_index
+            row = rows[index]
+            (first, second), (text,) = by.texts(f"id{index}", row["choices"]["text"], [row["question"]])
+            assert record.request.prompt == f"Question: {text}\nA. {first}\nB. {second}\nAnswer:"
+            assert (first == row["choices"]["text"][0]) == (by is mild_mix)
+            assert text != row["question"]
+
+
+def test_the_generator_has_the_id_that_helm_ids_declares(in_folder: Path) -> None:
+    """A number of rows before the split, or a column; without the key, the position."""
+    options: dict[str, Any] = {"include_path": [in_folder], "perturb": "typos:0.3", "store": "runs.sqlite"}
+    (typos,) = perturbations_of("typos:0.3")
+    for declared in ("", "{after: 4957}", "{column: said}"):
+        metadata = f"metadata: {{version: 1, helm_ids: {declared}}}\n" if declared else ""
+        (in_folder / "picks.yaml").write_text(LISTED + metadata)
+        run = assaymark.evaluate("fake", "picks", **options)
+        rows = {record.request.sample_index: record.sample.row for record in run.samples("picks") if record.sample}
+        copies = run.samples("picks~typos:0.3")
+        assert len(copies) > N // 2
+        for record in copies:
+            index = record.request.sample_index
+            number = {"": index, "{after: 4957}": 4957 + index}.get(declared, rows[index]["said"])
+            assert record.sample is not None
+            _, (text,) = typos.texts(f"id{number}", [], [rows[index]["question"]])
+            assert record.sample.row["question"] == text
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ("17", "helm_ids is 17; expected {after: NUMBER}"),
+        ("{after: -1}", "expected {after: NUMBER}"),
+        ("{after: true}", "expected {after: NUMBER}"),
+        ("{after: 1, column: key}", "expected {after: NUMBER}"),
+        ("{column: kye}", "does not have the column 'kye' that helm_ids names; its columns: question, choices"),
+    ],
+)
+def test_a_wrong_helm_ids_is_one_line(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], declared: str, why: str
+) -> None:
+    """The line names what is there and what was expected."""
+    (in_folder / "picks.yaml").write_text(f"{LISTED}metadata: {{helm_ids: {declared}}}\n")
+    code, printed = _command(
+        capsys, "run", "--model", "fake", "--tasks", "picks.yaml", "--perturb", "mild_mix", "--store", "runs.sqlite"
+    )
+    assert code == (2 if "kye" in declared else 3)  # only the rows show that there is no such column
+    assert why in " ".join(printed.split())
+    assert "Traceback" not in printed
+
+
 @pytest.mark.parametrize(("task", "metric"), [("chores", "acc"), ("sayings", "exact_match")])
 def test_results_equal_a_plain_computation(in_folder: Path, task: str, metric: str) -> None:
     """Differences are paired with the original, and the worst case is HELM's, over all samples."""

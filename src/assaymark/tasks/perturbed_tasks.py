@@ -2,25 +2,62 @@
 
 A copy has the sample's place, its shots, unperturbed, and its hash, so that it is paired with the original, and sealed
 with it. Samples whose question does not change have no copy, as in HELM.
+
+A sample's generator is that of an instance of HELM's, whose ids go over all splits. A task file says what they are:
+`metadata: {helm_ids: {after: 17}}` where HELM numbers 17 rows of other splits first, `{column: key}` where it takes
+them from a column. Otherwise they are the positions in the evaluated split.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from assaymark.errors import MalformedSample, PlanError
+from assaymark.errors import DataError, MalformedSample, PlanError
 from assaymark.perturbations.named import Perturbation
 from assaymark.prompts.few_shot import Shots
 from assaymark.records import JsonValue, Output, Render, Request, Sample, Score, Skipped, TaskPlan
 from assaymark.scoring.run_code import Sandbox
 from assaymark.tasks.bound import BoundTask
 from assaymark.tasks.question_parts import QuestionParts, find_parts, with_texts
-from assaymark.tasks.task import MetricSpec, Selection
+from assaymark.tasks.task import MetricSpec, Selection, Task
 from assaymark.tasks.yaml_tasks import layout_of
 
 __all__ = ["with_perturbed"]
 
 MARK = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class _HelmIds:
+    """How HELM names the instances of a task."""
+
+    after: int = 0  # rows that are numbered before the evaluated split
+    column: str | None = None  # the column of the numbers
+
+    @classmethod
+    def of(cls, task: Task) -> "_HelmIds":
+        """Return what a task's file declares. Raises: DataError for anything else than one of the two."""
+        declared = task.metadata.get("helm_ids", {"after": 0})
+        match declared:
+            case {"after": int(after), **others} if not others and not isinstance(after, bool) and after >= 0:
+                return cls(after)
+            case {"column": str(column), **others} if not others:
+                return cls(0, column)
+        raise DataError(
+            f"{task.source}: helm_ids is {declared!r:.80}; expected {{after: NUMBER}}, the rows that HELM numbers "
+            "before the evaluated split, or {column: NAME}, the column with the numbers"
+        )
+
+    def id_of(self, sample: Sample) -> str:
+        """Return the id of a sample's instance. Raises: PlanError where the sample does not have the column."""
+        if self.column is None:
+            return f"id{self.after + sample.index}"
+        if self.column not in sample.row:
+            raise PlanError(
+                f"sample {sample.index} of {sample.task} does not have the column {self.column!r} that helm_ids names; "
+                f"its columns: {', '.join(map(str, sample.row))}"
+            )
+        return f"id{sample.row[self.column]}"
 
 
 class PerturbedTask:
@@ -34,6 +71,7 @@ class PerturbedTask:
         self._own = own
         self._parts = parts
         self._perturbation = perturbation
+        self._ids = _HelmIds.of(own.task)
         self.name = f"{own.plan.name}{MARK}{perturbation.label}"
         self.task = replace(
             own.task, name=self.name, alias=f"{own.task.alias or own.task.name}{MARK}{perturbation.label}"
@@ -74,13 +112,13 @@ class PerturbedTask:
     def _copy(self, sample: Sample) -> Sample | None:
         """Return a sample's copy; None where its question does not change."""
         if self._parts is None:
-            columns = self._perturbation.row_of(f"id{sample.index}", sample.index, sample.row)
+            columns = self._perturbation.row_of(self._ids.id_of(sample), sample.index, sample.row)
             return None if columns is None else self._with_columns(sample, columns)
         references, questions = self._parts.of(sample.row)
         at = dict.fromkeys(references)  # an option and the answer that repeats it become the same text
         texts = list(dict.fromkeys(_text(sample, path) for path in at))
         own = [_text(sample, path) for path in questions]
-        changed, made = self._perturbation.texts(f"id{sample.index}", texts, own)
+        changed, made = self._perturbation.texts(self._ids.id_of(sample), texts, own)
         if made == own:
             return None
         by_text = dict(zip(texts, changed, strict=True))

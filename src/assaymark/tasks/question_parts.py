@@ -2,12 +2,16 @@
 
 A task file says how a row becomes a prompt, not which columns the question is. A text is a part of the question if
 another text in its place changes the prompt and neither the choices nor the target; it is a reference if it changes
-one of those, or is an option that the prompt lists after its letter.
+one of those, or is an option that the prompt lists after its letter. Where the answer is generated, the options are
+the texts that the prompt shows directly after the labels A, B, ..., or the texts of a list that begin with them; a
+column that has the question together with its options is the question.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from assaymark.errors import PlanError
@@ -20,6 +24,11 @@ Path = tuple[str | int, ...]  # keys and positions to a text of a row
 Form = tuple[str, ...]  # a path with any position as "*": the same for all rows
 MOST_ROWS = 16  # rows that are looked at to find the parts
 ANY = "*"
+LONGEST_LABEL = 16  # characters, with the space around it
+_START, _END = "Qz ", " zQ"  # put around a text to see where the prompt shows it
+# before an option: "A. ", "(b) ", "**C)** "
+_LABEL = re.compile(r"(?:\A|[\s*_])[(\[]?([A-Za-z])([.):\]])[*_]*[ \t]*\Z")
+_OWN_LABEL = re.compile(r"[ \t]*[(\[]?[A-Za-z][.):\]]")  # of an option that has its label in its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +64,42 @@ def find_parts(layout: PromptFields, rows: Sequence[Mapping[str, object]]) -> Qu
             raise PlanError("its choices are contexts, so there is no question that they share")
         text, choices, _ = own
         options = {option.strip() for option in question_in(row, text, choices)[1]} if choices else set()
+        before: dict[Path, str] = {}  # of a generated answer: what the prompt shows before each text
         for path, value in _texts(row):
-            changed = _read(layout, with_texts(row, {path: f"Qz {value} zQ"}))
+            changed = _read(layout, with_texts(row, {path: f"{_START}{value}{_END}"}))
             if value.strip() in options or (changed is not None and changed[1:] != own[1:]):
                 references[_form(path)] = None
             elif changed is not None and changed[0] != text and any(map(str.isalpha, value)):
                 places.setdefault(_form(path), text.find(value.strip()))
+            if not choices and changed is not None and isinstance(changed[0], str) and _START in changed[0]:
+                own_label = _OWN_LABEL.match(value) if ANY in _form(path) else None
+                before[path] = changed[0].partition(_START)[0] + (own_label[0] if own_label is not None else "")
+        references.update(dict.fromkeys(map(_form, _labelled(before))))
     questions = [form for form in sorted(places, key=lambda form: places[form]) if form not in references]
     if not questions:
         raise PlanError("no text of its rows is in the prompt and not in the answer too")
     return QuestionParts(tuple(questions), tuple(references))
+
+
+def _labelled(before: Mapping[Path, str]) -> list[Path]:
+    """Return the paths to the texts that a prompt lists after the labels A, B, ..., in this order and from A on.
+
+    Texts of several columns after "A:" and "B:" may be what two speakers say, so a colon labels those of a list only.
+
+    Args:
+        before: for each text of a row, the prompt up to it.
+    """
+    lists: list[list[Path]] = [[]]
+    for path, text in sorted(before.items(), key=lambda item: len(item[1])):
+        label = _LABEL.search(text[-LONGEST_LABEL:])
+        if label is None or (label[2] == ":" and ANY not in _form(path)):
+            continue
+        letter, n = label[1].upper(), len(lists[-1])
+        if letter == ascii_uppercase[n : n + 1]:
+            lists[-1].append(path)
+        elif letter == "A":
+            lists.append([path])
+    return [path for listed in lists if len(listed) > 1 for path in listed]
 
 
 def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str, Any]:
