@@ -9,7 +9,14 @@ import click
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
 from assaymark.runs.run_options import declared_option
-from assaymark.swe.commands.shown import print_comparison, print_efforts, print_repeats, print_report, print_split
+from assaymark.swe.commands.shown import (
+    print_agreement,
+    print_comparison,
+    print_efforts,
+    print_repeats,
+    print_report,
+    print_split,
+)
 
 if TYPE_CHECKING:
     from assaymark.store import Store
@@ -392,6 +399,12 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
     metavar="TASK",
     help="Also store the gradings as a run of a task of this name, which pages and boards show.",
 )
+@click.option(
+    "--official",
+    type=_PATH,
+    metavar="FILE",
+    help="SWE-bench's report of the same predictions, MODEL.ID.json: lists the instances whose outcome differs.",
+)
 @click.option("--traces", metavar="PROJECT", help="Also store the trajectories as traces of this project.")
 @click.option("--run_id", default="assaymark", show_default=True, metavar="ID", help="Part of the report's file name.")
 @click.option("-o", "--output", type=_PATH, metavar="FOLDER", help="Write SWE-bench's report, MODEL.ID.json, there.")
@@ -408,9 +421,13 @@ def report_command(
     from assaymark.store import Store
     from assaymark.swe.as_run import store_gradings
     from assaymark.swe.instances import read_instances, read_predictions
+    from assaymark.swe.official_reports import compare_official, read_official
     from assaymark.swe.repeats import compare_repeats, per_resolved, repeats_of, split_by_date
     from assaymark.swe.report import report_file, stored_report
 
+    if options["official"] is not None and len(predictions) > 1:
+        raise UsageError(f"--official is the report of one file of predictions; {len(predictions)} are named")
+    official = None if options["official"] is None else read_official(options["official"])
     known = read_instances(instances)
     written, against = ([read_predictions(path) for path in paths] for paths in (predictions, options["against"]))
     lines: list[str] = []
@@ -430,6 +447,7 @@ def report_command(
             lines.append(f"run {run[:12]}{'' if is_new else ' (stored before)'}: see it with `assaymark serve`")
     split = None if options["cutoff"] is None else split_by_date(reports, known, options["cutoff"].date())
     efforts, compared = per_resolved(reports), compare_repeats(others, reports) if others else None
+    agreement = None if official is None else compare_official(reports[0], official)
     if options["output"] is not None:
         ids = (
             [options["run_id"]] if len(reports) == 1 else [f"{options['run_id']}-{n + 1}" for n in range(len(reports))]
@@ -450,6 +468,7 @@ def report_command(
             "per_resolved": None if efforts is None else asdict(efforts),
             "cutoff": None if split is None else asdict(split) | {"cutoff": split.cutoff.isoformat()},
             "run": run,
+            "official": None if agreement is None else asdict(agreement),
         }
         print_json(content | ({"file": lines[-1].removeprefix("written: ")} if options["output"] else {}))
         return
@@ -463,6 +482,8 @@ def report_command(
         print_split(split)
     if compared is not None:
         print_comparison(others[0].model, reports[0].model, *compared)
+    if agreement is not None:
+        print_agreement(agreement)
     for line in lines:
         echo(line)
 
