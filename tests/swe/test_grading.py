@@ -21,11 +21,12 @@ from assaymark.swe.base_copies import Repositories
 from assaymark.swe.environments import Environments
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.grading_log import GradingLog
-from assaymark.swe.instances import Instance, Prediction, read_instances, read_predictions, write_rows
+from assaymark.swe.instances import Instance, Prediction, paths_of_patch, read_instances, read_predictions, write_rows
 from assaymark.swe.log_parsing import parse_pytest_log, printed_counts
 from assaymark.swe.repeats import compare_repeats
 from assaymark.swe.report import stored_report
 from assaymark.swe.sandbox import SweLimits
+from tests.library.oracle import SHARED
 from tests.swe.projects import FIXED, patch_of
 
 ADD, MUL_CUT, MUL = (f"tests/test_calc.py::{name}" for name in ("test_add", "test_mul[a", "test_mul[c]"))
@@ -61,6 +62,21 @@ def test_rows_are_read_from_jsonl_and_parquet(instance: Instance, tmp_path: Path
     by_id = {instance.instance_id: {"model_name_or_path": "m", "model_patch": None}}
     (tmp_path / "preds.json").write_text(json.dumps(by_id))
     assert read_predictions(tmp_path / "preds.json") == [Prediction(instance.instance_id, "m", "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "n_rows"),
+    [("SWE-bench_Lite", "test", 300), ("SWE-bench_Lite", "dev", 23), ("SWE-bench_Verified", "test", 500)],
+)
+def test_swe_benchs_rows_are_read(name: str, split: str, n_rows: int) -> None:
+    """All of them, with tests to fix in each, and patches that change files."""
+    path = SHARED / "princeton-nlp" / name / "default" / f"{split}.parquet"
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    known = read_instances(path)
+    assert len(known) == n_rows
+    assert all(each.FAIL_TO_PASS and paths_of_patch(each.patch) and paths_of_patch(each.test_patch) for each in known)
+    assert all(each.instance_id.startswith(each.repo.replace("/", "__")) for each in known)
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "X.JSON"])
