@@ -204,7 +204,7 @@ def test_two_models_gradings_are_compared_and_on_a_board(tmp_path: Path, capsys:
     place, board = str(tmp_path / "s.sqlite"), tmp_path / "board.yaml"
     write_rows(tmp_path / "i.jsonl", [each.row() for each in INSTANCES])
     rights = {"org/a": [[at % 2 == 0 for at in range(N)]], "org/b": [[at < 9 for at in range(N)], [True] * N]}
-    runs = {}
+    runs: dict[str, str] = {}
     for model, attempts in rights.items():
         files = []
         with Store.open(place) as store:
