@@ -1,5 +1,6 @@
 """Ways to pass tests without solving the issue: each is caught, or listed with its reason."""
 
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -246,31 +247,48 @@ def test_a_patch_into_the_repositorys_own_files_is_undone(instance: Instance, ba
     assert TESTS in (tmp_path / "work/tests/test_calc.py").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+ROOMY = SweLimits(seconds=60, memory_bytes=16 << 30)
+BOMBS = {
+    "memory": "x = []\nwhile len(x) < 64: x.append(bytearray(1 << 24))",  # 1 GiB
+    "processes": "import os, time\nfor _ in range(100):\n    if not os.fork(): time.sleep(3), os._exit(0)",
+}
+
+
 @pytest.mark.parametrize(
-    ("body", "stage", "reason"),
+    ("body", "limits", "stage", "reason"),
     [
-        ("while True: pass", "timeout", "took longer than the 3 s"),
-        ("while True: __import__('os').write(1, b'x' * 1000)", "limit", "printed more than"),
-        ("x = []\nwhile True: x.append(bytearray(1 << 24))", "", ""),  # MemoryError, or ended by the watch
-        ("import os\nwhile True: os.fork()", "", ""),
+        ("while True: pass", replace(ROOMY, seconds=3), "timeout", "took longer than the 3 s"),
+        (
+            "while True: __import__('os').write(1, b'x' * 1000)",
+            replace(ROOMY, output_bytes=1 << 20),
+            "limit",
+            "printed more than",
+        ),
+        (BOMBS["memory"], replace(ROOMY, memory_bytes=512 << 20), "", "memory|MemoryError"),
+        (BOMBS["processes"], replace(ROOMY, n_processes=64), "", "processes|BlockingIOError"),
     ],
+    ids=["time", "output", "memory", "processes"],
 )
 def test_limits(
-    project: Path, instance: Instance, base: Path, tmp_path: Path, body: str, stage: str, reason: str
+    project: Path,
+    instance: Instance,
+    base: Path,
+    tmp_path: Path,
+    body: str,
+    limits: SweLimits,
+    stage: str,
+    reason: str,
 ) -> None:
-    """Time, output, memory and processes are limited; nothing of it is left."""
-    patch = patch_of(project, instance.base_commit, {"calc.py": f"{body}\n{CODE}"})
-    limits = SweLimits(
-        seconds=3 if stage == "timeout" else 60, memory_bytes=512 << 20, output_bytes=1 << 20, n_processes=64
-    )
+    """Time, output, memory and processes are limited; nothing of it is left. The code is right but for that."""
+    patch = patch_of(project, instance.base_commit, {"calc.py": f"{body}\n{FIXED}"})
     environment = Environment(test_arguments=("-s",))
     attempt = attempt_tests(instance, patch, base, tmp_path / "work", environment, limits)
     assert not is_resolved(instance, attempt)
-    if stage:
-        assert attempt.stage == stage
-        assert reason in attempt.reason
+    assert re.search(reason, attempt.reason or attempt.log), attempt
+    assert attempt.stage == (stage or attempt.stage)
     assert not (tmp_path / "work").exists()
+    if body in BOMBS.values():  # it is nothing but the limit that fails it
+        assert is_resolved(instance, attempt_tests(instance, patch, base, tmp_path / "work", environment, ROOMY))
 
 
 def test_tests_are_not_put_back_through_a_link(base: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,11 +21,12 @@ from assaymark.swe.base_copies import Repositories
 from assaymark.swe.environments import Environments
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.grading_log import GradingLog
-from assaymark.swe.instances import Instance, Prediction, read_instances, read_predictions, write_rows
+from assaymark.swe.instances import Instance, Prediction, paths_of_patch, read_instances, read_predictions, write_rows
 from assaymark.swe.log_parsing import parse_pytest_log, printed_counts
 from assaymark.swe.repeats import compare_repeats
 from assaymark.swe.report import stored_report
 from assaymark.swe.sandbox import SweLimits
+from tests.library.oracle import SHARED
 from tests.swe.projects import FIXED, patch_of
 
 ADD, MUL_CUT, MUL = (f"tests/test_calc.py::{name}" for name in ("test_add", "test_mul[a", "test_mul[c]"))
@@ -61,6 +62,47 @@ def test_rows_are_read_from_jsonl_and_parquet(instance: Instance, tmp_path: Path
     by_id = {instance.instance_id: {"model_name_or_path": "m", "model_patch": None}}
     (tmp_path / "preds.json").write_text(json.dumps(by_id))
     assert read_predictions(tmp_path / "preds.json") == [Prediction(instance.instance_id, "m", "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "n_rows"),
+    [("SWE-bench_Lite", "test", 300), ("SWE-bench_Lite", "dev", 23), ("SWE-bench_Verified", "test", 500)],
+)
+def test_swe_benchs_rows_are_read(name: str, split: str, n_rows: int) -> None:
+    """All of them, with tests to fix in each, and patches that change files."""
+    path = SHARED / "princeton-nlp" / name / "default" / f"{split}.parquet"
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    known = read_instances(path)
+    assert len(known) == n_rows
+    assert all(each.FAIL_TO_PASS and paths_of_patch(each.patch) and paths_of_patch(each.test_patch) for each in known)
+    assert all(each.instance_id.startswith(each.repo.replace("/", "__")) for each in known)
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json", "X.JSON"])
+def test_rows_that_are_written_are_read_back(instance: Instance, tmp_path: Path, name: str) -> None:
+    """Lines or a list, by the file's name; text beyond ASCII, and a lone surrogate, which UTF-8 has no bytes for."""
+    known = [instance, replace(instance, instance_id="local__project-2", problem_statement="größer \u2028 \udc80")]
+    assert read_instances(written(tmp_path / name, *(each.row() for each in known))) == known
+    predictions = [predicted(instance, "größer", ""), predicted(known[1], "größer", "\udc80\n+1")]
+    path = written(tmp_path / name, *map(asdict, predictions))
+    assert read_predictions(path) == predictions
+    assert "größer" in path.read_text(encoding="utf-8")
+    assert path.read_text(encoding="utf-8").startswith("[") == (path.suffix.lower() == ".json")
+    with pytest.raises(DataError, match="has no predictions"):
+        read_predictions(written(tmp_path / name))
+
+
+def test_a_json_file_of_lines_or_of_one_prediction_is_read(instance: Instance, tmp_path: Path) -> None:
+    """As earlier versions wrote them; what is no JSON at all is named."""
+    rows = [asdict(predicted(replace(instance, instance_id=f"local__p-{at}"), "m", "+1")) for at in range(2)]
+    path = tmp_path / "preds.json"
+    for n_rows, indent in ((2, None), (1, None), (1, 2)):
+        path.write_text("\n".join(json.dumps(row, indent=indent) for row in rows[:n_rows]))
+        assert [asdict(each) for each in read_predictions(path)] == rows[:n_rows]
+    path.write_text('{"instance_id": ')
+    with pytest.raises(DataError, match=r"cannot read .*preds\.json: .*; expected json"):
+        read_predictions(path)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +201,9 @@ def test_the_report_has_swe_benchs_fields(instance: Instance, store: Store, opti
 @pytest.mark.slow
 def test_the_commands(project: Path, instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Init, grade and report, as a user types them; mistakes are one line."""
-    instances, preds = tmp_path / "i.jsonl", tmp_path / "gold.jsonl"
+    instances, preds = tmp_path / "i.json", tmp_path / "gold.jsonl"
     assert main(["swe", "init", str(project), "-o", str(instances), "--limit", "1"]) == 0
-    row = json.loads(instances.read_text())
+    (row,) = json.loads(instances.read_text())
     assert row["instance_id"] == instance.instance_id
     written(preds, {"instance_id": row["instance_id"], "model_name_or_path": "a/gold", "model_patch": row["patch"]})
     common = [str(preds), "--instances", str(instances)]

@@ -5,11 +5,14 @@
 swebench, they are asked.
 """
 
+import hashlib
+import hmac
 import importlib
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from assaymark.swe.instances import Instance, Prediction
 from assaymark.swe.log_parsing import parse_log
 from assaymark.swe.runners import RUNNERS
 from assaymark.swe.sandbox import SweLimits
+from assaymark.swe.verdicts import TestRun, disagreements
 from tests.swe.projects import commit, git
 
 LOGS = Path(__file__).with_name("logs")
@@ -70,6 +74,75 @@ def test_a_run_that_ended_is_told_from_one_that_did_not(log: str, repository: st
     assert "before its last lines" in runner.why_incomplete(text[: len(text) // 2], 0, statuses)
     assert "after the runner's last lines" in runner.why_incomplete(f"{text}\ntest_more ... ok\n", status, statuses)
     assert "no test is printed as failed" in runner.why_incomplete(text, 3, {"a": "PASSED"})
+
+
+def reports(*bodies: Sequence[object]) -> bytes:
+    """Return authenticated reports, as the plugin sends them."""
+    mac, lines = b"", []
+    for each in bodies:
+        body = json.dumps(each).encode()
+        mac = hmac.new(b"key", mac + body, hashlib.sha256).hexdigest().encode()
+        lines.append(mac + b" " + body)
+    return b"\n".join(lines)
+
+
+def of_test(name: str, outcome: str) -> list[Sequence[object]]:
+    """Return the reports of a test whose call has an outcome."""
+    call = ["call", name, "call", None if outcome == "passed" else "AssertionError", outcome]
+    setup: list[Sequence[object]] = [["call", name, "setup", None, "passed"], ["test", name, "setup", "passed", False]]
+    return [*setup, call, ["test", name, "call", outcome, False]]
+
+
+A, B, C = (f"tests/test_a.py::test_{letter}" for letter in "abc")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "log", "expected"),
+    [
+        ({A: "passed", B: "passed"}, f"PASSED {A}\nPASSED {B}\n=== 2 passed in 0.10s ===\n", []),
+        (
+            {A: "passed", B: "passed"},
+            f"PASSED {A}\nPASSED {B}\n=== 3 passed, 1 warning in 0.10s ===\n",
+            ["pytest's last line says 3 passed, the reports 2 passed"],
+        ),
+        (
+            {A: "passed", B: "failed"},
+            f"PASSED {A}\nPASSED {B}\n=== 2 passed in 0.10s ===\n",
+            [
+                f"{B} was printed as passed and did not pass",
+                "pytest's last line says 2 passed, the reports 1 failed, 1 passed",
+            ],
+        ),
+        (
+            {A: "passed"},
+            f"PASSED {A}\nPASSED {B}\nPASSED {C}\n=== 1 passed in 0.10s ===\n",
+            [f"{each} was printed as passed and did not pass" for each in (B, C)],
+        ),
+        ({A: "failed"}, f"FAILED {A}\n=== 1 failed, 5 deselected, 2 warnings in 0.10s ===\n", []),
+        ({A: "passed"}, f"PASSED {A}\n", []),  # no last line
+    ],
+)
+def test_what_was_printed_against_the_reports(outcomes: dict[str, str], log: str, expected: list[str]) -> None:
+    """Other counts in pytest's last line, and tests that only printed lines call passed; warnings do not count."""
+    instance = Instance(
+        instance_id="local__p-1", repo="local/p", base_commit="0" * 40, patch="", test_patch="", problem_statement="",
+        FAIL_TO_PASS=(B,), PASS_TO_PASS=(A, C),
+    )  # fmt: skip
+    tests = [report for name, outcome in outcomes.items() for report in of_test(name, outcome)]
+    run = TestRun.of(log, reports(["start", "3.11"], *tests, ["finish", 0]), b"key", instance.repo)
+    assert run.reported.forged == ()
+    assert disagreements(instance, run) == expected
+
+
+def test_counts_of_a_run_without_its_last_report_are_not_compared() -> None:
+    """What is missing of it is known already: the run is incomplete."""
+    instance = Instance(
+        instance_id="local__p-1", repo="local/p", base_commit="0" * 40, patch="", test_patch="", problem_statement="",
+        FAIL_TO_PASS=(A,), PASS_TO_PASS=(),
+    )  # fmt: skip
+    run = TestRun.of("=== 9 passed in 0.10s ===\n", reports(["start", "3.11"], *of_test(A, "passed")), b"key", "l/p")
+    assert run.reported.status is None
+    assert disagreements(instance, run) == []
 
 
 RUNTESTS = """import sys, unittest

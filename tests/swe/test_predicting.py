@@ -2,6 +2,9 @@
 
 import json
 import math
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +13,14 @@ from typing import Any
 import pytest
 
 from assaymark.cli.main import main
+from assaymark.models.cost.prices import Price
 from assaymark.models.fake import FakeModel
 from assaymark.records import Output, Request
 from assaymark.store import Store
 from assaymark.swe.agent import AgentLimits
 from assaymark.swe.grading import GradeOptions, grade
 from assaymark.swe.grading_log import GradingLog
-from assaymark.swe.instances import Instance, write_rows
+from assaymark.swe.instances import Instance, read_predictions, text_sha, write_rows
 from assaymark.swe.one_shot import bm25_order, extract_patch
 from assaymark.swe.predicting import PredictOptions, predict
 from assaymark.swe.report import stored_report
@@ -37,7 +41,7 @@ class Scripted(FakeModel):
         for request in requests:
             self.prompts.append("".join(request.segments))
             if self.replies:
-                yield Output(request.id, 0, text=self.replies.pop(0))
+                yield Output(request.id, 0, text=self.replies.pop(0), n_context_tokens=50, n_tokens=100)
             else:
                 yield Output(request.id, 0, error="no reply left", error_kind="ModelError")
 
@@ -113,6 +117,50 @@ def test_an_agents_limits(
     assert attempt.exit_status == status
 
 
+@pytest.mark.parametrize(("price", "n_calls", "cost"), [(Price(4000, 10_000), 3, 3.6), (None, 5, None)])
+def test_the_cost_limit_ends_an_agent(
+    instance: Instance, store: Store, predicting: PredictOptions, price: Price | None, n_calls: int, cost: float | None
+) -> None:
+    """The call that passes it is the last; each costs 1.2 at this price. Without a price it limits nothing."""
+    limits = replace(predicting, agent=AgentLimits(n_steps=5, cost=2.5), price=price)
+    predictions, _ = predict(store, [instance], Scripted([bash("true")] * 6), limits)
+    (attempt,) = GradingLog(store).attempts_of(
+        predictions[0].patch_sha, instance.instance_id, predictions[0].model_name_or_path
+    )
+    assert (attempt.exit_status, attempt.n_calls) == ("LimitsExceeded", n_calls)
+    assert attempt.cost == (None if cost is None else pytest.approx(cost))
+    trajectory: Any = attempt.trajectory
+    assert trajectory["info"]["model_stats"]["instance_cost"] == (attempt.cost or 0.0)
+
+
+@pytest.mark.slow
+def test_an_agent_has_no_network(instance: Instance, store: Store, predicting: PredictOptions) -> None:
+    """A server of this machine, which answers outside, gets nothing from a socket or from pip of the agent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        port = server.getsockname()[1]
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5); print('CONN' + 'ECTED')"
+        pip = "python -m pip install --no-input --disable-pip-version-check --retries 0 --timeout 5 --target /tmp/p"
+        replies = [
+            bash(f'python -c "{connect}"'),
+            bash("python -c \"import socket; print(socket.gethostbyname('pypi.org'))\""),
+            bash(f"{pip} --index-url http://127.0.0.1:{port}/simple idna; ls /tmp/p"),
+        ]
+        subprocess.run([sys.executable, "-c", connect], check=True)  # outside it is reached
+        server.accept()[0].close()
+        model = Scripted(replies)
+        predict(store, [instance], model, replace(predicting, agent=AgentLimits(n_steps=len(replies))))
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    (attempt,) = GradingLog(store).attempts_of(text_sha(""), instance.instance_id, model.identity.name)
+    trajectory: Any = attempt.trajectory
+    seen = [each["content"] for each in trajectory["messages"] if "returncode" in each["extra"]]
+    for expected, output in zip(("refused", "gaierror", "No matching distribution found for idna"), seen, strict=True):
+        assert expected in output
+        assert "<returncode>0<" not in output
+
+
 def test_a_model_that_fails_is_asked_again_later(instance: Instance, store: Store, predicting: PredictOptions) -> None:
     """Nothing is stored of an attempt that the model did not finish."""
     assert predict(store, [instance], Scripted([]), predicting)[1] == {instance.instance_id: "no reply left"}
@@ -149,6 +197,70 @@ def test_the_command_writes_predictions(
     assert written["info"]["exit_status"] == "RepeatedFormatError"
     assert main(["swe", "grade", str(output), *words, "--json"]) == 0
     assert '"empty_patch_instances": 1' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_command_limits_each_command_of_an_agent(
+    project: Path, instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--timeout is of a command, not of tests: the agent is told of it."""
+    monkeypatch.setattr("assaymark.models.create.create_model", lambda *_: Scripted([bash("echo begun; sleep 30")]))
+    write_rows(tmp_path / "i.jsonl", [instance.row()])
+    words = ["--instances", str(tmp_path / "i.jsonl"), "--repo", str(project), "-o", str(tmp_path / "p.jsonl")]
+    words += ["--timeout", "1", "--steps", "1", "--trajectories", str(tmp_path)]
+    assert main(["swe", "predict", "--model", "fake", *words]) == 0
+    messages = json.loads((tmp_path / f"{instance.instance_id}.traj.json").read_text())["messages"]
+    assert "The command was ended: it took longer than the 1 s" in messages[-2]["content"]
+    assert "begun" in messages[-2]["content"]
+
+
+@pytest.mark.parametrize("name", ["preds.json", "preds.jsonl"])
+def test_predictions_are_read_back_and_resumed(
+    project: Path, instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """The same command asks nothing again and writes the same file; one that nothing could read is refused first."""
+    known = [instance, replace(instance, instance_id="local__project-2")]
+    write_rows(tmp_path / "i.json", [each.row() for each in known])
+    words = ["--instances", str(tmp_path / "i.json"), "--repo", str(project)]
+    output = tmp_path / name
+    command = ["swe", "predict", "--model", "fake", "--how", "oracle", *words]
+    for _ in range(2):
+        assert main([*command, "-o", str(output)]) == 0
+        assert [each.instance_id for each in read_predictions(output)] == [each.instance_id for each in known]
+    with Store.open(None) as store:
+        log = GradingLog(store)
+        for each in read_predictions(output):
+            assert len(log.attempts_of(each.patch_sha, each.instance_id, each.model_name_or_path)) == 1
+    assert main(["swe", "grade", str(output), *words]) == 0
+    capsys.readouterr()
+    assert main([*command, "-o", str(tmp_path / "preds.parquet")]) == 2
+    assert "expected a file that ends in .jsonl (JSON lines) or .json (a list)" in capsys.readouterr().err
+
+
+def test_the_command_knows_the_price(
+    project: Path, instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By --price or --prices an agent's calls cost something; a limit in money without any is refused, as in `run`."""
+    write_rows(tmp_path / "i.jsonl", [instance.row()])
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("mine:\n  models:\n    fake-random-0: [0, 1000000]\n")
+    output = tmp_path / "p.jsonl"
+    command = ["swe", "predict", "--model", "fake", "--instances", str(tmp_path / "i.jsonl"), "--repo", str(project)]
+    command += ["-o", str(output), "--trajectories", str(tmp_path)]
+    for attempt, words in enumerate((["--price", "0,1000000"], ["--prices", str(prices)]), start=1):
+        assert main([*command, "--attempt", str(attempt), "--max_cost", "0.5", *words]) == 0
+        info = json.loads((tmp_path / f"{instance.instance_id}.traj.json").read_text())["info"]
+        assert info["exit_status"] == "LimitsExceeded"
+        assert info["model_stats"]["api_calls"] == 1
+        assert info["model_stats"]["instance_cost"] >= 1
+    capsys.readouterr()
+    for mistake, said in (
+        (["--max_cost", "1"], "no price of model 'fake-random-0' is known"),
+        (["--price", "cheap"], "--price cheap; expected IN,OUT"),
+        (["--prices", str(tmp_path / "none.yaml")], "cannot be read"),
+    ):
+        assert main([*command, *mistake]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_bm25_by_its_formula() -> None:

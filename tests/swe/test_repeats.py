@@ -199,6 +199,37 @@ def test_gradings_are_a_run(store: Store) -> None:
     assert (values["resolved"], values["resolved_pass@2"]) == (0.75, 1.0)
 
 
+def test_two_models_gradings_are_compared_and_on_a_board(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`compare` pairs the instances, whether attempts were one or two; a board of the task ranks both models."""
+    place, board = str(tmp_path / "s.sqlite"), tmp_path / "board.yaml"
+    write_rows(tmp_path / "i.jsonl", [each.row() for each in INSTANCES])
+    rights = {"org/a": [[at % 2 == 0 for at in range(N)]], "org/b": [[at < 9 for at in range(N)], [True] * N]}
+    runs: dict[str, str] = {}
+    for model, attempts in rights.items():
+        files = []
+        with Store.open(place) as store:
+            for number, right in enumerate(attempts):
+                files.append(str(tmp_path / f"{len(runs)}-{number}.jsonl"))
+                write_rows(Path(files[-1]), [asdict(each) for each in graded(store, model, number, right)])
+        words = ["--instances", str(tmp_path / "i.jsonl"), "--store", place, "--as_run", "issues", "--json"]
+        assert main(["swe", "report", *files, *words]) == 0
+        runs[model] = json.loads(capsys.readouterr().out)["run"]
+    assert main(["compare", runs["org/a"], runs["org/b"], "--store", place, "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)["pairs"][0]["overall"]
+    means = [np.mean(rights["org/a"], axis=0), np.mean(rights["org/b"], axis=0)]
+    assert (whole["metric"], whole["n"]) == ("resolved", N)
+    assert (whole["first"], whole["second"]) == tuple(pytest.approx(each.mean()) for each in means)
+    assert (whole["n_better"], whole["n_worse"]) == ((means[1] > means[0]).sum(), (means[1] < means[0]).sum())
+    board.write_text("tasks: [issues]\n")
+    assert main(["board", "query", str(board), "", "--store", place, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["model"], row["rank"], row["scores"]["issues"]["n"]) for row in rows] == [
+        ("org/b", 1, N),
+        ("org/a", 2, N),
+    ]
+    assert [row["average"]["value"] for row in rows] == [pytest.approx(each.mean()) for each in reversed(means)]
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Attempts, another model, a date, a run and traces in one command; mistakes are one line."""
     place = str(tmp_path / "s.sqlite")
@@ -235,6 +266,71 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         error = capsys.readouterr().err
         assert said in error
         assert "Traceback" not in error
+
+
+def test_swe_benchs_report_is_compared_with_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Our own report agrees with itself; moved ids are differences; what is no report is one line."""
+    place = str(tmp_path / "s.sqlite")
+    write_rows(tmp_path / "i.jsonl", [each.row() for each in INSTANCES])
+    with Store.open(place) as store:
+        rows = graded(store, "m", 0, [at < 3 for at in range(N - 2)])
+    names = [each.instance_id for each in INSTANCES]
+    rows.append(Prediction(names[N - 2], "m", "never graded"))
+    write_rows(tmp_path / "p.jsonl", [asdict(each) for each in rows])
+    words = ["swe", "report", str(tmp_path / "p.jsonl"), "--instances", str(tmp_path / "i.jsonl"), "--store", place]
+    assert main([*words, "-o", str(tmp_path)]) == 0
+    official = tmp_path / "m.assaymark.json"
+    content = json.loads(official.read_text())
+    assert content["error_ids"] == [names[N - 2]]
+    content["error_ids"] = []
+    official.write_text(json.dumps(content))
+    capsys.readouterr()
+
+    def compared() -> tuple[int, list[tuple[str, str, str]], list[str]]:
+        assert main([*words, "--official", str(official), "--json"]) == 0
+        made = json.loads(capsys.readouterr().out)["official"]
+        fields = ("instance_id", "ours", "official")
+        differences = [tuple(each[name] for name in fields) for each in made["differences"]]
+        return made["n_compared"], differences, made["unknown_ids"]
+
+    not_graded = (names[N - 2], "not graded", "not listed")
+    assert compared() == (N - 1, [not_graded], [])
+    content["resolved_ids"] = [*names[1:4], "other__p-1"]  # 0 is in no list, 3 is resolved there
+    content["unresolved_ids"] = names[5 : N - 2]
+    content["error_ids"], content["empty_patch_ids"] = [names[4]], [names[N - 1]]
+    official.write_text(json.dumps(content))
+    expected = [
+        (names[0], "resolved", "not listed"),
+        (names[3], "unresolved", "resolved"),
+        (names[4], "unresolved", "error"),
+        (names[N - 1], "not submitted", "empty_patch"),
+        not_graded,
+    ]
+    assert compared() == (N, sorted(expected), ["other__p-1"])
+    assert main([*words, "--official", str(official)]) == 0
+    output = capsys.readouterr().out
+    assert f"as in SWE-bench's report: {N - 5} of {N} instances" in output
+    assert "1 instances of SWE-bench's report are not in --instances, such as other__p-1" in output
+    row = next(line for line in output.splitlines() if line.strip().startswith(names[4]) and "error" in line)
+    assert "unresolved" in row
+    assert "one test fails" in row
+    for text, said in (
+        ("[]", "has no resolved_ids and unresolved_ids"),
+        ('{"resolved_ids": [], "unresolved_ids": "a"}', "unresolved_ids is 'a'; expected a list"),
+        ('{"resolved_ids": ["a"], "unresolved_ids": ["a"]}', "has a in resolved_ids and in unresolved_ids"),
+        ("{", "is no JSON"),
+        (None, "cannot be read"),
+    ):
+        if text is None:
+            official.unlink()
+        else:
+            official.write_text(text)
+        assert main([*words, "--official", str(official)]) == 3
+        error = capsys.readouterr().err
+        assert said in error
+        assert "Traceback" not in error
+    assert main([*words[:2], words[2], *words[2:], "--official", str(official)]) == 2
+    assert "--official is the report of one file" in capsys.readouterr().err
 
 
 def test_the_page_of_a_sample_shows_patch_log_and_trace(store: Store, tmp_path: Path) -> None:

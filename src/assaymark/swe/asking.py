@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assaymark.errors import ModelError, UsageError
+from assaymark.models.cost.bill import Bill, BillingRules
+from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, GenerationSettings, Message, QueryKind, Request, TextPart, content_hash
-from assaymark.runs.costs import bill_for
 
 __all__ = ["Asker", "Reply"]
 
@@ -25,11 +26,11 @@ class Reply:
 class Asker:
     """A model and how it is asked."""
 
-    def __init__(self, model: Model, settings: GenerationSettings) -> None:
+    def __init__(self, model: Model, settings: GenerationSettings, price: Price | None) -> None:
         """Raises: UsageError for a model that generates no text."""
         if QueryKind.GENERATE not in model.answers:
             raise UsageError(f"{model.identity.name} generates no text; expected a model that does")
-        self.model, self.settings = model, settings
+        self.model, self.settings, self.price = model, settings, price
 
     def ask(self, turns: Sequence[Turn]) -> Reply:
         """Return the model's answer to a conversation. Raises: ModelError where it gives none."""
@@ -37,7 +38,7 @@ class Asker:
         segments = () if self.model.takes_messages else (self._plain(messages),)
         digest = content_hash([list(turn) for turn in turns])
         request = Request("swe", 0, digest, segments, (GenerateQuery(0, self.settings),), messages, turn=len(turns))
-        bill = bill_for(self.model, None, None, None)
+        bill = None if self.price is None else Bill(self.price, BillingRules.of(self.model.identity), None)
         outputs = list(self.model.answer([request]))
         if not outputs or outputs[0].text is None:
             raise ModelError(outputs[0].error if outputs and outputs[0].error else "the model gave no answer")

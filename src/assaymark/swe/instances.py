@@ -13,12 +13,13 @@ from typing import Any
 
 from assaymark.datasets.files import read_files
 from assaymark.drafts import write_whole
-from assaymark.errors import DataError
+from assaymark.errors import DataError, UsageError
 from assaymark.limits.nesting import parse_json
 
 __all__ = [
     "Instance",
     "Prediction",
+    "check_suffix",
     "is_empty",
     "paths_of_patch",
     "read_instances",
@@ -128,27 +129,49 @@ def read_predictions(path: Path) -> list[Prediction]:
     return made
 
 
+def check_suffix(path: Path, option: str) -> None:
+    """Refuse a file that `write_rows` would write and nothing could read back.
+
+    Raises: UsageError with the option that names it.
+    """
+    if path.suffix.lower() not in {".jsonl", ".json"}:
+        raise UsageError(f"{option} is {path}; expected a file that ends in .jsonl (JSON lines) or .json (a list)")
+
+
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """Write rows as JSON lines, whole or not at all.
+    """Write rows, whole or not at all: a JSON list where the file ends in .json, else JSON lines.
 
     Raises: DataError where the file cannot be written.
     """
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    lines = [_as_json(row) for row in rows]
+    is_list = path.suffix.lower() == ".json"
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if is_list else "".join(f"{line}\n" for line in lines)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text, errors="surrogatepass")
+        write_whole(path, text)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}; name another file") from error
 
 
-def _prediction_rows(path: Path) -> list[tuple[str, Any]]:
-    if path.suffix == ".json" and path.is_file():
+def _as_json(row: Mapping[str, object]) -> str:
+    text = json.dumps(row, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate, which readers of UTF-8 refuse: escaped they read it
+        return json.dumps(row)
+    return text
+
+
+def _prediction_rows(path: Path) -> list[tuple[str, object]]:
+    if path.suffix.lower() == ".json" and path.is_file():
         try:
-            content = parse_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"cannot read {path}: {error}; expected JSON") from error
-        if isinstance(content, dict):  # by instance id, as SWE-agent writes them
-            return [
+            content: object = parse_json(path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError):
+            content = None  # lines all the same, or no JSON: `read_files` reads it or says what is wrong
+        if isinstance(content, dict):
+            if "instance_id" in content:  # one prediction
+                return [(f"{path}, row 1", content)]
+            return [  # by instance id, as SWE-agent writes them
                 (f"{path}, {name!r:.80}", {"instance_id": name, **row} if isinstance(row, dict) else row)
                 for name, row in content.items()
             ]
@@ -178,7 +201,7 @@ def _instance(row: Mapping[str, Any], place: str) -> Instance:
     )
 
 
-def _prediction(row: Any, place: str) -> Prediction:
+def _prediction(row: object, place: str) -> Prediction:
     if not isinstance(row, Mapping):
         raise DataError(f"{place} is {row!r:.60}; expected an object with instance_id and model_patch")
     patch = row.get("model_patch")

@@ -9,6 +9,7 @@ from typing import Any
 
 from assaymark.drafts import draft_folder, write_whole
 from assaymark.errors import DataError, ModelError, PlanError
+from assaymark.models.cost.prices import Price
 from assaymark.models.model import Model
 from assaymark.records import GenerationSettings, content_hash
 from assaymark.stopping import raise_if_requested
@@ -41,6 +42,8 @@ class PredictOptions:
         agent: limits of the agent.
         limits: of its commands.
         attempt: number, so that an instance can be tried again.
+        price: of the model; None: not known, and `agent.cost` limits nothing. No part of what an attempt is stored
+            under: an attempt that is stored keeps its cost.
     """
 
     repositories: Repositories
@@ -52,6 +55,7 @@ class PredictOptions:
     agent: AgentLimits = field(default_factory=AgentLimits)
     limits: SweLimits = field(default_factory=SweLimits)
     attempt: int = 1
+    price: Price | None = None
 
 
 def predict(
@@ -66,7 +70,7 @@ def predict(
     Returns: the predictions, and instance id -> why there is none: its repository or the model's answer is missing.
     Raises: UsageError for a model that generates no text; PlanError without a sandbox; StoreError.
     """
-    asker, log = Asker(model, options.settings), GradingLog(store)
+    asker, log = Asker(model, options.settings, options.price), GradingLog(store)
     name = options.name or model.identity.name
     predictions: list[Prediction] = []
     failures: dict[str, str] = {}

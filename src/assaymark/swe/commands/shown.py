@@ -8,10 +8,18 @@ from assaymark.cli.output import echo, print_rich
 if TYPE_CHECKING:
     from assaymark.statistics.estimate import IntervalEstimate
     from assaymark.statistics.paired import PairedComparison
+    from assaymark.swe.official_reports import OfficialComparison
     from assaymark.swe.repeats import CutoffSplit, PerResolved, Repeats
     from assaymark.swe.report import SweReport
 
-__all__ = ["print_comparison", "print_efforts", "print_repeats", "print_report", "print_split"]
+__all__ = [
+    "print_agreement",
+    "print_comparison",
+    "print_efforts",
+    "print_repeats",
+    "print_report",
+    "print_split",
+]
 
 
 def print_report(report: "SweReport") -> None:
@@ -51,6 +59,27 @@ def print_comparison(first: str, second: str, compared: "PairedComparison", only
     for which, model in (("only_first", first), ("only_second", second)):
         if only[which]:
             echo(f"{model} resolves, or more often: {', '.join(only[which][:20])}")
+
+
+def print_agreement(agreement: "OfficialComparison") -> None:
+    """Print the instances to which SWE-bench's report gives another outcome."""
+    from assaymark.results.console import Text
+    from assaymark.results.views.cells import plain_table
+
+    n_equal = agreement.n_compared - len(agreement.differences)
+    echo(f"as in SWE-bench's report: {n_equal} of {agreement.n_compared} instances")
+    if agreement.differences:
+        table = plain_table()
+        for header in ("instance", "here", "SWE-bench's report", "why here"):
+            table.add_column(header, overflow="fold")
+        for each in agreement.differences:
+            table.add_row(*map(Text, (each.instance_id, each.ours, each.official, each.reason)))
+        print_rich(table)
+    if agreement.unknown_ids:
+        echo(
+            f"{len(agreement.unknown_ids)} instances of SWE-bench's report are not in --instances, such as "
+            f"{agreement.unknown_ids[0]}"
+        )
 
 
 def print_repeats(repeats: "Repeats", n_files: int) -> None:

@@ -8,7 +8,15 @@ import click
 
 from assaymark.cli.output import echo, examples, json_option, print_json, store_option
 from assaymark.errors import UsageError
-from assaymark.swe.commands.shown import print_comparison, print_efforts, print_repeats, print_report, print_split
+from assaymark.runs.run_options import declared_option
+from assaymark.swe.commands.shown import (
+    print_agreement,
+    print_comparison,
+    print_efforts,
+    print_repeats,
+    print_report,
+    print_split,
+)
 
 if TYPE_CHECKING:
     from assaymark.store import Store
@@ -50,6 +58,13 @@ _tests = _with(
     click.option("--memory", type=click.IntRange(64), default=4096, show_default=True, metavar="MIB",
                  help="Memory of an instance's tests."),
 )  # fmt: skip
+_agents_commands = _with(
+    click.option("--python", metavar="PROGRAM", help="Interpreter that an agent has, with pytest (default: this one)."),
+    click.option("--timeout", type=click.FloatRange(1, 86_400), default=60, show_default=True, metavar="SECONDS",
+                 help="Longest command of an agent."),
+    click.option("--memory", type=click.IntRange(64), default=4096, show_default=True, metavar="MIB",
+                 help="Memory of each command of an agent."),
+)  # fmt: skip
 _places = _with(
     click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
                  help="Where a repository is; without a name: those that are not named."),
@@ -71,7 +86,14 @@ def swe() -> None:
 
 @swe.command("init", epilog=examples("swe init . -o instances.jsonl --limit 5"))
 @click.argument("repository", type=_PATH, metavar="REPO")
-@click.option("-o", "--output", required=True, type=_PATH, metavar="FILE", help="Instances to write: JSON lines.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=_PATH,
+    metavar="FILE",
+    help="Instances to write: JSON lines, or a list where it ends in .json.",
+)
 @click.option("--revision", default="HEAD", show_default=True, metavar="REVISION", help="Branch, commit or range.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Instances to make.")
 @click.option("--tried", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Commits to try.")
@@ -88,8 +110,9 @@ def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> No
     from assaymark.runs.stored import check_writable
     from assaymark.swe.environments import Environment
     from assaymark.swe.from_commits import CommitChoice, make_instances
-    from assaymark.swe.instances import write_rows
+    from assaymark.swe.instances import check_suffix, write_rows
 
+    check_suffix(output, "-o")
     check_writable(output, "-o")
     name = options["name"]
     if name and (name.count("/") != 1 or not all(name.split("/"))):
@@ -186,7 +209,14 @@ def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: 
 @_instances
 @click.option("--model", required=True, metavar="KIND", help="Kind of model, as in `run`.")
 @click.option("--model_args", default="", metavar="A=1,B=2", help="Arguments of the model, as in `run`.")
-@click.option("-o", "--output", required=True, type=_PATH, metavar="FILE", help="Predictions to write: JSON lines.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=_PATH,
+    metavar="FILE",
+    help="Predictions to write: JSON lines, or a list where it ends in .json.",
+)
 @click.option(
     "--how",
     type=click.Choice(["agent", "oracle", "bm25"]),
@@ -222,45 +252,53 @@ def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: 
 @click.option(
     "--max_cost",
     type=click.FloatRange(0),
-    default=3.0,
-    show_default=True,
-    metavar="COST",
-    help="Of an agent for each instance, where the model's price is known.",
+    metavar="MONEY",
+    help="Cost of an agent for each instance: past it the agent ends (default: 3 where the model's price is known).",
 )
+@declared_option("price")
+@declared_option("prices")
 @click.option("--trajectories", type=_PATH, metavar="FOLDER", help="Also write each ID.traj.json there.")
 @_places
-@_tests
+@_agents_commands
 @store_option
 @json_option
 def predict_command(output: Path, instances: Path, *, store: str | None, as_json: bool, **options: Any) -> int:
-    """Let a model write a patch for each instance; the same command resumes. An agent works in bubblewrap.
+    """Let a model write a patch for each instance; the same command resumes.
 
-    Exit code 5 if some instances have no prediction.
+    An agent's commands run in bubblewrap or a container, without network. Exit code 5 if some instances have no
+    prediction.
     """
+    from dataclasses import replace
+
     from assaymark.models.create import create_model
     from assaymark.records import GenerationSettings
+    from assaymark.runs.costs import bill_for
     from assaymark.runs.stored import check_writable
     from assaymark.store import Store
     from assaymark.swe.agent import AgentLimits
     from assaymark.swe.base_copies import Repositories
     from assaymark.swe.environments import Environments
-    from assaymark.swe.instances import read_instances, write_rows
+    from assaymark.swe.instances import check_suffix, read_instances, write_rows
     from assaymark.swe.predicting import PredictOptions, predict, write_trajectories
 
+    check_suffix(output, "-o")
     check_writable(output, "-o")
     known = read_instances(instances)
+    limited = {} if options["max_cost"] is None else {"cost": options["max_cost"]}
     chosen = PredictOptions(
         Repositories(options["repositories"]),
         Environments.read(options["environments"], options["python"], options["where"]),
         options["how"],
         options["name"],
         GenerationSettings(max_tokens=options["max_tokens"]),
-        agent=AgentLimits(n_steps=options["steps"], cost=options["max_cost"]),
+        agent=AgentLimits(n_steps=options["steps"], command_seconds=options["timeout"], **limited),
         limits=_limits(options),
         attempt=options["attempt"],
     )
     model = create_model(options["model"], options["model_args"])
     try:
+        bill = bill_for(model, options["price"], options["prices"], options["max_cost"])
+        chosen = replace(chosen, price=None if bill is None else bill.price)
         with Store.open(store) as opened:
             made, failures = predict(opened, known, model, chosen, lambda line: echo(line, err=True))
             if options["trajectories"] is not None:
@@ -361,6 +399,12 @@ def grade_command(predictions: Path, instances: Path, *, store: str | None, as_j
     metavar="TASK",
     help="Also store the gradings as a run of a task of this name, which pages and boards show.",
 )
+@click.option(
+    "--official",
+    type=_PATH,
+    metavar="FILE",
+    help="SWE-bench's report of the same predictions, MODEL.ID.json: lists the instances whose outcome differs.",
+)
 @click.option("--traces", metavar="PROJECT", help="Also store the trajectories as traces of this project.")
 @click.option("--run_id", default="assaymark", show_default=True, metavar="ID", help="Part of the report's file name.")
 @click.option("-o", "--output", type=_PATH, metavar="FOLDER", help="Write SWE-bench's report, MODEL.ID.json, there.")
@@ -377,9 +421,13 @@ def report_command(
     from assaymark.store import Store
     from assaymark.swe.as_run import store_gradings
     from assaymark.swe.instances import read_instances, read_predictions
+    from assaymark.swe.official_reports import compare_official, read_official
     from assaymark.swe.repeats import compare_repeats, per_resolved, repeats_of, split_by_date
     from assaymark.swe.report import report_file, stored_report
 
+    if options["official"] is not None and len(predictions) > 1:
+        raise UsageError(f"--official is the report of one file of predictions; {len(predictions)} are named")
+    official = None if options["official"] is None else read_official(options["official"])
     known = read_instances(instances)
     written, against = ([read_predictions(path) for path in paths] for paths in (predictions, options["against"]))
     lines: list[str] = []
@@ -399,6 +447,7 @@ def report_command(
             lines.append(f"run {run[:12]}{'' if is_new else ' (stored before)'}: see it with `assaymark serve`")
     split = None if options["cutoff"] is None else split_by_date(reports, known, options["cutoff"].date())
     efforts, compared = per_resolved(reports), compare_repeats(others, reports) if others else None
+    agreement = None if official is None else compare_official(reports[0], official)
     if options["output"] is not None:
         ids = (
             [options["run_id"]] if len(reports) == 1 else [f"{options['run_id']}-{n + 1}" for n in range(len(reports))]
@@ -419,6 +468,7 @@ def report_command(
             "per_resolved": None if efforts is None else asdict(efforts),
             "cutoff": None if split is None else asdict(split) | {"cutoff": split.cutoff.isoformat()},
             "run": run,
+            "official": None if agreement is None else asdict(agreement),
         }
         print_json(content | ({"file": lines[-1].removeprefix("written: ")} if options["output"] else {}))
         return
@@ -432,6 +482,8 @@ def report_command(
         print_split(split)
     if compared is not None:
         print_comparison(others[0].model, reports[0].model, *compared)
+    if agreement is not None:
+        print_agreement(agreement)
     for line in lines:
         echo(line)
 
