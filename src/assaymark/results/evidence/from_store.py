@@ -432,8 +432,8 @@ def _all_settings(plan: RunPlan) -> dict[str, JsonValue]:
         "numerics": model.numerics,
         "tokenizer": model.tokenizer_hash,
         "longest context": model.max_length,
-        # of an application they are what is compared: its version, the address of its server
-        "model options": [] if model.kind == "application" else [list(option) for option in model.options],
+        # of an application, and of the fake model, they are what is compared: its version, how often it is right
+        "model options": [] if model.kind in {"application", "fake"} else [list(option) for option in model.options],
         **compared_settings(plan),
         "code runs in": plan.code_runs_in,
         "other settings": [list(setting) for setting in plan.extra],
