@@ -318,7 +318,7 @@ def test_swe_benchs_report_is_compared_with_ours(tmp_path: Path, capsys: pytest.
         ("[]", "has no resolved_ids and unresolved_ids"),
         ('{"resolved_ids": [], "unresolved_ids": "a"}', "unresolved_ids is 'a'; expected a list"),
         ('{"resolved_ids": ["a"], "unresolved_ids": ["a"]}', "has a in resolved_ids and in unresolved_ids"),
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         (None, "cannot be read"),
     ):
         if text is None:

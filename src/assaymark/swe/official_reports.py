@@ -49,14 +49,14 @@ class OfficialComparison:
 def read_official(path: Path) -> dict[str, str]:
     """Return instance id -> outcome of SWE-bench's report: a name of its lists without `_ids`.
 
-    Raises: DataError for what is no such report, and for an instance in two lists.
+    Raises: DataError for a file that is not such a report, and for an instance in two lists.
     """
     try:
         content: object = parse_json(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise DataError(f"{path} is no JSON ({error}); expected SWE-bench's report, such as MODEL.ID.json") from error
+        raise DataError(f"{path} is not JSON ({error}); expected SWE-bench's report, such as MODEL.ID.json") from error
     if not isinstance(content, dict) or not all(name in content for name in _NEEDED):
         raise DataError(
             f"{path} has no {' and '.join(_NEEDED)}; expected SWE-bench's report of predictions, such as MODEL.ID.json "

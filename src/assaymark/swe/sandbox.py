@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -203,39 +203,44 @@ def _listen(
     """Start a command and take what it prints and reports, until it ends or exceeds a limit."""
     started = time.monotonic()
     has_ended = False
-    process = subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=host_variables() if container else {},
-        pass_fds=(pipe[1],) if pipe and not container else (),
-        start_new_session=True,
-    )
-    try:
-        if group is not None:
-            group.add(process.pid)
-        Thread(target=_send, args=(process, given), daemon=True).start()
-        if pipe is not None:
-            os.close(pipe[1])
-        outputs = [*([process.stdout.fileno()] if process.stdout else []), *([container.output] if container else [])]
-        listening = _Reading(process, outputs, pipe[0] if pipe else None, limits, place.copy)
-        listening.until_it_ends(started + limits.seconds)
-        has_ended = not listening.limit
-    finally:
-        if container is not None and not has_ended:  # its processes are not below ours
-            container.engine.remove(container.name)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+    with ExitStack() as held:
         for number in (*(pipe[:1] if pipe else ()), *((container.output,) if container else ())):
-            os.close(number)
+            held.callback(os.close, number)
         if group is not None:
-            group.remove()
+            held.callback(group.remove)
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=host_variables() if container else {},
+                pass_fds=(pipe[1],) if pipe and not container else (),
+                start_new_session=True,
+            )
+        finally:
+            if pipe is not None:
+                os.close(pipe[1])
+        try:
+            if group is not None:
+                group.add(process.pid)
+            Thread(target=_send, args=(process, given), daemon=True).start()
+            outputs = [
+                *([process.stdout.fileno()] if process.stdout else []), *([container.output] if container else [])
+            ]  # fmt: skip
+            listening = _Reading(process, outputs, pipe[0] if pipe else None, limits, place.copy)
+            listening.until_it_ends(started + limits.seconds)
+            has_ended = not listening.limit
+        finally:
+            if container is not None and not has_ended:  # its processes are not below ours
+                container.engine.remove(container.name)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
     output = listening.output.decode("utf-8", "replace").replace("\x00", "\ufffd")
     seconds = time.monotonic() - started

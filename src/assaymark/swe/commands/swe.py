@@ -44,6 +44,16 @@ def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
+def _limit_options(python: str, timeout: str, seconds: int, memory: str) -> Callable[[Any], Any]:
+    """Return the options of what runs in the sandbox: their help, and the default of --timeout."""
+    return _with(
+        click.option("--python", metavar="PROGRAM", help=f"{python}, with pytest (default: this one)."),
+        click.option("--timeout", type=click.FloatRange(1, 86_400), default=seconds, show_default=True,
+                     metavar="SECONDS", help=timeout),
+        click.option("--memory", type=click.IntRange(64), default=4096, show_default=True, metavar="MIB", help=memory),
+    )  # fmt: skip
+
+
 _instances = click.option(
     "--instances",
     required=True,
@@ -51,20 +61,12 @@ _instances = click.option(
     metavar="FILE",
     help="Instances: JSON lines or Parquet, SWE-bench's fields.",
 )
-_tests = _with(
-    click.option("--python", metavar="PROGRAM", help="Interpreter of the tests, with pytest (default: this one)."),
-    click.option("--timeout", type=click.FloatRange(1, 86_400), default=1800, show_default=True, metavar="SECONDS",
-                 help="Longest run of an instance's tests."),
-    click.option("--memory", type=click.IntRange(64), default=4096, show_default=True, metavar="MIB",
-                 help="Memory of an instance's tests."),
-)  # fmt: skip
-_agents_commands = _with(
-    click.option("--python", metavar="PROGRAM", help="Interpreter that an agent has, with pytest (default: this one)."),
-    click.option("--timeout", type=click.FloatRange(1, 86_400), default=60, show_default=True, metavar="SECONDS",
-                 help="Longest command of an agent."),
-    click.option("--memory", type=click.IntRange(64), default=4096, show_default=True, metavar="MIB",
-                 help="Memory of each command of an agent."),
-)  # fmt: skip
+_tests = _limit_options(
+    "Interpreter of the tests", "Longest run of an instance's tests.", 1800, "Memory of an instance's tests."
+)
+_agents_commands = _limit_options(
+    "Interpreter that an agent has", "Longest command of an agent.", 60, "Memory of each command of an agent."
+)
 _places = _with(
     click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
                  help="Where a repository is; without a name: those that are not named."),
