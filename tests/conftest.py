@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.applications.oracles.locked import mark_oracle_test
+
 # a busy machine is no fault of a strategy or of the code
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
@@ -22,6 +24,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 pytest_plugins = ["tests.served"]  # a server of boards, its client, and a browser
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests that another tool's own code answers."""
+    mark_oracle_test(item)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,6 @@ import json
 import random
 from typing import Any
 
-import pytest
-
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, Scorer
 from assaymark.applications.scorers import scorers_of
@@ -64,7 +62,6 @@ def ours(name: str, output: Any, expected: Any) -> float | None:
     return result.value
 
 
-@pytest.mark.slow
 @needs_oracle("autoevals")
 def test_scores_equal_those_of_autoevals() -> None:
     """On 200 generated cases of each scorer both give the same number."""

@@ -28,7 +28,6 @@ def ours(target: Callable[..., Any], scorers: list[Any]) -> dict[str, dict[str, 
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "target", "scorers", "script"),
     [

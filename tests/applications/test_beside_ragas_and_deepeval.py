@@ -6,8 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from assaymark.applications.rows import Row
 from assaymark.applications.scorer import Answered, JudgedScorer, Scorer
 from assaymark.applications.scorers import scorers_of
@@ -74,7 +72,6 @@ def differing(ours_: list[float | None], theirs: list[float | None], cases: list
     ]
 
 
-@pytest.mark.slow
 @needs_oracle("ragas")
 def test_scores_equal_those_of_ragas(tmp_path: Path) -> None:
     """Tool calls, and judged scores of the same verdicts, on 200 cases each."""
@@ -102,7 +99,6 @@ def test_scores_equal_those_of_ragas(tmp_path: Path) -> None:
     assert len({round(each, 3) for each in theirs if each is not None}) > 100
 
 
-@pytest.mark.slow
 @needs_oracle("deepeval")
 def test_scores_equal_those_of_deepeval(tmp_path: Path) -> None:
     """Tool correctness in its three ways of matching, of names and with arguments, on 200 cases each."""

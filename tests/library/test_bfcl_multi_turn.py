@@ -150,7 +150,6 @@ def sent(message: Message) -> Json:
 # --------------------------------------------------------------------------------------------- beside BFCL's own loop
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 @pytest.mark.parametrize("mode", ["calls", "text"])
 @pytest.mark.parametrize("category", CATEGORIES)
@@ -208,7 +207,6 @@ TEXTS = [
 ]
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_answers_are_read_as_by_bfcl(shared_dir: Path) -> None:
     """Calls in texts, and a server's, become the same source; what BFCL cannot read has no call here."""
@@ -301,7 +299,6 @@ def verdicts(run: Run, name: str) -> dict[int, tuple[float | None, str | None]]:
     return found
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 @pytest.mark.parametrize(("category", "mode"), [("base", "calls"), ("miss_func", "calls"), ("miss_func", "text")])
 def test_a_run_through_a_server_scores_as_bfcl(category: str, mode: Mode, shared_dir: Path, tmp_path: Path) -> None:
@@ -340,7 +337,6 @@ def test_a_run_through_a_server_scores_as_bfcl(category: str, mode: Mode, shared
     assert sum("state_match" in line for line in lines) == n
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_killed_in_the_middle_it_continues(shared_dir: Path, tmp_path: Path) -> None:
     """After kill -9 no stored answer is asked for again, and the scores are those of a run without it."""
@@ -371,7 +367,6 @@ def test_killed_in_the_middle_it_continues(shared_dir: Path, tmp_path: Path) -> 
     assert verdicts(Run(store, row.run_id), name) == verdicts(whole, name)
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_a_model_that_knows_the_calls_is_right(tmp_path: Path) -> None:
     """The fake model answers the reference of each request: right calls, then none."""
@@ -381,7 +376,6 @@ def test_a_model_that_knows_the_calls_is_right(tmp_path: Path) -> None:
     assert {estimate.task: (estimate.value, estimate.n) for estimate in run.estimates} == dict.fromkeys(names, (1.0, 2))
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_the_page_of_a_conversation_shows_each_message_once(tmp_path: Path) -> None:
     """After the first prompt there is only what came since the last answer, and one verdict, at the end."""
@@ -400,7 +394,6 @@ def test_the_page_of_a_conversation_shows_each_message_once(tmp_path: Path) -> N
     assert [len(turn["scores"]) for turn in turns] == [0] * 7 + [1]
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_a_small_model_runs_to_its_end(tmp_path: Path) -> None:
     """A local model without tools in its template answers in the prompt's syntax, or in words, and is scored."""

@@ -9,7 +9,7 @@ import assaymark
 from assaymark.errors import PlanError
 from assaymark.models.fake import FakeModel
 from assaymark.scoring.run_code import find_sandbox
-from tests.applications.oracles.locked import oracle_packages
+from tests.applications.oracles.locked import needs_oracle, oracle_packages
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow  # every suite is evaluated whole
@@ -66,14 +66,14 @@ def test_all_suites_are_tested() -> None:
     }
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_oracle("bfcl")) if "multi_turn" in name else name for name in BOARDS]
+)
 def test_a_suite_gives_its_composite(name: str, rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every task is evaluated and scored; the columns are complete and the composite is a number."""
     if name == "code" and find_sandbox()[0] is None:
         pytest.skip(f"no sandbox for written programs: {find_sandbox()[1]}")
     if "multi_turn" in name:
-        if not (oracle_packages("bfcl") / "bfcl_eval").is_dir():
-            pytest.skip("BFCL's functions are not installed: make test-slow does it")
         monkeypatch.syspath_prepend(oracle_packages("bfcl"))
     run = assaymark.evaluate(FakeModel(), suite=name, data_dir=rows, limit=1)
     result = run.estimate(name)

@@ -223,7 +223,6 @@ def test_moved_and_changed_rows_are_named(own: Run, place: str, tmp_path: Path) 
         write_training_file(place, own.id, tmp_path / "t.jsonl", TrainingOptions("train"))
 
 
-@pytest.mark.slow
 @needs_oracle("trl")
 def test_trl_and_torchtune_train_on_the_file(letters: Run, place: str, tmp_path: Path) -> None:
     """The page's TRL program trains on every example and its loss falls; torchtune reads the same messages."""

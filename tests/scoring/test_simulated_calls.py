@@ -117,7 +117,6 @@ def variants(gold: list[list[str]], draw: random.Random) -> Iterator[tuple[str, 
     yield "all in the first turn", [[[call for turn in gold for call in turn]], *([] for _ in gold[1:])]
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_verdicts_are_bfcls(category: str, shared_dir: Path, simulator: Simulator) -> None:
@@ -147,7 +146,6 @@ def test_verdicts_are_bfcls(category: str, shared_dir: Path, simulator: Simulato
     assert set(filter(None, ours)) == set(REASONS.values())
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_states_are_bfcls(category: str, shared_dir: Path) -> None:
@@ -193,7 +191,6 @@ def test_only_functions_of_the_classes_are_called(simulator: Simulator, tmp_path
     assert not mark.exists()
 
 
-@pytest.mark.slow
 @needs_oracle("bfcl")
 def test_a_call_beyond_the_limits_fails_alone(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number that takes for ever ends with the limit as its result; calls before and after it are carried out."""

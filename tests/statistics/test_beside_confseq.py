@@ -12,7 +12,7 @@ from tests.applications.oracles.locked import needs_oracle, oracle
 N, N_SEEN, PLANNED, ALPHA = 400, 150, 0.05, 0.05
 MEANS = (0.3, 0.5, 0.62, 0.7)
 
-pytestmark = [pytest.mark.slow, needs_oracle("confseq")]
+pytestmark = needs_oracle("confseq")
 
 
 @pytest.fixture(scope="module", params=["shares", "zeros and ones"])

@@ -17,6 +17,7 @@ import sys, time
 from assaymark.store import Store
 from tests.store import examples
 url, content, n_samples, pause = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+waits_after = [int(number) for number in sys.argv[5:]]
 plan = examples.plan(n_samples=n_samples, content=content)
 with Store.open(url) as store:
     run = store.open_run(plan, facts={})
@@ -26,15 +27,20 @@ with Store.open(url) as store:
         store.add(run.run_id, run.attempt_id, examples.outputs_for(request, content))
         store.add_scores(run.run_id, examples.scores_for(request), examples.SCORING)
         print(request.sample_index, flush=True)
+        if request.sample_index in waits_after:
+            sys.stdin.readline()
         time.sleep(pause)
     store.close_run(run.run_id, run.attempt_id, "finished")
 """
 
 
-def start(url: str, content: str, n_samples: int, pause: float = 0.0) -> "subprocess.Popen[str]":
-    """Start a process that writes a run."""
-    command = [sys.executable, "-c", WRITER, url, content, str(n_samples), str(pause)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE)
+def start(
+    url: str, content: str, n_samples: int, pause: float = 0.0, waits_after: tuple[int, ...] = ()
+) -> "subprocess.Popen[str]":
+    """Start a process that writes a run; after the samples `waits_after` it waits for a line on its standard input."""
+    command = [sys.executable, "-c", WRITER, url, content, str(n_samples), str(pause), *map(str, waits_after)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_two_processes_write_two_runs_at_once(url: str) -> None:
@@ -51,8 +57,10 @@ def test_two_processes_write_two_runs_at_once(url: str) -> None:
 def test_a_reader_sees_whole_batches_while_a_run_is_written(url: str) -> None:
     """A reader never waits for long, never sees less than before, and finds everything valid at any moment."""
     Store.open(url).close()
-    writer = start(url, "a", 300, pause=0.005)
+    writer = start(url, "a", 300, pause=0.005, waits_after=(99, 199))
+    assert writer.stdin is not None
     seen: list[int] = []
+    to_see = [400, 800]  # all that is added before the writer waits
     slowest = 0.0
     with Store.open(url, read_only=True) as reader:
         while writer.poll() is None:
@@ -60,13 +68,17 @@ def test_a_reader_sees_whole_batches_while_a_run_is_written(url: str) -> None:
             if rows := reader.runs():
                 seen.append(rows[0].n_outputs)
                 assert reader.verify() == []
+                if to_see and seen[-1] == to_see[0]:
+                    del to_see[0]
+                    writer.stdin.write("\n")
+                    writer.stdin.flush()
             slowest = max(slowest, time.monotonic() - begun)
             time.sleep(0.05)
         _, errors = writer.communicate(timeout=60)
         assert writer.returncode == 0, errors
         assert reader.run("last").n_outputs == 1200
     assert seen == sorted(seen)
-    assert len({count for count in seen if 0 < count < 1200}) >= 2, f"seen only {seen}"
+    assert not to_see, f"seen only {seen}"
     assert slowest < 10
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["needs_oracle", "oracle", "oracle_packages"]
+__all__ = ["mark_oracle_test", "needs_oracle", "oracle", "oracle_packages"]
 
 _HERE = Path(__file__).parent
 _MAY_BE_MISSING_IN_CI: frozenset[str] = frozenset()
@@ -31,9 +31,21 @@ def oracle_packages(name: str) -> Path:
 
 
 def needs_oracle(name: str) -> pytest.MarkDecorator:
-    """Return the mark of a test that an oracle answers: without its environment it is skipped, and fails in CI."""
-    is_needed = "ASSAYMARK_CI" in os.environ and name not in _MAY_BE_MISSING_IN_CI
-    return pytest.mark.skipif(not is_needed and not _python(name).is_file(), reason=_missing(name))
+    """Return the mark of a test that an oracle answers: it is slow, since only `make test-slow` installs oracles.
+
+    Without the oracle's environment the test is skipped, and fails in CI.
+    """
+    return pytest.mark.needs_oracle(name)
+
+
+def mark_oracle_test(item: pytest.Item) -> None:
+    """Give a collected test the marks that follow from the oracles it needs."""
+    for mark in item.iter_markers("needs_oracle"):
+        (name,) = mark.args
+        item.add_marker(pytest.mark.slow)
+        is_needed = "ASSAYMARK_CI" in os.environ and name not in _MAY_BE_MISSING_IN_CI
+        if not is_needed and not _python(name).is_file():
+            item.add_marker(pytest.mark.skip(reason=_missing(name)))
 
 
 def _missing(name: str) -> str:
