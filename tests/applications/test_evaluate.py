@@ -294,6 +294,52 @@ def test_what_a_target_returns_is_stored_as_json() -> None:
     assert (output.n_context_tokens, output.n_tokens) == (7, 5)
 
 
+class Unspeakable(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_exception_that_cannot_be_printed_is_a_failure_too() -> None:
+    """Of a target, and of a scorer: the run goes on, and the reason names the class."""
+
+    def fails(question: str) -> str:
+        if question == "3+3?":
+            raise Unspeakable
+        return answer(question)
+
+    def picky(output: str) -> float:
+        if output == "4":
+            raise Unspeakable
+        return 1.0
+
+    run = run_of(fails, scorers=[picky])
+    assert (run.estimate("rows").n, run.estimate("rows").n_failed) == (1, 2)
+    assert "raised Unspeakable: (its __str__ raised RuntimeError)" in (run.samples("rows")[1].outputs[0].error or "")
+    assert "picky raised Unspeakable: (its __str__ raised RuntimeError)" in str(run.estimate("rows").details)
+
+
+def test_labels_without_values_are_counted_in_the_table() -> None:
+    """A scorer that returns a text has no mean; how often each label was given is said, beside what failed."""
+
+    def mood(output: str) -> str:
+        return "even" if int(output) % 2 == 0 else "odd"
+
+    def fails(question: str) -> str:
+        if question == "no":
+            raise ValueError("no number")
+        return question
+
+    rows = [{"question": each} for each in ("2", "4", "5", "no")]
+    run = run_of(fails, rows, scorers=[mood])
+    assert run.estimate("rows").value is None
+    assert run.estimate("rows").details["labels"] == {"even": 2, "odd": 1}
+    text = " ".join(str(run).split())
+    assert "labels and no values: even 2, odd 1" in text
+    assert "all requests failed" not in text
+
+
 def test_what_json_cannot_hold_is_a_failure() -> None:
     """A target that returns an open file or a NaN has failed in that row, and the error says what was expected."""
 
@@ -437,6 +483,7 @@ def test_a_score_without_a_direction_makes_no_run_better() -> None:
     ("options", "message"),
     [
         ({"repeats": 0}, "repeats is 0; expected a whole number from 1"),
+        ({"repeats": 10**9}, "repeats is 1000000000; expected a whole number from 1 to 10,000"),
         ({"timeout_s": -1}, "timeout_s is -1; expected a number of seconds above 0"),
         ({"num_fewshot": 5}, "unknown option of evaluate with scorers 'num_fewshot'"),
         ({"headers": {"a": "b"}}, "headers is of an HTTP endpoint"),

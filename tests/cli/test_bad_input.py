@@ -256,10 +256,13 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     assert Store.open(str(store)).runs()
 
 
-def test_a_task_file_may_have_spaces_and_commas_in_its_name(tmp_path: Path) -> None:
+def test_a_task_file_may_have_spaces_and_commas_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are separated by commas and spaces, unless a file with the whole name exists."""
     path = tmp_path / "my task, new.csv"
     path.write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
     assert split_names(str(path)) == [str(path)]
     assert split_names(f"arc_easy,sciq {path.with_name('x')}") == ["arc_easy", "sciq", str(path.with_name("x"))]
     assert split_names(["a b", "c,", ""]) == ["a", "b", "c"]
+    monkeypatch.chdir(tmp_path)
+    path.rename(tmp_path / " my task.csv")
+    assert split_names([" my task.csv", "a, b"]) == [" my task.csv", "a", "b"]

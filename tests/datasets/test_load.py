@@ -156,8 +156,18 @@ def test_patterns_and_absent_files(tmp_path: Path) -> None:
     for i, row in enumerate(ROWS):
         (tmp_path / f"part{i}.jsonl").write_text(json.dumps(row) + "\n")
     assert len(load_dataset(spec_of("json", {"test": "part*.jsonl"}, tmp_path)).splits["test"]) == 2
+    (tmp_path / "new[0].jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    assert len(load_dataset(spec_of("json", {"test": "new[0].jsonl"}, tmp_path)).splits["test"]) == 1
     with pytest.raises(DataError, match=r"no data file 'absent.jsonl'; looked in"):
         load_dataset(spec_of("json", "absent.jsonl", tmp_path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin1"])
+def test_the_advice_for_another_encoding_names_it(tmp_path: Path, encoding: str) -> None:
+    """What Excel writes as Unicode text begins with a byte order mark; iconv needs its name."""
+    (tmp_path / "rows.csv").write_text("question,answer\nWie heißt es?,Straße\n", encoding=encoding)
+    with pytest.raises(DataError, match=f"iconv -f {encoding} -t utf-8 rows.csv"):
+        load_dataset(spec_of("csv", {"test": "rows.csv"}, tmp_path)).splits["test"].to_list()
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,8 @@ def test_a_process_of_another_version_is_refused() -> None:
     """The first fact that differs is named, with both values."""
     assert difference({"version": "0.1.0", "a": 1}, {"version": "0.1.0", "a": 1}) is None
     assert difference({"version": "0.1.0"}, {"version": "0.2.0"}) == "its version is 0.1.0, and here it is 0.2.0"
+    own, other = {"NOFILE": [20, 20], "CPU": [1, 1]}, {"NOFILE": [64, 64], "CPU": [1, 1]}
+    assert difference({"limits": own}, {"limits": other}) == "its NOFILE is [20, 20], and here it is [64, 64]"
     expected = "the variable HF_HOME was unset when it was started, and is '/data' here"
     assert difference({}, {"variable HF_HOME": "/data"}) == expected
 

@@ -30,6 +30,7 @@ from assaymark.tasks.task import Selection
 __all__ = ["PreparedApplication", "evaluate_application", "prepare_application"]
 
 PROFILE = "assaymark"
+MOST_REPEATS = 10_000  # all calls of a row are held in memory
 _KEYWORDS = (
     "scorers", "judge", "judge_args", "human_labels",
     "name", "version", "files", "repeats", "concurrency", "timeout_s", "retries", "body", "answer_path",
@@ -95,7 +96,7 @@ def prepare_application(target: Any, rows: Any, **keywords: Any) -> PreparedAppl
     for name in keywords:
         if name not in _KEYWORDS:
             raise UnknownName("option of evaluate with scorers", name, nearest(name, _KEYWORDS))
-    repeats = _whole(keywords, "repeats", 1, 1)
+    repeats = _whole(keywords, "repeats", 1, 1, MOST_REPEATS)
     limit = keywords.get("limit")
     if limit is not None:
         check_limit(limit)
@@ -163,12 +164,13 @@ def _target_options(keywords: Mapping[str, Any]) -> TargetOptions:
     )
 
 
-def _whole(keywords: Mapping[str, object], name: str, default: int, least: int) -> int:
+def _whole(keywords: Mapping[str, object], name: str, default: int, least: int, most: int | None = None) -> int:
     value = keywords.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} is {value!r:.40}; expected a whole number from {least}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        up_to = "" if most is None else f" to {most:,}"
+        raise UsageError(f"{name} is {value!r:.40}; expected a whole number from {least}{up_to}")
     return value
 
 

@@ -21,6 +21,7 @@ from assaymark.applications.rows import Row
 from assaymark.applications.source import function_hash, name_of_function
 from assaymark.applications.traces.spans import within_trace
 from assaymark.errors import UnknownName, UsageError
+from assaymark.limits.characters import exception_message
 from assaymark.registry import nearest
 
 __all__ = ["BoundFunction", "FunctionTarget", "function_target", "is_reference", "load_named"]
@@ -213,7 +214,7 @@ def _module(name: str, what: str) -> ModuleType:
 
 
 def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"[:300]
+    return f"{type(error).__name__}: {exception_message(error) or 'no message'}"[:300]
 
 
 def function_target(function: Callable[..., object], name: str | None = None) -> FunctionTarget:

@@ -18,6 +18,7 @@ from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored
 from assaymark.errors import LeaseLost, RunBusy, UsageError
 from assaymark.judges.judge import open_judge
 from assaymark.judges.material import JudgePromptWriter, ask
+from assaymark.limits.characters import exception_text
 from assaymark.models.lending import lent
 from assaymark.models.model import Model
 from assaymark.records import (
@@ -329,7 +330,7 @@ class _Judged:
             self.results = list(ended.value or ())
             return
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a scorer raises is a failed score
-            self.fail(f"{type(error).__name__}: {error}")
+            self.fail(exception_text(error))
             return
         self.n_steps += 1
         if self.n_steps > MOST_STEPS:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from assaymark.applications.calls import LoopThread
 from assaymark.applications.scorer import Answered, Result, Scorer
 from assaymark.applications.scorers.plain import PlainScorer
+from assaymark.limits.characters import exception_text
 
 __all__ = ["ScorerCalls", "WrongResult", "checked_result"]
 
@@ -45,7 +46,7 @@ class ScorerCalls:
             return f"scorer {name} did not return within {self._timeout_s:g} s"
         if isinstance(error, WrongResult):
             return f"scorer {name} {error}"
-        return f"scorer {name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+        return f"scorer {name} raised {exception_text(error)}"
 
 
 async def _scored(scorer: Scorer, answered: Answered) -> Sequence[Result]:

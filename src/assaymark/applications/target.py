@@ -22,6 +22,7 @@ from assaymark.applications.returned import CallFacts, Returned
 from assaymark.applications.rows import Row
 from assaymark.applications.source import files_hash
 from assaymark.errors import AssaymarkError, ModelError, Permanent, Retryable, TimedOut, UsageError
+from assaymark.limits.characters import exception_message
 from assaymark.models.model import OutputCache
 from assaymark.records import (
     JsonValue,
@@ -347,7 +348,7 @@ class _Tally:
 
 def _message(error: BaseException, name: str) -> str:
     """Return an exception in a line: what it is, what it says, and where it was raised."""
-    text = " ".join(str(error).split())[:LONGEST_ERROR]
+    text = exception_message(error)[:LONGEST_ERROR]
     if isinstance(error, AssaymarkError):
         return text
     frames = [

@@ -8,6 +8,7 @@ block only, so a column that does not convert gets the next type in pyarrow's or
 Gzipped data files, unpacked within limits: a megabyte may hold a gigabyte, and one line of it no end.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -355,10 +356,17 @@ def _decoded(path: Path, read: Any) -> Any:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not UTF-8: line {_undecodable_line(path)}, byte {error.object[error.start]:#04x}; save the "
-            f"file as UTF-8 (for example: iconv -f latin1 -t utf-8 {path.name})"
+            f"file as UTF-8 (for example: iconv -f {_likely_encoding(path)} -t utf-8 {path.name})"
         ) from error
     except (OSError, EOFError, csv.Error, zlib.error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _likely_encoding(path: Path) -> str:
+    """Return iconv's name of the encoding that a file with other bytes than UTF-8's probably has."""
+    with path.open("rb") as file:
+        begins_with = file.read(2)
+    return "utf-16" if begins_with in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "latin1"
 
 
 def _undecodable_line(path: Path) -> int:
@@ -388,6 +396,9 @@ def read_csv(
     """
     import pyarrow as pa
 
+    for path in paths:
+        if (encoding := _likely_encoding(path)) == "utf-16":
+            raise ValueError(f"{path.name} is UTF-16; save it as UTF-8 (iconv -f {encoding} -t utf-8 {path.name})")
     delimiter, read_options = _options(options, separator)
     faults = _line_faults(paths, delimiter) if skip_bad_rows else Skipped()
     rejected = _Rejected()
@@ -517,5 +528,5 @@ def _refuse_bytes(path: Path, table: Any) -> None:
     if columns:
         raise ValueError(
             f"{path}: column {', '.join(columns)} is not UTF-8; save the file as UTF-8 "
-            f"(for example: iconv -f latin1 -t utf-8 {path.name})"
+            f"(for example: iconv -f {_likely_encoding(path)} -t utf-8 {path.name})"
         )

@@ -239,14 +239,15 @@ def named_files(spec: DatasetSpec) -> dict[str, list[Path]] | None:
 def _expand(name: str, base: Path | None) -> list[Path]:
     folders = [Path()] if Path(name).is_absolute() else [*([base] if base else []), Path.cwd()]
     for folder in folders:
+        if (folder / name).is_file():  # its name may have the signs of a pattern
+            return [folder / name]
         if any(sign in name for sign in "*?["):
             root = Path(Path(name).anchor) if Path(name).is_absolute() else folder
             pattern = str(Path(name).relative_to(root)) if Path(name).is_absolute() else name
             if matches := sorted(root.glob(pattern)):
                 return matches
-        elif (folder / name).is_file():
-            return [folder / name]
-    raise DataError(f"no data file '{name}'; looked in {', '.join(str(folder.absolute()) for folder in folders)}")
+    places = dict.fromkeys(str(folder.absolute()) for folder in folders)
+    raise DataError(f"no data file '{name}'; looked in {', '.join(places)}")
 
 
 def load_named(spec: DatasetSpec, by_split: Mapping[str, Sequence[Path]]) -> LoadedDataset:

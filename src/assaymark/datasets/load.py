@@ -76,7 +76,8 @@ def load_from_hub(spec: DatasetSpec) -> LoadedDataset:
     try:
         import datasets
     except ImportError:
-        raise MissingExtra(f"data set {spec.title} is on the Hub, and reading it", "hub") from None
+        what = f"data set {spec.title} is in no data folder (--data_dir, ASSAYMARK_DATA), and reading it from the Hub"
+        raise MissingExtra(what, "hub") from None
     kwargs = {key: value for key, value in spec.kwargs if key != "trust_remote_code"}
     if spec.revision:
         kwargs["revision"] = spec.revision

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from assaymark.errors import DataError, MalformedSample
+from assaymark.limits.characters import exception_text
 from assaymark.prompts.templates import Row, compile_template
 from assaymark.python_source import python_value
 
@@ -156,7 +157,7 @@ def _called(function: Callable[[Row], object]) -> Resolve:
             return function(row)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise MalformedSample(
-                f"the task's function {name} failed on a row: {type(error).__name__}: {error}; "
+                f"the task's function {name} failed on a row: {exception_text(error)}; "
                 f"the row has {', '.join(map(str, row))}"
             ) from error
 

@@ -402,6 +402,7 @@ class EstimateDetails(TypedDict, total=False):
     n_mostly_cut: int
     n_tied: int  # with several best choices
     n_unscored: int
+    labels: Mapping[str, int]  # of a scorer that gives labels and no values: the most frequent ones, with their counts
     n_skipped: int  # rows that could not be read
     first_skipped: str
     n_gold_absent: int  # rows whose gold answer is none of their choices

@@ -14,6 +14,7 @@ from typing import Protocol, Self
 
 from assaymark import stopping
 from assaymark.errors import LeaseLost, Retryable, UsageError, names_under
+from assaymark.limits.characters import exception_text
 from assaymark.models.cost.bill import Bill
 from assaymark.models.model import Model
 from assaymark.records import JsonValue, Output, Progress, Request, Sample, Score, ScoreStatus, content_hash
@@ -217,7 +218,7 @@ class Attempt:
             self.store.remove(self.run_id)  # what was typed cannot run: there is nothing to show or to continue
         elif error is not None:
             status = "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed"
-            self._close(status, {"error": f"{type(error).__name__}: {error}", **self._cost()})
+            self._close(status, {"error": exception_text(error), **self._cost()})
         else:
             described = dict(self.model.describe())
             self.stop_reason = str(described["given_up"]) if described.get("given_up") else self.stop_reason

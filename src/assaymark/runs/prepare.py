@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assaymark.errors import AssaymarkError, DataError, UsageError
+from assaymark.limits.characters import exception_text
 from assaymark.models.checkpoint.arguments import parse_arguments
 from assaymark.models.create import MODELS, Factory, create_model
 from assaymark.models.language_model import LanguageModel, loaded_pair, not_a_model
@@ -97,8 +98,11 @@ def choose_tasks(tasks: str | Sequence[str], options: EvaluateOptions) -> tuple[
 def split_names(tasks: str | Sequence[str]) -> list[str]:
     """Return the task names in "a,b c", or in a list of such texts; a file's name may contain spaces and commas."""
     texts = [str(text) for text in ([tasks] if isinstance(tasks, str | Path) else tasks)]
-    parts = [part.strip() for text in texts for part in ([text] if _is_file(text) else text.split(","))]
-    return [name for part in parts for name in ([part] if _is_file(part) else part.split())]
+    names: list[str] = []
+    for part in (part for text in texts for part in ([text] if _is_file(text) else text.split(","))):
+        file = next((name for name in (part, part.strip()) if _is_file(name)), None)
+        names += part.split() if file is None else [file]
+    return names
 
 
 def _is_file(text: str) -> bool:
@@ -195,7 +199,7 @@ def declared_models(name: str, include_path: Sequence[str | Path]) -> Mapping[st
             raise
         except Exception as error:
             file = declaration.function.file or Path(name)
-            raise DataError(f"{place_in(file, error)} model {name} failed: {type(error).__name__}: {error}") from error
+            raise DataError(f"{place_in(file, error)} model {name} failed: {exception_text(error)}") from error
         if not isinstance(made, Model):
             raise DataError(
                 f"{declaration.where}: model {name} is {type(made).__name__}; expected an object with the methods of "

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from assaymark.errors import AssaymarkError, DataError, MissingExtra, UsageError
+from assaymark.limits.characters import exception_text
 from assaymark.tasks.lm_eval_names import installed_version
 from assaymark.tasks.spec_hash import code_hash, file_of, local_imports
 from assaymark.tasks.task import FunctionRef, Task
@@ -85,7 +86,7 @@ def _module(function: FunctionRef, file: Path) -> ModuleType:
             f"{place_in(file, error)} imports '{error.name}', which is not installed: pip install {top}"
         ) from error
     except Exception as error:
-        raise DataError(f"{place_in(file, error)} fails to import: {type(error).__name__}: {error}") from error
+        raise DataError(f"{place_in(file, error)} fails to import: {exception_text(error)}") from error
 
 
 def place_in(file: Path, error: Exception) -> str:
@@ -154,7 +155,7 @@ def _execute(file: Path, names: dict[str, Any]) -> None:
             name = getattr(part[0], "name", None) if len(part) == 1 else None
             if name is None or not getattr(part[0], "decorator_list", ()):
                 raise
-            fault = f"{place_in(file, error)} declares {name}, which fails: {type(error).__name__}: {error}"
+            fault = f"{place_in(file, error)} declares {name}, which fails: {exception_text(error)}"
             names.setdefault(_BROKEN, {})[name] = fault
 
 

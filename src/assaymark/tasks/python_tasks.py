@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from assaymark.errors import AssaymarkError, DataError, MalformedSample, MissingExtra, PlanError
+from assaymark.limits.characters import exception_text
 from assaymark.prompts.few_shot import DrawRules, Shots
 from assaymark.records import (
     GenerateQuery,
@@ -181,7 +182,7 @@ class BoundPythonTask:
             raise
         except Exception as error:
             raise DataError(
-                f"task {self.task.name}, sample {sample.index}: its class failed: {type(error).__name__}: {error}"
+                f"task {self.task.name}, sample {sample.index}: its class failed: {exception_text(error)}"
             ) from error
         instances = made if isinstance(made, list) else [made]
         return Request(
@@ -256,7 +257,7 @@ def _made(task: Task) -> Any:
             theirs = made(config=config) if "config" in inspect.signature(made).parameters else made()
     except Exception as error:
         raise DataError(
-            f"class {task.python_class.path} of task {task.name} cannot be created: {type(error).__name__}: {error}"
+            f"class {task.python_class.path} of task {task.name} cannot be created: {exception_text(error)}"
         ) from error
     return theirs
 

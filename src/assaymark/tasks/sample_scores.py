@@ -12,6 +12,7 @@ from traceback import extract_tb
 from typing import Any
 
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
+from assaymark.limits.characters import exception_text
 from assaymark.limits.regexes import RegexTooSlow
 from assaymark.prompts.few_shot import Shots
 from assaymark.prompts.prompter import Prompter, PromptFields
@@ -220,9 +221,7 @@ class SampleScorer:
             except Exception as error:
                 if not functions:
                     raise
-                raise MalformedSample(
-                    f"its metric failed: {type(error).__name__}: {error}{self._place_of(error)}"
-                ) from error
+                raise MalformedSample(f"its metric failed: {exception_text(error)}{self._place_of(error)}") from error
         return [
             Score(request.id, name, value.value, pipeline.name, _status(status, name, value), value.parts, value.detail)
             for name, value in values.items()
@@ -262,7 +261,7 @@ class SampleScorer:
         except AssaymarkError:
             raise
         except Exception as error:
-            raise MalformedSample(f"its scoring function failed: {type(error).__name__}: {error}") from error
+            raise MalformedSample(f"its scoring function failed: {exception_text(error)}") from error
 
     def _values(
         self,

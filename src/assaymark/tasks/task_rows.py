@@ -18,6 +18,7 @@ from assaymark.datasets.dataset import Splits
 from assaymark.datasets.files import MOST_FAULTS
 from assaymark.datasets.load import of_splits
 from assaymark.errors import AssaymarkError, DataError, PlanError
+from assaymark.limits.characters import exception_text
 from assaymark.records import Skipped, content_hash
 from assaymark.tasks.functions import load_function, place_in, published_seeds
 from assaymark.tasks.images import with_images
@@ -103,7 +104,7 @@ class TaskRows:
         except Exception as error:
             raise DataError(
                 f"{process.path} of task {self.task.name} failed on the rows of {self.task.dataset.title}: "
-                f"{type(error).__name__}: {error}"
+                f"{exception_text(error)}"
             ) from error
 
 
@@ -124,7 +125,7 @@ def _declared_rows(
         raise
     except Exception as error:
         raise DataError(
-            f"{place_in(file, error)} the rows that {ref.name} returns failed: {type(error).__name__}: {error}; "
+            f"{place_in(file, error)} the rows that {ref.name} returns failed: {exception_text(error)}; "
             "expected a list of dicts, or a dict of such lists by split"
         ) from error
     for name, rows in splits.items():

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from assaymark.errors import DataError, MalformedSample, PlanError
+from assaymark.limits.characters import exception_text
 from assaymark.prompts.few_shot import DrawRules, LeakGuard, Shots, draw_by_label, draw_shots
 from assaymark.prompts.fields import (
     first_turn,
@@ -65,7 +66,7 @@ def draw_with_class(
         drawer.set_rnd(rules.seed)
         drawn = [drawer.sample(n=rules.n_shots, eval_doc=s.row if rules.exclude else None) for s in samples]
     except (TypeError, AttributeError, NotImplementedError, AssertionError, ValueError) as error:
-        raise PlanError(f"the task's sampler {sampler!r} failed: {type(error).__name__}: {error}") from error
+        raise PlanError(f"the task's sampler {sampler!r} failed: {exception_text(error)}") from error
     indices = {id(row): index for index, row in enumerate(pool)}
     shots = []
     for rows in drawn:

@@ -314,6 +314,9 @@ def difference(own: Mapping[str, object], other: Mapping[str, object]) -> str | 
             if name.startswith("variable "):
                 values = [repr(facts[name]) if name in facts else "unset" for facts in (own, other)]
                 return f"the {name} was {values[0]} when it was started, and is {values[1]} here"
+            ours, theirs = own.get(name), other.get(name)
+            if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+                return difference(ours, theirs)
             return f"its {name} is {own.get(name)}, and here it is {other.get(name)}"
     return None
 

@@ -16,13 +16,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from urllib.parse import unquote
 
 from assaymark.errors import MissingExtra, UsageError
+from assaymark.limits.characters import exception_text
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -117,8 +118,9 @@ class ActiveSpan:
         from opentelemetry.trace import Status, StatusCode
 
         if isinstance(error, BaseException):
-            self._span.record_exception(error)
-        text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+            with suppress(Exception):  # a user's class, whose __str__ may fail
+                self._span.record_exception(error)
+        text = exception_text(error) if isinstance(error, BaseException) else error
         self._span.set_status(Status(StatusCode.ERROR, text[:LONGEST]))
 
     def _message(self, prefix: str, message: Mapping[str, Any]) -> None:

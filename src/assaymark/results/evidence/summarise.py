@@ -7,7 +7,7 @@ counted, and the interval is valid at 0%, at 100% and for few samples. `details[
 `details` of a task's estimate: kind "task", path (its groups, outermost first), alias, primary, unit ("proportion" or
 "plain"), n_shots, n_total, n_tied, n_leaked, n_cut, n_mostly_cut, lm_eval_value, lm_eval_stderr, lm_eval_n; for choices
 also brier, calibration_error, calibration_error_null, n_gold_absent and first_gold_absent (rows whose gold answer is
-none of their choices); first_error where requests failed; n_skipped and
+none of their choices); first_error where requests failed; labels where a scorer gave those alone; n_skipped and
 first_skipped where rows were left out. Of a group: kind "group", members, weighting, n_tasks. Of the samples of one
 subject of a user's own task: kind "subject", with the task at the end of its path; its name is TASK:SUBJECT.
 
@@ -17,12 +17,14 @@ error above zero, so its expected value is reported too.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
 from assaymark.errors import DataError, UnknownName
+from assaymark.limits.characters import exception_text
 from assaymark.records import Estimate, EstimateDetails, ScoreStatus
 from assaymark.results.evidence.groups import group_estimates
 from assaymark.results.evidence.records import GroupSummaryInput, MetricInput, ScoreRow, TaskSummaryInput
@@ -72,6 +74,7 @@ BOOTSTRAP_ITERS = 100_000  # lm-eval's default
 NO_BOUNDS = (-math.inf, math.inf)
 MOST_SUBJECTS = 200  # of a task; a column with more values names something else
 LONGEST_ERROR = 240  # characters shown of a failure's cause
+MOST_LABELS = 10  # listed of a scorer that gives labels alone
 
 
 def summarise(
@@ -216,7 +219,7 @@ def _estimate(
         if metric.aggregation in AGGREGATIONS:  # one of ours
             raise
         raise DataError(
-            f"task {task.name}: the aggregation of {metric.name} raises {type(error).__name__}: {error}; mend it, and "
+            f"task {task.name}: the aggregation of {metric.name} raises {exception_text(error)}; mend it, and "
             "run the same command again: the answers are stored"
         ) from error
     unscored = sum(row.status is ScoreStatus.UNPARSED and not _has_item(row) for row in rows)
@@ -237,6 +240,8 @@ def _estimate(
         details["is_neutral"] = True
     if unscored:
         details["n_unscored"] = unscored
+    if not counted and (labels := Counter(str(label) for row in rows if (label := _detail(row, "label", None)))):
+        details["labels"] = dict(labels.most_common(MOST_LABELS))
     if in_scoring := sum(bool(_detail(row, "in_scoring", False)) for row in rows if row.status is ScoreStatus.FAILED):
         details["n_failed_in_scoring"] = in_scoring
     return Estimate(

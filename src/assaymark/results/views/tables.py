@@ -196,7 +196,7 @@ def _notes(cell: Estimate) -> list[str]:
     notes = []
     if cell.n_failed:
         cause = details.get("first_error")
-        if cell.n:
+        if cell.n or details.get("n_unscored") or details.get("labels"):
             notes.append(f"{cell.n_failed:,} failed, excluded" + (f" (first: {cause})" if cause else ""))
         else:  # without numbers and places, so that tasks that failed for one reason share one note
             reason = _PLACE.sub("", str(cause)) if cause else ""
@@ -204,6 +204,8 @@ def _notes(cell: Estimate) -> list[str]:
             notes.append(f"{what}, so there is no result" + (f": {reason}" if reason else ""))
     if unscored := details.get("n_unscored"):
         notes.append(f"{unscored:,} not scored, excluded")
+    if labels := details.get("labels"):
+        notes.append("labels and no values: " + ", ".join(f"{label:.40} {n:,}" for label, n in labels.items()))
     if cell.n_unparsed:
         notes.append(f"{cell.n_unparsed:,} without an answer that could be parsed, counted wrong")
     if scored := details.get("n_first_token"):
