@@ -151,17 +151,22 @@ class TableIndex:
         return np.array([row.average is not None and row.average.n_columns == n for row in self._rows], dtype=bool)
 
     @cached_property
+    def parts(self) -> NDArray[np.int64]:
+        """Part of an order by the average in which each row is: 0 models, 1 what visitors reported, 2 no models."""
+        return np.array([2 if row.is_baseline else int(row.is_upload) for row in self._rows], dtype=np.int64)
+
+    @cached_property
     def average_groups(self) -> NDArray[np.int64]:
         """The place of each row's group in an order by the average; averages of different columns are never ordered.
 
-        Complete rows come first, then rows with the same columns together, those with most columns first; rows that are
-        no models come last.
+        Complete rows come first, then rows with the same columns together, those with most columns first; then, in the
+        same way, what visitors reported, which no number here supports; rows that are no models come last.
         """
         averaged = [column.key for column in self._columns.values() if column.is_share and column.weight > 0]
         answered = [tuple(key not in row.cells for key in averaged) for row in self._rows]
         keys = [
-            (row.is_baseline, 0, ()) if is_complete else (row.is_baseline, 1 + sum(lacks), lacks)
-            for row, is_complete, lacks in zip(self._rows, self.is_complete.tolist(), answered, strict=True)
+            (part, 0, ()) if is_complete else (part, 1 + sum(lacks), lacks)
+            for part, is_complete, lacks in zip(self.parts.tolist(), self.is_complete.tolist(), answered, strict=True)
         ]
         place = {key: at for at, key in enumerate(sorted(set(keys)))}
         return np.array([place[key] for key in keys], dtype=np.int64)

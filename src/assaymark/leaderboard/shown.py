@@ -213,7 +213,7 @@ class _Selection:
         values = -values if self.view.descending else values
         groups = np.zeros(len(values), dtype=np.int64)
         if key == "average":
-            groups = self.index.average_groups if self.is_boards_average else self.index.is_baseline.astype(np.int64)
+            groups = self.index.average_groups if self.is_boards_average else self.index.parts
         keys = (self.index.name_order, np.nan_to_num(values, nan=np.inf), np.isnan(values), groups)
         return np.asarray(np.lexsort(keys))
 

@@ -543,11 +543,12 @@ def test_a_reported_row_changes_no_other_row(queue: SubmissionServer) -> None:
             answer = eve.post("/api/results", json={**revised, "results": results})
             assert answer.status_code == 201, answer.text
         assert state() == before, number
-    rows = [
-        item for item in all_rows(site.table(board), View(), board.shown_columns) if item.row.origin == "self-reported"
-    ]
+    listed = all_rows(site.table(board), View(), board.shown_columns)
+    rows = [item for item in listed if item.row.origin == "self-reported"]
     assert len(rows) >= 3
     assert {result.rank for result in rows} == {None}
+    origins = [item.row.origin for item in listed]
+    assert origins == sorted(origins, key=("measured", "self-reported", "baseline").index)  # whatever their averages
 
 
 def test_a_withdrawn_run_is_at_no_address(queue: SubmissionServer) -> None:
