@@ -82,6 +82,19 @@ def test_a_reader_sees_whole_batches_while_a_run_is_written(url: str) -> None:
     assert slowest < 10
 
 
+def test_the_file_alone_is_the_store_once_its_processes_ended(tmp_path: Path) -> None:
+    """A script that never closes the store leaves no journal beside it, so a copy of the file has everything."""
+    program = WRITER.replace("with Store.open(url) as store:", "store = Store.open(url)\nif True:")
+    path = tmp_path / "s.sqlite"
+    subprocess.run(
+        [sys.executable, "-c", program, str(path), "a", "20", "0"], cwd=ROOT, check=True, capture_output=True
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["s.sqlite"]
+    copy = path.rename(tmp_path / "copy.sqlite")
+    with Store.open(str(copy)) as store:
+        assert [(run.status, run.n_outputs) for run in store.runs()] == [("finished", 80)]
+
+
 def test_a_kill_loses_at_most_one_batch(url: str) -> None:
     """After kill -9 the store is intact, lacks at most the last batch, and the same command does only the rest."""
     writer = start(url, "a", 1000, pause=0.01)

@@ -13,6 +13,7 @@ tables, plain indexes, and two full-text indexes with exactly our statements; an
 `sqlite_master` evaluates nothing that it describes.
 """
 
+import atexit
 import errno
 import os
 import re
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
@@ -197,6 +199,16 @@ class OpenStore(Protocol):
         ...
 
 
+_OPEN: "WeakSet[Database]" = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what a command or a script left open: SQLite then moves its journal into the file, which may be copied."""
+    for database in list(_OPEN):
+        database.close()
+
+
 class Database:
     """An open database with a current schema."""
 
@@ -212,6 +224,7 @@ class Database:
         self._file: FileId | None = None  # device and inode of the file, once it is prepared
         self._lost: StoreError | None = None
         self._engine = self._make_engine()
+        _OPEN.add(self)
 
     @classmethod
     def open(cls, url: str, *, read_only: bool = False, hidden_for: str | None = None) -> Self:
