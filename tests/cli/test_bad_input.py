@@ -266,3 +266,12 @@ def test_a_task_file_may_have_spaces_and_commas_in_its_name(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     path.rename(tmp_path / " my task.csv")
     assert split_names([" my task.csv", "a, b"]) == [" my task.csv", "a", "b"]
+
+
+def test_an_empty_file_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A copy that failed is not taken for a store that nothing was written to."""
+    path = tmp_path / "copied.sqlite"
+    path.touch()
+    assert main(["ls", "runs", "--store", str(path)]) == 2
+    assert f"{path} is an empty file and no store" in capsys.readouterr().err
+    assert main(["ls", "runs", "--store", str(tmp_path / "absent.sqlite")]) == 0

@@ -124,6 +124,8 @@ def test_a_forced_call_is_a_call_of_its_schema(url: str, choice: Any, names: set
     [
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}},
          "response_format", '"not"'),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$ref": "#"}}}},
+         "response_format", "no answer can have the schema"),
         ({"response_format": {"type": "xml"}}, "response_format", "json_schema"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "schema"),
         ({"response_format": FORM, "stop": ["x"]}, "stop", "exclude"),
@@ -145,6 +147,16 @@ def test_what_cannot_be_followed_is_refused_by_name(url: str, more: dict[str, An
     assert (response.status_code, error["param"]) == (400, param)
     assert said in error["message"]
     assert "\n" not in error["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_can_never_end_is_no_answer(url: str, *, stream: bool) -> None:
+    """A schema that requires itself within itself has no finite text: the request fails and never says `stop`."""
+    schema = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    response = post(url, "/chat/completions", **ASKED, response_format=form, max_tokens=20, stream=stream)
+    assert "requires more without end" in response.text or '"finish_reason":"length"' in response.text.replace(" ", "")
+    assert '"finish_reason":"stop"' not in response.text.replace(" ", "")
 
 
 def test_biases_and_penalties_reach_the_text(url: str) -> None:

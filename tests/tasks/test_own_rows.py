@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import assaymark
 from assaymark.errors import DataError, UsageError
 from assaymark.records import GenerateQuery, LoglikelihoodQuery, RollingQuery
 from assaymark.tasks.bound import BindOptions, BoundTask
@@ -375,3 +376,12 @@ def test_answers_that_name_no_one_option_are_refused(tmp_path: Path, text: str, 
     """An answer that is the text of two options, or of none, is refused with its line, and the options listed."""
     with pytest.raises(DataError, match=said):
         opened(tmp_path, "my.csv", text)
+
+
+def test_a_link_to_a_file_without_an_ending_is_read_by_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hub's cache stores files by their hashes, and names them by links."""
+    (tmp_path / "blob123").write_text("question,A,B,answer\nIs ice cold?,yes,no,A\n")
+    (tmp_path / "questions.csv").symlink_to(tmp_path / "blob123")
+    monkeypatch.chdir(tmp_path)
+    run = assaymark.evaluate("fake", "questions.csv")
+    assert run.estimate("questions").n == 1

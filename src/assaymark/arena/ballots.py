@@ -130,8 +130,10 @@ class Ballots:
 
 def check_vote(choice: str, key: str, marks: tuple[str | None, str | None]) -> None:
     """Raises: UsageError for anything that is not a vote."""
-    if choice not in CHOICES or any(mark not in {None, *MARKS} for mark in marks):
-        raise UsageError(f"'{choice}' with marks {marks} is not a vote; expected {', '.join(CHOICES)}")
+    if choice not in CHOICES:
+        raise UsageError(f"'{choice:.40}' is not a vote; expected {', '.join(CHOICES)}")
+    if (mark := next((mark for mark in marks if mark not in {None, *MARKS}), None)) is not None:
+        raise UsageError(f"'{mark:.40}' is not a mark of an answer; expected {', '.join(MARKS)}")
     if not 1 <= len(key) <= 64:
         raise UsageError("the idempotency key has no characters or more than 64; expected 1 to 64")
 

@@ -249,10 +249,11 @@ class TextStream:
 
 
 class TokenTexts:
-    """The texts of the tokens of a sequence; joined they are the sequence's text."""
+    """The texts of the tokens of a sequence; joined, without the special ones, they are the sequence's text."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._special = frozenset(tokenizer.all_special_ids)
         self._pairs: dict[tuple[int, int], str] = {}
 
     def after(self, before: int | None, token: int) -> str:
@@ -272,6 +273,10 @@ class TokenTexts:
             texts.append(self.after(before, token))
             before = token
         return texts
+
+    def lengths(self, tokens: Sequence[int], texts: Sequence[str]) -> list[int]:
+        """Return the characters that tokens with these texts add to an answer: none of a special token."""
+        return [0 if token in self._special else len(text) for token, text in zip(tokens, texts, strict=True)]
 
     def _decoded_after(self, before: int | None, token: int) -> str:
         alone = str(self._tokenizer.decode([token], skip_special_tokens=False))
@@ -382,7 +387,8 @@ def completion_logprobs(
 ) -> CompletionLogprobs:
     """Return the log-probabilities of a completion; `before` is the preceding token, `offset` where they begin."""
     names = texts.of([new_token.token for new_token in tokens], before)
-    offsets = (np.cumsum([0, *map(len, names)])[:-1] + offset).tolist()
+    lengths = texts.lengths([new_token.token for new_token in tokens], names)
+    offsets = (np.cumsum([0, *lengths])[:-1] + offset).tolist()
     tops: list[dict[str, float] | None] = []
     for position, new_token in enumerate(tokens):
         if new_token.logprob is None:

@@ -74,7 +74,7 @@ async def _bad_request(_request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    known = "GET /v1/models, POST /v1/completions, POST /v1/chat/completions and POST /v1/responses"
+    known = "GET of models, and POST to completions, chat/completions and responses, below /v1/"
     return _error(status, f"{request.method} {request.url.path[:100]} is not offered; there are {known}")
 
 
@@ -256,7 +256,7 @@ async def _whole(request: Request, exchange: Exchange | ResponseExchange, header
     try:
         return JSONResponse(await exchange.whole(), headers=headers)
     except RequestFailed as failure:
-        return _error(500, str(failure), "server_error", code=failure.kind.__name__)
+        return _error(failure.status, str(failure), failure.error_type, code=failure.kind.__name__)
     finally:
         gone.cancel()
         exchange.cancel()

@@ -15,7 +15,7 @@ from assaymark.engine.generation import GeneratedSequence, GenerationFailure, Ge
 from assaymark.engine.open_batch import NewToken
 from assaymark.engine.prompt_logprobs import PromptLogprobs
 from assaymark.engine.spans import IntArray
-from assaymark.errors import NonFiniteLogits, PromptTooLong, UsageError
+from assaymark.errors import NonFiniteLogits, Permanent, PromptTooLong, UsageError
 from assaymark.hosting import answer_bodies
 from assaymark.hosting.answer_bodies import (
     Answer,
@@ -44,11 +44,13 @@ ALIVE_SECONDS = 15.0  # between two comments that only keep the connection open
 
 
 class RequestFailed(Exception):
-    """The engine failed on this request."""
+    """The engine failed on this request, or, with status 400, what it asks for turned out to be impossible."""
 
-    def __init__(self, failure: GenerationFailure) -> None:
+    def __init__(self, failure: GenerationFailure, status: int = 500) -> None:
         super().__init__(failure.reason)
         self.kind = failure.kind
+        self.status = status
+        self.error_type = "server_error" if status >= 500 else "invalid_request_error"  # OpenAI's words
 
 
 @dataclass(slots=True, eq=False)
@@ -181,6 +183,10 @@ class Exchange:
             if isinstance(arrival, NewToken):
                 part.arrived.setdefault(arrival.repeat, []).append(arrival)
             else:
+                if part.form is not None and part.form.has_failed(arrival.repeat, arrival.tokens):
+                    self.cancel()
+                    why = "no text that begins as this answer does can have the schema: it requires more without end"
+                    raise RequestFailed(GenerationFailure(0, 0, Permanent, why), 400)
                 part.ends[arrival.repeat] = arrival
                 self._n_open -= 1
         return list(touched.values())
@@ -253,7 +259,7 @@ class Exchange:
                 yield comment(chunks) if isinstance(chunks, str) else b"".join(map(event, chunks))
             yield event("[DONE]")
         except RequestFailed as failure:
-            yield event(error_body(str(failure), "server_error", code=failure.kind.__name__))
+            yield event(error_body(str(failure), failure.error_type, code=failure.kind.__name__))
 
     async def chunks(self) -> AsyncIterator[list[AnswerBody] | str]:
         """Yield the bodies of the chunks that a step brought, or a comment while there are none.
@@ -329,8 +335,10 @@ class Exchange:
         logprobs = None
         if part.read is not None:
             tokens = from_prompt(part.read, part.tokens, self._ask.n_top or 0)
-            logprobs = completion_logprobs(self._host.token_texts, tokens, None, 0)
-            part.n_characters[repeat] = sum(map(len, logprobs["tokens"]))
+            texts = self._host.token_texts
+            logprobs = completion_logprobs(texts, tokens, None, 0)
+            lengths = texts.lengths([each.token for each in tokens], logprobs["tokens"])
+            part.n_characters[repeat] = sum(lengths)
         return self._answer.piece(index, text, logprobs)
 
     def _piece_logprobs(self, part: _Part, repeat: int, new: list[NewToken]) -> object:
@@ -344,7 +352,7 @@ class Exchange:
             return answer_bodies.chat_logprobs(texts, new, before)
         offset = part.n_characters.get(repeat, 0)
         logprobs = completion_logprobs(texts, new, before, offset)
-        part.n_characters[repeat] = offset + sum(map(len, logprobs["tokens"]))
+        part.n_characters[repeat] = offset + sum(texts.lengths([each.token for each in new], logprobs["tokens"]))
         return logprobs
 
     def _chunk(self, choice: AnswerChoice) -> AnswerBody:

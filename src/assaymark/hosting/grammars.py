@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assaymark.hosting.bad_request import BadRequest
+from assaymark.limits.nesting import json_kind
 
 __all__ = ["Grammar", "GrammarTokens", "Matchers", "schema_grammar", "tool_grammar"]
 
@@ -64,7 +65,7 @@ def _closed(parameters: Mapping[str, object]) -> Mapping[str, object]:
 
 def _json(schema: Mapping[str, object] | None, param: str) -> str:
     if schema is not None and not isinstance(schema, Mapping):
-        raise BadRequest(f"the schema is a JSON {type(schema).__name__}; expected an object", param)
+        raise BadRequest(f"the schema is a JSON {json_kind(schema)}; expected an object", param)
     return json.dumps({**(ANY_OBJECT if schema is None else schema), "x-guidance": OPTIONS}, ensure_ascii=False)
 
 
@@ -98,7 +99,10 @@ class GrammarTokens:
             raise BadRequest(
                 f"this host cannot follow the schema: {problem.partition(chr(10))[0][:300]}", grammar.param
             )
-        return Matchers(self._tokens, grammar, self.n_vocab)
+        matchers = Matchers(self._tokens, grammar, self.n_vocab)
+        if matchers.has_failed(0, ()):
+            raise BadRequest("no answer can have the schema: it has no text that ends", grammar.param)
+        return matchers
 
 
 class Matchers:
@@ -120,6 +124,12 @@ class Matchers:
     def has_ended(self, repeat: int, tokens: Sequence[int]) -> bool:
         """Return whether nothing but the end may follow."""
         return bool(self._after(repeat, tokens).is_stopped())
+
+    def has_failed(self, repeat: int, tokens: Sequence[int]) -> bool:
+        """Return whether the answer cannot end in the form: the schema requires more of it without end."""
+        matcher = self._after(repeat, tokens)
+        matcher.compute_bitmask()
+        return bool(matcher.is_error())
 
     def _after(self, repeat: int, tokens: Sequence[int]) -> Any:
         from llguidance import LLMatcher

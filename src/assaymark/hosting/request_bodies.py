@@ -17,7 +17,7 @@ from assaymark.hosting.answer_bodies import Tools, tools_in
 from assaymark.hosting.bad_request import BadRequest, shown, wrong
 from assaymark.hosting.grammars import Grammar, schema_grammar, tool_grammar
 from assaymark.hosting.request_messages import read_messages
-from assaymark.limits.nesting import parse_json
+from assaymark.limits.nesting import json_kind, parse_json
 from assaymark.records import Message
 from assaymark.registry import nearest
 
@@ -103,7 +103,7 @@ def parse_body(content: bytes) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not valid JSON: {str(error)[:200]}") from None
     if not isinstance(body, dict):
-        raise BadRequest(f"the body is a JSON {type(body).__name__}; expected an object")
+        raise BadRequest(f"the body is a JSON {json_kind(body)}; expected an object")
     return body
 
 

@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any
 
-__all__ = ["MAX_DEPTH", "is_deeper", "parse_json"]
+__all__ = ["MAX_DEPTH", "is_deeper", "json_kind", "parse_json"]
 
 MAX_DEPTH = 100  # of files; those that evaluation tools write have about 10 levels at most
 # Possessive, and with an optional closing quote: one pass over any text, however hostile.
@@ -35,6 +35,12 @@ def parse_json(text: str, limit: int = MAX_DEPTH, *, unique: bool = False) -> An
     if is_deeper(text, limit):
         raise ValueError(f"nested deeper than {limit} levels")
     return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
+
+
+def json_kind(value: object) -> str:
+    """Return what a value is in JSON's words: object, array, string, number, boolean or null."""
+    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return kinds.get(type(value), "number")
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:

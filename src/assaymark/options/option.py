@@ -9,6 +9,7 @@ Options are checked before use: an unknown one is an error, never ignored silent
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -192,6 +193,8 @@ def check_limit(value: float) -> None:
     """Raise UsageError for a limit that is neither a number of samples nor a share of them."""
     if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
         raise UsageError(f"limit is {value:g}; expected a whole number of samples from 1, or a fraction below 1")
+    if value > sys.maxsize:
+        raise UsageError(f"limit is {value:g}; expected at most {sys.maxsize}, or no limit")
 
 
 def check_cost(value: float) -> None:

@@ -133,13 +133,16 @@ def existing_store(store: str | None) -> Store:
     """
     if not Store.exists(store):
         where = without_password(store_location(store).removeprefix("sqlite:///"))
+        if Path(where).is_file():
+            raise UsageError(f"{where} is an empty file and no store; was it copied? give another with --store")
         raise UsageError(f"there is no store at {where}; create it with `assaymark run`, or give another with --store")
     return Store.open_to_read(store)
 
 
 def list_runs(store: str | None, words: Sequence[str] = ()) -> list[RunRow]:
     """Return the stored runs whose id, model, status or tasks match every word, newest first."""
-    return existing_store(store).runs(words) if Store.exists(store) else []
+    is_file = Path(store_location(store).removeprefix("sqlite:///")).is_file()
+    return existing_store(store).runs(words) if is_file or Store.exists(store) else []
 
 
 def find_runs(store: str | None, names: Sequence[str]) -> list[RunRow]:

@@ -380,7 +380,7 @@ class Catalog:
             if not path.is_file():
                 raise DataError(f"no file '{name}' in {Path.cwd()}; expected a task's YAML file or a file of rows")
             if is_rows_file(path):
-                file = path.resolve()
+                file = _place_of(path)
                 task, notes = task_from_rows(file, expander.own, expander.row_files.get(file))
                 expander.add_task(task)
                 expander.notes += notes
@@ -432,7 +432,13 @@ def _row_files(names: Iterable[str]) -> Iterator[Path]:
     """Yield the files of rows among names."""
     for path in (Path(name.strip()).expanduser() for name in names):
         if is_rows_file(path) and path.is_file():
-            yield path.resolve()
+            yield _place_of(path)
+
+
+def _place_of(path: Path) -> Path:
+    """Return where a file of rows lies; a link keeps its name where only that says of which kind the file is."""
+    real = path.resolve()
+    return real if is_rows_file(real) else path.absolute()
 
 
 def _reads(path: Path, dataset: str) -> bool:

@@ -18,6 +18,7 @@ from fastapi import Depends, HTTPException, Request
 from starlette.requests import ClientDisconnect
 
 from assaymark.limits.characters import is_storable
+from assaymark.limits.nesting import json_kind
 from assaymark.web.clients import Clients
 from assaymark.web.secret import Signer
 
@@ -186,5 +187,5 @@ def _read_json(body: bytes) -> Posted:
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "the body is not valid JSON") from error
     if not isinstance(made, dict):
-        raise HTTPException(400, f"the body is a JSON {type(made).__name__}; expected an object")
+        raise HTTPException(400, f"the body is a JSON {json_kind(made)}; expected an object")
     return Posted({name: value if isinstance(value, list) else [value] for name, value in made.items()}, is_json=True)

@@ -29,7 +29,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from assaymark.applications.traces.trace_rows import SpanRow
 from assaymark.errors import DataError
-from assaymark.limits.nesting import is_deeper
+from assaymark.limits.nesting import is_deeper, json_kind
 from assaymark.records import JsonValue
 
 __all__ = [
@@ -158,7 +158,7 @@ def _json(body: bytes) -> object:
         raise ValueError(f"nested deeper than {DEEPEST_JSON} levels")
     made = json.loads(text)
     if not isinstance(made, dict):
-        raise TypeError(f"it is a JSON {type(made).__name__}; expected an object")
+        raise TypeError(f"it is a JSON {json_kind(made)}; expected an object")
     return _without_surrogates(made) if "\\ud" in text.lower() else made
 
 

@@ -127,7 +127,7 @@ def queue_feature(
         add_moderation(queue)
         add_sign_in(queue)
 
-    links = (("/queue", "SubmissionQueue"), ("/submit", "Submit"), ("/flags", "Reports"))
+    links = (("/queue", "Queue"), ("/submit", "Submit"), ("/flags", "Reports"))
 
     def gauges() -> Mapping[str, Mapping[str, float]]:
         return {"jobs": {state: float(number) for state, number in SubmissionQueue(store).counts().by_state.items()}}

@@ -77,8 +77,8 @@ def identify_loaded(model: Any, tokenizer: Any, arguments: LocalArguments) -> Mo
     """
     if not hasattr(model, "state_dict") or not hasattr(tokenizer, "encode"):
         raise UsageError(
-            f"got a {type(model).__name__} and a {type(tokenizer).__name__}; expected a transformers model and its "
-            "tokenizer"
+            f"pretrained is of type {type(model).__name__}, and the tokenizer of type {type(tokenizer).__name__}; "
+            "expected a model's name or folder, or a transformers model and its tokenizer"
         )
     tokenizer_length = getattr(tokenizer, "model_max_length", None)
     if tokenizer_length is not None and int(tokenizer_length) == UNSET_TOKENIZER_LENGTH:
