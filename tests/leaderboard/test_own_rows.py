@@ -119,6 +119,15 @@ def test_baselines_are_counted_on_the_data(folder: Path) -> None:
     assert average.number.value == pytest.approx((1 / 2 + 1 / 3) / 2)
 
 
+def test_a_majority_is_not_counted_on_a_part(folder: Path) -> None:
+    """Among five samples some choice is right more often than among all; what guessing scores is known of any part."""
+    run(folder, "--limit", "5")
+    table, _ = table_of(folder)
+    rows = {row.model: row for row in table.rows if row.is_baseline}
+    assert "law" in rows["Random"].cells
+    assert "Majority class" not in rows or "law" not in rows["Majority class"].cells
+
+
 def test_a_suites_rule_makes_the_number_that_the_run_has(folder: Path) -> None:
     """A board of a suite shows the run's stored composite; a row made of two runs comes to the same value."""
     (folder / "pair.yaml").write_text(SUITE)

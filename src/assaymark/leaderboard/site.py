@@ -51,6 +51,7 @@ __all__ = ["Site", "baseline_rows", "boards_of_store", "with_claims"]
 
 PEOPLE: Final = "People (cited)"
 CONSTANT: Final = "best_constant"  # in an estimate's details: what always picking one choice scores
+FEWEST_OF_MAJORITY = 1_000  # samples, where the task has more: of 50 the commonest of four letters is 38%, not 26%
 
 
 def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[StoredRun]) -> list[BoardRow]:
@@ -61,7 +62,7 @@ def baseline_rows(board: Board, columns: Sequence[ScoreColumn], runs: Sequence[S
         rows.append(_computed(board.suite, columns, runs, "Random", _chance, "random guessing: one over the number of "
                               "choices, averaged over the samples"))  # fmt: skip
         rows.append(_computed(board.suite, columns, runs, "Majority class", _constant,
-                              "always the most frequent correct choice, counted on the samples"))  # fmt: skip
+                              "always the most frequent correct choice, counted on all samples, or 1,000"))  # fmt: skip
     if board.has_card_baselines:
         rows.append(_people(board, columns))
     rows += [_cited(scores.name, scores.scores, scores.source, columns) for scores in board.baselines]
@@ -127,7 +128,9 @@ def _chance(member: Member, estimates: Sequence[Estimate]) -> float | None:
 
 
 def _constant(member: Member, estimates: Sequence[Estimate]) -> float | None:  # noqa: ARG001 - as `_chance`
-    return _mean([estimate.details.get(CONSTANT) for estimate in estimates])
+    """Return what always the same choice scores; None from few samples, whose commonest choice is so by chance."""
+    is_part = any(each.n < min(each.details.get("n_total") or 0, FEWEST_OF_MAJORITY) for each in estimates)
+    return None if is_part else _mean([estimate.details.get(CONSTANT) for estimate in estimates])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
