@@ -42,10 +42,13 @@ def evaluation_options(function: F) -> F:
     return function
 
 
+ASKED_AGAIN = {"data_dir", "include_path", "workers", "wait", "command"}  # options that are no part of a run's plan
+
 EXAMPLES = examples(
     "audit contamination DIR arc_challenge",
     "audit prompts DIR arc_easy",
     "audit calibration RUN",
+    "audit calibration RUN gsm8k --answers",
     "audit bias RUN",
     "audit toxicity RUN --scorer my_classifier",
     "audit efficiency DIR -o here.json",
@@ -163,16 +166,25 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
 @click.option("--model", "-M", metavar="MODEL", help="Evaluate this model on --tasks first, instead of RUN.")
 @click.option("--tasks", "-t", "new_tasks", multiple=True, metavar="NAMES", help="With --model: tasks to evaluate.")
+@click.option(
+    "--answers", "of_answers", is_flag=True, help="Measure generated answers; the run's model scores each of them once."
+)
 @shots_option
 @evaluation_options
 @store_option
 @output_option
 @json_option
 def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: Any) -> None:
-    """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score."""
+    """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score.
+
+    Of multiple-choice tasks, or with --answers of tasks that generate answers: their confidence is the probability of
+    the generated text, as in HELM, for which the model must score texts. That audit is stored; the same command
+    continues it.
+    """
     from dataclasses import asdict
 
     from assaymark.audit import auditing
+    from assaymark.audit.answer_calibration import audit_answer_calibration
     from assaymark.audit.tables import calibration_table
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import open_run
@@ -184,7 +196,11 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
         found_run = open_run(store, run)
     else:
         found_run = evaluate(options["model"], options["new_tasks"], **_evaluate_options({**options, "store": store}))
-    audits = auditing.audit_calibration(found_run, tasks)
+    if options["of_answers"]:
+        again = {name: value for name, value in _evaluate_options(options).items() if name in ASKED_AGAIN}
+        audits = audit_answer_calibration(found_run, tasks, announce=_announcer(options), **again)
+    else:
+        audits = auditing.audit_calibration(found_run, tasks)
     _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
 
 
