@@ -383,6 +383,10 @@ def efficiency_table(fit: EfficiencyFit) -> RenderableType:
         f"residuals of the shortest times of {len(fit.answers):,} answers: {residuals}",
         f"{fit.model.get('name')} {fit.model.get('dtype')} on {where}",
     ]
+    if fit.load is not None:
+        lines.append(f"meanwhile: {fit.load.line()}")
+        if fit.load.is_busy:
+            lines.append("this machine was busy, so these times are not its own: measure again when nothing else runs")
     if fit.is_noisy:
         lines.append(
             "the times do not have this form: let nothing else run, and use longer --answers or more --repeats"

@@ -10,6 +10,7 @@ import click
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
+from assaymark.records import JsonValue
 from assaymark.runs.run_options import Decorator, declared_option, evaluate_options
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -276,23 +277,34 @@ def toxicity(
 @click.option("--answers", default="1,8,32", show_default=True, metavar="N,...", help="Most tokens of the answers.")
 @click.option("--repeats", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@store_option
 @output_option
 @json_option
-def efficiency(model: str, lengths: str, answers: str, repeats: int, **options: Any) -> None:
+def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str | None, **options: Any) -> None:
     """Measure what answers of MODEL cost on this machine: seconds of a prompt, and of each token of an answer.
 
-    Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only, which
-    is a part of the result; --output stores both. Let nothing else run meanwhile.
+    Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only. Both
+    are stored, with what else the machine did meanwhile; a line says where it was busy. Each command is a new
+    measurement; an interrupted one stores nothing.
     """
-    from assaymark.audit.auditing import check_ending
+    from assaymark.audit.auditing import check_ending, store_efficiency
     from assaymark.audit.efficiency import audit_efficiency
     from assaymark.audit.tables import efficiency_table
     from assaymark.runs.prepare import model_of
+    from assaymark.runs.stored import stored_line
+    from assaymark.store import Store
 
     check_ending(options["output"])
     n_prompts, n_answers = _whole_numbers(lengths, "lengths"), _whole_numbers(answers, "answers")
-    with contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened:
-        fit = audit_efficiency(opened, n_prompts, n_answers, repeats, _announcer(options))
+    announce = _announcer(options)
+    with (
+        Store.open(store) as opened_store,
+        contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened,
+    ):
+        fit = audit_efficiency(opened, n_prompts, n_answers, repeats, announce)
+        settings: dict[str, JsonValue] = {"lengths": [*n_prompts], "answers": [*n_answers], "repeats": repeats}
+        audit_id = store_efficiency(opened_store, opened, fit, settings, typed_command())
+        announce(stored_line(opened_store, audit_id, "audit"))
     _print(options, fit.to_json(), efficiency_table(fit))
 
 
