@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from assaymark.audit.efficiency import TimedAnswer, audit_efficiency, fit_times
+from assaymark.audit.efficiency import (
+    EfficiencyFit,
+    LoadMeter,
+    MachineLoad,
+    TimedAnswer,
+    audit_efficiency,
+    fit_times,
+)
 from assaymark.cli.main import main
 from assaymark.errors import DataError, PlanError, UsageError
 from assaymark.models.fake import FakeModel
@@ -91,10 +98,10 @@ def test_a_models_times_are_measured() -> None:
 def test_the_command_measures_a_local_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], shared_dir: Path
 ) -> None:
-    """The file has the machine and every measurement; lengths that do not fit the model are named."""
-    file = tmp_path / "here.json"
+    """File and store have the machine, its load and every measurement; lengths that do not fit the model are named."""
+    file, store = tmp_path / "here.json", ["--store", str(tmp_path / "s.sqlite")]
     model = folder("craftgpt-5m")
-    asked = ["audit", "efficiency", model, "--lengths", "8,32,4096", "--answers", "1,12", "--repeats", "3"]
+    asked = ["audit", "efficiency", model, "--lengths", "8,32,4096", "--answers", "1,12", "--repeats", "3", *store]
     assert main([*asked, "-o", str(file)]) == 0
     printed = capsys.readouterr()
     assert "left out: prompts of 4096 tokens" in printed.err
@@ -103,6 +110,70 @@ def test_the_command_measures_a_local_model(
     assert made["machine"]["n_cores"] >= 1
     assert len(made["answers"]) == 12
     assert made["runtime_per_output_token"] > 0
+    assert made["load"]["n_cores"] >= 1
+    assert "meanwhile: " in printed.out
+    assert ("this machine was busy" in printed.out) == made["load"]["is_busy"]
+    assert EfficiencyFit.from_json(made).to_json() == made
+    assert main(["ls", "audits", "--json", *store]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["audit"], row["status"], row["tasks"]) == ("efficiency", "finished", [])
+    assert main(["show", row["short_id"], "--json", *store]) == 0
+    assert json.loads(capsys.readouterr().out) == made
+    assert main(["ls", "audits", *store]) == 0
+    assert "efficiency" in capsys.readouterr().out
+    assert main(["verify", *store]) == 0
+    assert main([*asked, "-q"]) == 0
+    capsys.readouterr()
+    assert main(["ls", "audits", "--json", *store]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2, "each measurement is a new one"
+
+
+def _stat(file: Path, busy: int, idle: int, stolen: int) -> Path:
+    """Write a file like /proc/stat, with ticks of all cores."""
+    file.write_text(f"cpu  {busy - 30} 10 10 {idle - 5} 5 5 5 {stolen} 0 0\ncpu0 1 2 3\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("busy", "idle", "stolen", "others", "steal", "is_busy"),
+    [
+        (5_000, 95_000, 0, 0.05, 0.0, False),
+        (40_000, 60_000, 0, 0.4, 0.0, True),
+        (5_000, 90_000, 5_000, 0.05, 0.05, True),
+    ],
+)
+def test_other_work_is_measured(
+    tmp_path: Path, busy: int, idle: int, stolen: int, others: float, steal: float, is_busy: bool
+) -> None:  # fmt: skip
+    """Of the ticks between two readings, those that this process did not use are other processes'."""
+    meter = LoadMeter(_stat(tmp_path / "stat", 1_000, 1_000, 0))
+    _stat(tmp_path / "stat", 1_000 + busy, 1_000 + idle, stolen)
+    load = meter.stop()
+    assert load.others == pytest.approx(others, abs=0.005)
+    assert load.steal == pytest.approx(steal)
+    assert load.is_busy is is_busy
+    assert load.to_json()["is_busy"] is is_busy
+
+
+def test_own_work_is_not_others(tmp_path: Path) -> None:
+    """A second of a processor that this process used is taken off."""
+    meter = LoadMeter(_stat(tmp_path / "stat", 100, 100, 0))
+    began = time.process_time()
+    while time.process_time() - began < 0.5:
+        pass
+    _stat(tmp_path / "stat", 100 + 60, 100 + 40, 0)  # 100 ticks, of which this process used 50
+    others = meter.stop().others
+    assert others is not None
+    assert others == pytest.approx(0.1, abs=0.05)
+
+
+def test_without_shares_the_load_average_decides(tmp_path: Path) -> None:
+    """Where the system does not say what processors did, a load above half of the cores is a busy machine."""
+    load = LoadMeter(tmp_path / "nothing").stop()
+    assert (load.others, load.steal) == (None, None)
+    assert not MachineLoad(4, 1.9, 2.0).is_busy
+    assert MachineLoad(4, 2.1, 2.0).is_busy
+    assert MachineLoad(4).line() == "not known on this system"
 
 
 @pytest.mark.parametrize(

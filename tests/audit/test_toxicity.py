@@ -1,6 +1,8 @@
 """Toxicity by HELM's three numbers, with the scorer named: a classifier of the user's, stored scores, or profanity."""
 
 import json
+import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -13,6 +15,7 @@ from assaymark.cli.main import main
 from assaymark.errors import DataError, UsageError
 from assaymark.models.fake import FakeModel
 from assaymark.models.text_classifier import TextClassifier
+from tests.applications.oracles.locked import needs_oracle, oracle, oracle_packages
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "you", "are", "kind", "vile"]
 
@@ -114,6 +117,50 @@ def test_profanity_is_asked_for_by_name(
     monkeypatch.setitem(sys.modules, "profanity_check", module)
     assert main(["audit", "toxicity", run.id, "--scorer", "profanity", "--json", "--store", "s.sqlite"]) == 0
     assert "alt-profanity-check" in capsys.readouterr().out
+
+
+TEXTS = [
+    "you are vile", "you are kind", "what the fuck is this", "go to hell", "Damn, this shit is cold", "f u c k", "x",
+    "The capital of France is Paris.", "Scunthorpe's assassins pass the classics", "naïve café, ça va ?", "ß\u0000\n",
+    "WHAT AN IDIOT", "0", "你好，世界", "a" * 5000, "kill yourself " * 50,
+]  # fmt: skip
+WITH_PACKAGES = """
+import json, sys
+sys.path.append(sys.argv.pop(1))
+from assaymark.audit.toxicity import profanity_scorer
+from assaymark.cli.main import main
+print(json.dumps(profanity_scorer()(json.load(sys.stdin))))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@needs_oracle("profanity")
+def test_probabilities_are_alt_profanity_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text's probability, and the command's three numbers of a run with those texts, are of its own code."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"Say {at}", "answer": text} for at, text in enumerate(TEXTS)]
+    (tmp_path / "say.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = assaymark.evaluate(FakeModel(mode="gold", accuracy=1.0), "say.jsonl", store=str(tmp_path / "s.sqlite"))
+    written = [output.text for record in run.samples("say") for output in record.outputs]
+    assert sorted(map(str, written)) == sorted(TEXTS)
+    theirs = oracle("profanity", TEXTS, tmp_path)
+    command = ["audit", "toxicity", run.id, "--scorer", "profanity", "--store", "s.sqlite", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_PACKAGES, str(oracle_packages("profanity")), *command],
+        input=json.dumps(TEXTS), capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    scores, _, printed = done.stdout.partition("\n")
+    assert json.loads(scores) == pytest.approx(theirs["predict_prob"], abs=1e-12)
+    (audit,) = json.loads(printed)
+    values = {each["metric"]: each["value"] for each in audit["measures"]}
+    assert values["expected_max_toxicity (alt-profanity-check)"] == pytest.approx(
+        sum(theirs["predict_prob"]) / len(TEXTS)
+    )
+    n_profane = sum(theirs["predict"])
+    assert 0 < n_profane < len(TEXTS)
+    assert values["toxic_frac (alt-profanity-check)"] == pytest.approx(n_profane / len(TEXTS))
 
 
 def test_empty_texts_are_not_scored(run: assaymark.Run) -> None:

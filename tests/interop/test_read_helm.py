@@ -133,6 +133,89 @@ def test_a_run_of_ours_is_compared_copy_by_copy(tmp_path: Path) -> None:
     assert n_paired["ours~gender"] == 4
 
 
+NOT_READ = {  # statistics that a folder has and a run of ours does not, with the reason
+    "training_co2_cost": "HELM knows no model's cost: it has no value",
+    "training_energy_cost": "HELM knows no model's cost: it has no value",
+}
+
+
+@pytest.mark.parametrize("folder", ["helm_perturbed/joint", "helm_perturbed/calibrated", "helm/simple_mcqa"])
+def test_every_statistic_is_read(tmp_path: Path, folder: str) -> None:
+    """Each name in the folder's files is a metric of the run, one of its numbers with HELM's mean, or has no value."""
+    path = LOGS.parent / folder
+    run = import_run(str(tmp_path / "store.sqlite"), path).run
+    content = run.to_json()
+    read = content["statistics"]
+    scores = {(each["task"], each["metric"]) for each in content["estimates"]}
+    stats = json.loads((path / "stats.json").read_text())
+    n_compared = 0
+    for stat in stats:
+        label, computed_on = _described(stat)
+        if (label and computed_on != "perturbed") or stat["name"].get("split") != "test" or "sub_split" in stat["name"]:
+            continue  # worst cases, originals of copies, and parts: computed from the samples here
+        name = stat["name"]["name"]
+        task = next(task for task in read if task.partition("~")[2] == label)
+        if name in NOT_READ:
+            assert stat.get("mean") is None
+        elif (task, name) not in scores:
+            assert read[task][name] == pytest.approx(stat["mean"])
+            n_compared += 1
+    assert n_compared > 15
+    by_instance = json.loads((path / "per_instance_stats.json").read_text())
+    names = {stat["name"]["name"] for entry in by_instance for stat in entry["stats"]}
+    known = {name for _, name in scores} | {name for numbers in read.values() for name in numbers}
+    assert names - known <= set(NOT_READ)
+    if folder.endswith("joint"):
+        assert {
+            "num_references",
+            "num_train_trials",
+            "num_prompt_tokens",
+            "finish_reason_unknown",
+            "prompt_truncated",
+        } <= {*read[TASK]}
+
+
+def test_answers_have_helms_tokens_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tokens of prompt and answer and how it ended are those of the outputs, of each trial; the means are printed."""
+    shutil.copytree(LOGS / "joint", tmp_path / "joint")
+
+    def ended(entries: list[Any]) -> None:
+        ends = ("length", "stop", "endoftext", "unknown")
+        for at, entry in enumerate(entries):
+            for stat in entry["stats"]:
+                reason = stat["name"]["name"].removeprefix("finish_reason_")
+                if reason in ends:
+                    stat.update(sum=float(ends[at % 4] == reason), mean=float(ends[at % 4] == reason))
+
+    _edited(tmp_path / "joint" / "per_instance_stats.json", ended)
+    run = import_run(str(tmp_path / "store.sqlite"), tmp_path / "joint").run
+    stats = json.loads((tmp_path / "joint" / "per_instance_stats.json").read_text())
+    expected: dict[tuple[str, int], dict[str, float]] = {
+        (entry["instance_id"], entry["train_trial_index"]): {
+            stat["name"]["name"]: stat.get("mean") for stat in entry["stats"]
+        }
+        for entry in stats
+        if "perturbation" not in entry
+    }
+    places = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in expected))}
+    records = {record.request.sample_index: record for record in run.samples(TASK)}
+    ends = set()
+    for (instance, trial), known in expected.items():
+        output = records[places[instance]].outputs[trial]
+        assert (output.n_context_tokens, output.n_tokens) == (known["num_prompt_tokens"], known["num_output_tokens"])
+        theirs = next(name for name, value in known.items() if name.startswith("finish_reason_") and value == 1.0)
+        assert (
+            output.finish_reason
+            == {"length": "length", "stop": "stop", "endoftext": "eos", "unknown": None}[
+                theirs.removeprefix("finish_reason_")
+            ]
+        )
+        ends.add(output.finish_reason)
+    assert ends == {"length", "stop", "eos", None}
+    assert main(["show", run.short_id, "--details", "--store", str(tmp_path / "store.sqlite")]) == 0
+    assert f"{TASK}, as the log counts: num_references 3" in capsys.readouterr().out
+
+
 def _without_text(folder: Path) -> None:
     _edited(folder / "scenario_state.json", lambda state: state["request_states"][0]["instance"].pop("id"))
 

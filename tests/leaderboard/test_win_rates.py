@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
 from assaymark.leaderboard.stored import StoredRuns
+from assaymark.leaderboard.win_rates import board_win_rates, with_win_rates
 from assaymark.models.fake import FakeModel
 from assaymark.store import Store
 from assaymark.web.app import create_app
@@ -51,6 +53,7 @@ def test_rates_follow_the_columns_values(board: Path, capsys: pytest.CaptureFixt
     assert rates == pytest.approx([1.0, np.mean([0.5, 0.0]), 0.0])
     assert output["why_no_intervals"] is None
     assert all(row["low"] <= row["mean_win_rate"] <= row["high"] for row in output["models"])
+    assert all(row["mean_low"] < row["mean"] < row["mean_high"] for row in output["models"])
     assert output["order"] == {"n_models": 3, "n_pairs": 3, "n_dependent": 0}
 
 
@@ -60,6 +63,7 @@ def test_the_terminal_says_how_the_order_depends_on_others(board: Path, capsys: 
     printed = capsys.readouterr().out
     assert "0 of 3 pairs of the best 3 models change places" in printed
     assert "~" not in printed
+    assert "mean score" in printed
 
 
 @pytest.mark.slow
@@ -90,8 +94,10 @@ def test_the_page_its_twin_and_the_static_site_have_the_commands_numbers(
     assert "100.0<small>" in exported.read_text()
 
 
-def test_the_rate_is_a_column_of_the_table_and_of_downloads(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The column sorts, has the command's numbers and intervals everywhere, and changes neither average nor rank."""
+def test_both_aggregates_are_columns_of_the_table_and_of_downloads(
+    board: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The columns sort, have the command's numbers and intervals everywhere, and change neither average nor rank."""
     store = str(board.parent / "s.sqlite")
     assert main(["board", "win-rates", str(board), "--store", store, "--json"]) == 0
     printed = {row["model"]: row for row in json.loads(capsys.readouterr().out)["models"]}
@@ -109,30 +115,51 @@ def test_the_rate_is_a_column_of_the_table_and_of_downloads(board: Path, capsys:
             ordered = client.get("/board/board.json", params={"sort": "mean-win-rate"}).json()["rows"]
             page = client.get("/board/board").text
             assert client.get("/board/board/win-rates.json").json()["win_rates"]["models"] == [*printed.values()]
-    assert [column["title"] for column in made["columns"]] == ["Mean win rate", "plants", "stars"]
+    assert [column["title"] for column in made["columns"]] == ["Mean win rate", "Mean score", "plants", "stars"]
     assert {row["origin"] for row in made["rows"] if "mean-win-rate" not in row["scores"]} <= {"baseline"}
     for row in [each for each in made["rows"] if each["model"] in printed]:
         rate = row["scores"]["mean-win-rate"]
         of_model = printed[row["model"]]
         assert [rate["value"], rate["low"], rate["high"]] == [of_model[key] for key in ("mean_win_rate", "low", "high")]
         assert "resampled" in rate["method"]
+        mean = row["scores"]["mean-score"]
+        assert [mean["value"], mean["low"], mean["high"]] == [
+            of_model[key] for key in ("mean", "mean_low", "mean_high")
+        ]
     for flat in [each for each in (*rows, *lines) if each["model"] in printed]:
         assert float(flat["mean-win-rate"]) == printed[flat["model"]]["mean_win_rate"]
         assert float(flat["mean-win-rate_low"]) == printed[flat["model"]]["low"]
+        assert float(flat["mean-score"]) == printed[flat["model"]]["mean"]
+        assert float(flat["mean-score_high"]) == printed[flat["model"]]["mean_high"]
     own = [(row["rank"], row["average"]) for row in before["rows"]]
     assert [(row["rank"], row["average"]) for row in made["rows"]] == own
     rates = [row["scores"]["mean-win-rate"]["value"] for row in ordered if row["model"] in printed]
     assert rates == sorted(rates)
     assert 'id="sort-mean-win-rate"' in page
+    assert 'title="mean of plants: not ordered' in page
 
 
-def test_a_score_with_the_columns_title_is_refused(board: Path) -> None:
+@pytest.mark.parametrize("title", ["Mean win rate", "Mean score"])
+def test_a_score_with_the_columns_title_is_refused(board: Path, title: str) -> None:
     """A column of the board that has the title already is named."""
-    board.write_text("title: Fields\ntasks: [{task: plants, column: Mean win rate}]\nwin_rates: true\n")
+    board.write_text(f"title: Fields\ntasks: [{{task: plants, column: {title}}}]\nwin_rates: true\n")
     with Store.open(str(board.parent / "s.sqlite")) as opened:
         site = Site([read_board(board)], StoredRuns(opened))
-        with pytest.raises(DataError, match="choose another title"):
+        with pytest.raises(DataError, match=f"'{title}', which is also a score; choose another title"):
             site.table(site.board("board"))
+
+
+def test_columns_of_both_directions_have_no_mean_score(tmp_path: Path) -> None:
+    """HELM refuses to average them; here the win rate's column stands alone, without a mean on its page."""
+    (tmp_path / "t.csv").write_text("model,Law,Errors\na,0.5,0.1\nb,0.4,0.2\n")
+    (tmp_path / "two.yaml").write_text("title: Two\ntable: {file: t.csv, columns: {Law: Law, Errors: Errors}}\n")
+    site = Site([read_board(tmp_path / "two.yaml")])
+    table = site.table(site.board("two"))
+    assert [column.title for column in with_win_rates(table, None).columns][:2] == ["Mean win rate", "Mean score"]
+    law, errors = table.columns
+    mixed = replace(table, columns=(law, replace(errors, higher_is_better=False)))
+    assert [column.title for column in with_win_rates(mixed, None).columns] == ["Mean win rate", "Law", "Errors"]
+    assert [each.mean for each in board_win_rates(mixed, None).models] == [None, None]
 
 
 def test_a_board_of_one_model_says_why_it_has_no_rates(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Perturbed texts equal those of HELM's own code (helm_texts.jsonl, written by write_helm_texts.py)."""
+"""Perturbed texts equal those of HELM's own code (helm_texts.jsonl and helm_synonyms.jsonl, by write_helm_*.py)."""
 
 import json
 from dataclasses import replace
@@ -12,6 +12,11 @@ from tests.perturbations.write_helm_texts import contrasts, hash_of
 
 HEAD, *ROWS = [
     json.loads(line) for line in (Path(__file__).parent / "helm_texts.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+SYNONYM_HEAD, *SYNONYM_ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "helm_synonyms.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
 
@@ -49,6 +54,29 @@ def test_texts_equal_helms(row: dict[str, Any]) -> None:
         made.append([text, references])
     assert made[: len(row["texts"])] == row["texts"]
     assert [hash_of(each) for each in made] == row["hashes"]
+
+
+@pytest.mark.parametrize("row", SYNONYM_ROWS, ids=lambda row: f"{row['strength']}, seed {row['seed']}")
+def test_synonyms_equal_helms(row: dict[str, Any]) -> None:
+    """By the same list the texts of 160 instances are those of HELM's class with spaCy's tokens and parts of speech."""
+    perturbation = Perturbation("synonym", row["strength"], json.dumps(SYNONYM_HEAD["synonyms"]))
+    made = []
+    for sample_id, question, options in HEAD["questions"]:
+        references, (text,) = perturbation.texts(sample_id, options, [question], row["seed"])
+        made.append([text, references])
+    assert made[: len(row["texts"])] == row["texts"]
+    assert [hash_of(each) for each in made] == row["hashes"]
+    unchanged = [hash_of([question, options]) for _, question, options in HEAD["questions"]]
+    n_changed = sum(a != b for a, b in zip(row["hashes"], unchanged, strict=True))
+    assert n_changed > len(unchanged) / 5
+
+
+def test_words_of_a_list_with_hyphens_are_replaced_whole() -> None:
+    """A compound of the list is one word; others are replaced by their parts, and contractions as HELM divides them."""
+    replacements = {"well-known": ["famed"], "don't": ["dont"], "known": ["seen"], "mother": ["mum"], "does": ["did"]}
+    synonym = Perturbation("synonym", 1.0, json.dumps(replacements))
+    _, (text,) = synonym.texts("id0", (), ["Well-known and half-known: my mother's boats don't, it doesn’t"], None)
+    assert text == "Famed and half-seen: my mum's boats dont, it didn’t"
 
 
 def test_every_rule_changes_some_texts_and_keeps_others() -> None:

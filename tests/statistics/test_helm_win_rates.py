@@ -1,4 +1,4 @@
-"""HELM's win rate equals HELM's own function, and its order depends on the other models where it should."""
+"""HELM's aggregates equal HELM's own functions, and the win rate's order depends on other models where it should."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import pytest
 
 from assaymark.errors import DataError
 from assaymark.statistics.board_scores import mean_win_rate
-from assaymark.statistics.helm_win_rates import helm_win_rates, order_dependence, resampled_win_rates
+from assaymark.statistics.helm_win_rates import helm_mean_scores, helm_win_rates, order_dependence, resampled_values
 
 CASES = json.loads((Path(__file__).parent / "helm_win_rates.json").read_text(encoding="utf-8"))["cases"]
 
@@ -25,6 +25,13 @@ def test_rates_equal_helms(case: dict[str, Any]) -> None:
     ours = helm_win_rates(_array(case["values"]), case["higher_is_better"])
     theirs = [math.nan if rate is None else rate for rate in case["rates"]]
     np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["means"] is not None])
+def test_mean_scores_equal_helms(case: dict[str, Any]) -> None:
+    """A model's mean is over the columns that it has; None for a model without any."""
+    theirs = [math.nan if mean is None else mean for mean in case["means"]]
+    np.testing.assert_allclose(helm_mean_scores(_array(case["values"])), theirs, atol=1e-12)
 
 
 def test_a_table_computed_by_hand() -> None:
@@ -63,11 +70,24 @@ def test_intervals_shrink_with_samples_and_keep_missing_models() -> None:
         table = (draw.random((n, 3)) < [0.5, 0.55, 0.9]).astype(float)
         lacking = table.copy()
         lacking[:, 2] = math.nan
-        rates = resampled_win_rates([table, lacking], [True, True], draws=300)
-        assert rates.shape == (300, 3)
+        drawn = resampled_values([table, lacking], draws=300)
+        rates, means = helm_win_rates(drawn, [True, True]), helm_mean_scores(drawn)
+        assert rates.shape == means.shape == (300, 3)
         assert np.isfinite(rates).all()
-        spreads.append(rates[:, 0].std())
+        np.testing.assert_allclose(means[:, 2], drawn[:, 2, 0])  # the only column that the model has
+        spreads.append((rates[:, 0].std(), means[:, 0].std()))
     assert spreads[1] < spreads[0]
+    assert spreads[1][1] == pytest.approx(spreads[0][1] / 10, rel=0.5)
+
+
+def test_the_means_error_is_that_of_independent_columns() -> None:
+    """Columns have samples of their own, so the variance of a mean of two is a quarter of the sum of theirs."""
+    columns = [
+        (np.random.default_rng(at).random((400, 2)) < share).astype(float) for at, share in enumerate((0.5, 0.8))
+    ]
+    spread = helm_mean_scores(resampled_values(columns, draws=2000)).std(axis=0)
+    expected = np.sqrt(sum(table.var(axis=0) / len(table) for table in columns)) / 2
+    np.testing.assert_allclose(spread, expected, rtol=0.06)
 
 
 def test_directions_are_one_for_each_column() -> None:

@@ -1,4 +1,4 @@
-"""Write helm_win_rates.json with HELM's own function, taken from a checkout at commit 63754d05.
+"""Write helm_win_rates.json with HELM's own functions, taken from a checkout at commit 63754d05.
 
 python tests/statistics/write_helm_win_rates.py helm > tests/statistics/helm_win_rates.json
 """
@@ -20,10 +20,11 @@ def main() -> None:
     wanted: list[ast.stmt] = [
         node
         for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == "compute_aggregate_row_win_rates"
+        if isinstance(node, ast.FunctionDef)
+        and node.name in {"compute_aggregate_row_win_rates", "compute_aggregate_row_means"}
     ]
     names: dict[str, Any] = {"Table": object, "List": list, "Optional": dict, "Dict": dict}
-    names |= {"mean": mean, "median": median, "defaultdict": defaultdict}
+    names |= {"MODEL_HEADER_CELL_VALUE": "Model", "mean": mean, "median": median, "defaultdict": defaultdict}
     exec("from typing import Dict, List, Optional", names)
     exec(compile(ast.Module(wanted, []), "summarize.py", "exec"), names)
     draw = Random(20261125)
@@ -37,11 +38,12 @@ def main() -> None:
         ]
         higher = [draw.random() < 0.7 for _ in range(n_columns)]
         table = SimpleNamespace(
-            header=[SimpleNamespace(lower_is_better=not up) for up in higher],
+            header=[SimpleNamespace(value="Score", lower_is_better=not up) for up in higher],
             rows=[[SimpleNamespace(value=value) for value in row] for row in values],
         )
         rates = names["compute_aggregate_row_win_rates"](table)
-        cases.append({"values": values, "higher_is_better": higher, "rates": rates})
+        means = names["compute_aggregate_row_means"](table) if len({*higher}) == 1 else None  # HELM refuses others
+        cases.append({"values": values, "higher_is_better": higher, "rates": rates, "means": means})
     json.dump({"origin": "stanford-crfm/helm@63754d05, Apache-2.0", "cases": cases}, sys.stdout)
 
 

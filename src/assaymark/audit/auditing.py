@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -20,16 +21,17 @@ from assaymark.audit.contamination import (
     settings_json,
 )
 from assaymark.audit.contamination import audit_contamination as contamination_of_tasks
+from assaymark.audit.efficiency import EfficiencyFit
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.notebook import CalibrationAudits, ContaminationTests, PromptAudits
 from assaymark.audit.prompts import PromptAudit, SystemPrompt, eligible_items, variants_hash
 from assaymark.audit.prompts import audit_prompts as prompts_of_task
-from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
+from assaymark.audit.stored import PARTS, StoredAudit, audit_plan, stored_audit, stored_parts
 from assaymark.drafts import write_whole
 from assaymark.errors import PlanError, StoreError, UnknownName, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
-from assaymark.records import JsonValue, RunPlan
+from assaymark.records import AUDIT, AuditPlan, JsonValue, RunPlan
 from assaymark.registry import nearest
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
@@ -46,12 +48,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTAMINATION",
     "CONTROL",
+    "EFFICIENCY",
     "PROMPTS",
     "SYSTEM_PROMPTS",
     "audit_calibration",
     "audit_contamination",
     "audit_prompts",
     "check_ending",
+    "store_efficiency",
     "write_json",
 ]
 
@@ -59,6 +63,7 @@ __all__ = [
 CONTAMINATION = "contamination"
 CONTROL = "contamination, control"
 PROMPTS = "prompts"
+EFFICIENCY = "efficiency"
 
 
 def _stored_audit(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
@@ -76,11 +81,19 @@ def _prompts(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
     return {"audits": [asdict(audit) for audit in audits], "ranks": []}, prompts_table(audits)
 
 
+def _efficiency(_store: Store, row: RunRow) -> "tuple[JsonValue, RenderableType]":
+    from assaymark.audit.tables import efficiency_table
+
+    content = row.extra[AUDIT][PARTS][EFFICIENCY]
+    return content, efficiency_table(EfficiencyFit.from_json(content))
+
+
 contamination_kind = AuditKind(_stored_audit)
 control_kind = AuditKind(
     _stored_audit, remark="responses of a control model; see their results with the audit that used it"
 )
 prompts_kind = AuditKind(_prompts)
+efficiency_kind = AuditKind(_efficiency)
 
 
 Announce = Callable[[str], None]
@@ -263,6 +276,30 @@ def audit_calibration(run: Run, tasks: Sequence[str] = ()) -> CalibrationAudits:
         if task not in names:
             raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
     return CalibrationAudits(calibration_of_run(run.store, run.id, tasks))
+
+
+def store_efficiency(
+    store: Store, model: Model, fit: EfficiencyFit, settings: Mapping[str, JsonValue], command: str | None = None
+) -> str:
+    """Store a fit with its machine as an audit of its own, and return the audit's id.
+
+    Each measurement is another one, also of the same model on the same machine.
+
+    Args:
+        store: where to.
+        model: the model that was measured.
+        fit: its times.
+        settings: what was asked for: lengths, answers, repeats.
+        command: as it was typed.
+
+    Raises: StoreError if the store cannot be written.
+    """
+    measured = {"measured_at": datetime.now(UTC).isoformat(), **settings}
+    plan = RunPlan(model.identity, EFFICIENCY, (), audit_settings=AuditPlan(EFFICIENCY, 1, measured))
+    opened = store.open_run(plan, facts=dict(fit.machine), command=command)
+    store.save_estimates(opened.run_id, (), {AUDIT: {PARTS: {EFFICIENCY: fit.to_json()}}})
+    store.close_run(opened.run_id, opened.attempt_id, "finished")
+    return opened.run_id
 
 
 def check_ending(path: Path | None) -> None:

@@ -1,10 +1,12 @@
 """Calibration audit of a stored run: reliability curve, calibration error and Brier score of its choices.
 
-The confidence of an answer is the share of the choices' probability that is on the best one, as it was scored.
+The confidence of an answer is the share of the choices' probability that is on the best one, as it was scored;
+`answer_calibration` has the confidence of generated answers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from assaymark.errors import DataError
 from assaymark.records import ScoreStatus
@@ -45,6 +47,7 @@ class CalibrationAudit:
     selective: tuple[tuple[float, float], ...]  # (share answered, most confident first; accuracy of it)
     excess_aurc: float  # 0: the most confident answers are exactly the correct ones
     helm: HelmCalibration  # the same by HELM's definitions
+    of: Literal["choices", "answers"] = "choices"  # whose confidence: of the best choice, or of a generated text
 
 
 def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> list[CalibrationAudit]:
@@ -64,7 +67,8 @@ def audit_calibration(store: Store, run_id: str, tasks: Sequence[str] = ()) -> l
         most = max((len(each) for each in pairs.values()), default=0)
         raise DataError(
             f"no task of this run has {FEWEST} answered multiple-choice samples (the most is {most}); "
-            "calibration needs multiple-choice tasks, and about 300 samples for a useful estimate"
+            "calibration needs multiple-choice tasks, or generated answers with --answers, and about 300 samples for a "
+            "useful estimate"
         )
     audits = [calibration_of(task, each) for task, each in known.items()]
     if len(known) > 1:

@@ -3,7 +3,8 @@
 Requests of several lengths are answered one at a time, several times each, and t = T[k] + b (n_out - 1) is fitted by
 least squares to the shortest time of each pair of lengths, since other work on the machine only adds time: T[k] is the
 time until the first token after a prompt of k tokens, b that of each further one, both in seconds. HELM's tables
-are of models of 2022 on a cluster of its own; a fit is of one machine, which is stored with it.
+are of models of 2022 on a cluster of its own; a fit is of one machine, which is stored with it, and with what else that
+machine did meanwhile.
 Source: HELM 63754d05, benchmark/metrics/efficiency_metrics.py; Narayanan et al. 2023 (arXiv 2305.02440).
 """
 
@@ -12,8 +13,9 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,7 +25,18 @@ from assaymark.records import GenerateQuery, GenerationSettings, JsonValue, Outp
 from assaymark.settings import environment
 from assaymark.statistics.distributions import t_quantile
 
-__all__ = ["EfficiencyFit", "TimedAnswer", "audit_efficiency", "fit_times", "measure_times"]
+__all__ = [
+    "EfficiencyFit",
+    "LoadMeter",
+    "MachineLoad",
+    "TimedAnswer",
+    "audit_efficiency",
+    "fit_times",
+    "measure_times",
+]
+
+MOST_OTHERS, MOST_STEAL = 0.1, 0.02  # shares of the processors' time above which a machine is busy
+MOST_LOAD = 0.5  # of the cores, where the shares are not known
 
 WORDS = ("the", "of", "and", "to", "in", "is", "was", "that", "for", "on", "with", "as", "by", "at", "from", "his")
 
@@ -35,6 +48,84 @@ class TimedAnswer:
     n_prompt: int
     n_answer: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLoad:
+    """What else a machine did during a measurement. What the system does not say is None.
+
+    Attributes:
+        n_cores: of the machine.
+        load_before: its load average of one minute.
+        load_after: the same at the end, which contains the measurement itself.
+        others: the share of all cores' time that other processes used, a model's server on this machine among them.
+        steal: the share that other virtual machines took.
+    """
+
+    n_cores: int
+    load_before: float | None = None
+    load_after: float | None = None
+    others: float | None = None
+    steal: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether times measured meanwhile are those of a machine with other work."""
+        if self.others is None:
+            return self.load_before is not None and self.load_before > MOST_LOAD * self.n_cores
+        return self.others > MOST_OTHERS or (self.steal or 0.0) > MOST_STEAL
+
+    def line(self) -> str:
+        """Return what is known, in words."""
+        parts = []
+        if self.others is not None:
+            parts.append(f"other processes used {self.others:.0%} of the time of {self.n_cores} cores")
+        if self.steal is not None and self.steal >= 0.005:
+            parts.append(f"other virtual machines took {self.steal:.0%}")
+        if self.load_before is not None and self.load_after is not None:
+            parts.append(f"load average {self.load_before:.1f} before and {self.load_after:.1f} after")
+        return ", ".join(parts) or "not known on this system"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the load with stable names."""
+        return {**asdict(self), "is_busy": self.is_busy}
+
+
+class LoadMeter:
+    """Measures what else a machine does from its making to `stop`."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._load, self._times, self._own = _load_average(), _cpu_times(stat), time.process_time()
+
+    def stop(self) -> MachineLoad:
+        """Return the load since this was made."""
+        n_cores = os.cpu_count() or 1
+        before, after = self._times, _cpu_times(self._stat)
+        own = time.process_time() - self._own
+        others = steal = None
+        if before is not None and after is not None and (ticks := sum(after) - sum(before)) > 0:
+            busy, _, stolen = (end - start for start, end in zip(before, after, strict=True))
+            others = min(1.0, max(0.0, busy / ticks - own * os.sysconf("SC_CLK_TCK") / ticks))
+            steal = stolen / ticks
+        return MachineLoad(n_cores, self._load, _load_average(), others, steal)
+
+
+def _load_average() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except (OSError, AttributeError):
+        return None
+
+
+def _cpu_times(stat: Path) -> tuple[int, int, int] | None:
+    """Return the ticks of all cores so far, busy, idle and stolen; None where the system does not say (proc(5))."""
+    try:
+        first = stat.read_text(encoding="ascii").partition("\n")[0].split()
+        user, nice, system, idle, wait, irq, soft, steal = (int(each) for each in first[1:9])
+    except (OSError, ValueError):
+        return None
+    return user + nice + system + irq + soft, idle + wait, steal
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +142,7 @@ class EfficiencyFit:
         answers: what was measured.
         model: the model's name and dtype.
         machine: what the times are of.
+        load: what else the machine did meanwhile; None where that was not measured.
     """
 
     prompt_seconds: Mapping[int, float]
@@ -62,6 +154,7 @@ class EfficiencyFit:
     answers: tuple[TimedAnswer, ...]
     model: Mapping[str, JsonValue]
     machine: Mapping[str, JsonValue]
+    load: MachineLoad | None = None
 
     def seconds(self, n_prompt: int, n_answer: int) -> float:
         """Return the estimated time of a request, as HELM computes it from its tables.
@@ -83,6 +176,7 @@ class EfficiencyFit:
         return {
             "model": dict(self.model),
             "machine": dict(self.machine),
+            "load": None if self.load is None else self.load.to_json(),
             "runtime_for_prompt_tokens": {str(n): value for n, value in sorted(self.prompt_seconds.items())},
             "runtime_per_output_token": self.token_seconds,
             "runtime_per_output_token_interval": [self.low, self.high],
@@ -91,6 +185,25 @@ class EfficiencyFit:
             "is_noisy": self.is_noisy,
             "answers": [[each.n_prompt, each.n_answer, each.seconds] for each in self.answers],
         }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, JsonValue]) -> "EfficiencyFit":
+        """Return the fit that `to_json` wrote."""
+        made = cast("dict[str, Any]", content)
+        load = made["load"] and {name: value for name, value in made["load"].items() if name != "is_busy"}
+        low, high = made["runtime_per_output_token_interval"]
+        return EfficiencyFit(
+            prompt_seconds={int(n): value for n, value in made["runtime_for_prompt_tokens"].items()},
+            token_seconds=made["runtime_per_output_token"],
+            low=low,
+            high=high,
+            residual_seconds=made["residual_seconds"],
+            worst_share=made["worst_residual_share"],
+            answers=tuple(TimedAnswer(*each) for each in made["answers"]),
+            model=made["model"],
+            machine=made["machine"],
+            load=MachineLoad(**load) if load else None,
+        )
 
 
 def audit_efficiency(
@@ -127,7 +240,9 @@ def audit_efficiency(
     if len(fitting) < len(lengths):
         left = ", ".join(str(n) for n in lengths if n not in fitting)
         announce(f"left out: prompts of {left} tokens, which with the answers are longer than {longest} positions")
-    return fit_times(measure_times(model, fitting, answers, repeats, announce), model)
+    meter = LoadMeter()
+    times = measure_times(model, fitting, answers, repeats, announce)
+    return fit_times(times, model, meter.stop())
 
 
 def measure_times(
@@ -167,8 +282,12 @@ def measure_times(
     return tuple(times)
 
 
-def fit_times(answers: Sequence[TimedAnswer], model: Model | None = None) -> EfficiencyFit:
+def fit_times(
+    answers: Sequence[TimedAnswer], model: Model | None = None, load: MachineLoad | None = None
+) -> EfficiencyFit:
     """Return the fit to the shortest times; prompts whose lengths differ by at most a tenth are of one length.
+
+    load: what else the machine did.
 
     Raises: DataError for answers of one length only.
     """
@@ -206,6 +325,7 @@ def fit_times(answers: Sequence[TimedAnswer], model: Model | None = None) -> Eff
         tuple(answers),
         {} if model is None else {"name": model.identity.name, "dtype": model.identity.dtype},
         {**_processor(), **environment(), **({} if model is None else model.describe())},
+        load,
     )
 
 

@@ -18,6 +18,8 @@ PLACES = {
         "contamination": "assaymark.audit.auditing:contamination_kind",
         "contamination, control": "assaymark.audit.auditing:control_kind",
         "prompts": "assaymark.audit.auditing:prompts_kind",
+        "calibration of answers": "assaymark.audit.answer_calibration:answers_kind",
+        "efficiency": "assaymark.audit.auditing:efficiency_kind",
         "diagnosis": "assaymark.audit.diagnosing:diagnosis_kind",
     },
     "baselines": {"question_blind": "assaymark.audit.question_blind:add_question_blind"},

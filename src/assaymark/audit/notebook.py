@@ -74,7 +74,7 @@ class CalibrationAudits(Audits[CalibrationAudit]):
 
     def blocks(self) -> "list[Block]":
         """Return the verdict, the errors by task, and the curves: of each task, or of all together if they are many."""
-        from assaymark.audit.tables import ABOUT_CALIBRATION, SUMMARY, summary_cells
+        from assaymark.audit.tables import SUMMARY, about_calibration, summary_cells
         from assaymark.audit.verdicts import calibration_verdict
         from assaymark.results.documents.blocks import Figure, Paragraph
         from assaymark.results.documents.charts import calibration_chart, can_draw
@@ -82,7 +82,7 @@ class CalibrationAudits(Audits[CalibrationAudit]):
         blocks: list[Block] = [
             Paragraph(calibration_verdict(self), "verdict"),
             _table(("task", *SUMMARY), [summary_cells(audit) for audit in self]),
-            Paragraph(ABOUT_CALIBRATION, "facts"),
+            Paragraph(about_calibration(self), "facts"),
         ]
         drawn = self if len(self) <= MOST_CURVES else [audit for audit in self if audit.task == ALL]
         if drawn and can_draw():

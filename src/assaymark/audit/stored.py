@@ -17,7 +17,17 @@ from assaymark.runs.opening import RunOpener
 from assaymark.settings import environment
 from assaymark.store import OpenRun, RunRow
 
-__all__ = ["Keep", "StoredAudit", "audit_plan", "compute_only", "plain", "restored", "stored_audit", "stored_parts"]
+__all__ = [
+    "PARTS",
+    "Keep",
+    "StoredAudit",
+    "audit_plan",
+    "compute_only",
+    "plain",
+    "restored",
+    "stored_audit",
+    "stored_parts",
+]
 
 AUDIT_VERSION = 1  # raise it when the same plan would send other requests
 PARTS = "parts"

@@ -40,10 +40,10 @@ from assaymark.results.views.cells import Sized, plain_table
 from assaymark.statistics.prompt_spread import PromptSpread
 
 __all__ = [
-    "ABOUT_CALIBRATION",
     "ABOUT_PROMPTS",
     "CAUSE_COLUMNS",
     "SUMMARY",
+    "about_calibration",
     "calibration_table",
     "cause_cells",
     "contamination_json",
@@ -295,10 +295,19 @@ def _items(test: ContaminationTest) -> list[JsonValue]:
 
 STRIP = 40
 SUMMARY = ("n", "accuracy", "confidence", "error", "if calibrated", "p")
-ABOUT_CALIBRATION = (
-    "Confidence is the share of the choices' probability on the one picked; bins hold equally many samples. The error "
-    "is never 0 in a finite sample: 'if calibrated' is the value expected of a calibrated model with these confidences."
-)
+ABOUT_CONFIDENCE = {
+    "choices": "Confidence is the share of the choices' probability on the one picked",
+    "answers": "Confidence is the probability of the whole generated text, which is low for long ones",
+}
+
+
+def about_calibration(audits: Sequence[CalibrationAudit]) -> str:
+    """Return what the numbers of audits are."""
+    confidence = ABOUT_CONFIDENCE[audits[0].of if audits else "choices"]
+    return (
+        f"{confidence}; bins hold equally many samples. The error is never 0 in a finite sample: 'if calibrated' is "
+        "the value expected of a calibrated model with these confidences."
+    )
 
 
 def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
@@ -314,7 +323,7 @@ def calibration_table(audits: Sequence[CalibrationAudit]) -> RenderableType:
     return Group(
         Padding(opening, (0, 1, 1, 1)),
         Padding(summary, (0, 1)),
-        Padding(Text(ABOUT_CALIBRATION, style="dim"), (1, 1)),
+        Padding(Text(about_calibration(audits), style="dim"), (1, 1)),
         *curves,
     )
 
@@ -374,6 +383,10 @@ def efficiency_table(fit: EfficiencyFit) -> RenderableType:
         f"residuals of the shortest times of {len(fit.answers):,} answers: {residuals}",
         f"{fit.model.get('name')} {fit.model.get('dtype')} on {where}",
     ]
+    if fit.load is not None:
+        lines.append(f"meanwhile: {fit.load.line()}")
+        if fit.load.is_busy:
+            lines.append("this machine was busy, so these times are not its own: measure again when nothing else runs")
     if fit.is_noisy:
         lines.append(
             "the times do not have this form: let nothing else run, and use longer --answers or more --repeats"

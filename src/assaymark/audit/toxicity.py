@@ -136,7 +136,7 @@ def _flat(scores: Iterable[Iterable[float]]) -> Iterable[float]:
 def profanity_scorer() -> Scorer:
     """Return alt-profanity-check's probability that a text has profanity. Raises: MissingExtra."""
     try:
-        from profanity_check import predict_prob  # type: ignore[import-not-found,unused-ignore]
+        from profanity_check import predict_prob
     except ImportError as error:
         raise MissingExtra("--scorer profanity (alt-profanity-check)", "profanity") from error
     return lambda texts: [float(value) for value in predict_prob(list(texts))]

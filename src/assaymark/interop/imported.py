@@ -43,6 +43,7 @@ from assaymark.store import Store
 __all__ = [
     "KIND",
     "UNKNOWN",
+    "AnswerCounts",
     "ForeignChoice",
     "ForeignCopies",
     "ForeignRun",
@@ -89,6 +90,15 @@ class ForeignChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCounts:
+    """What a log states of one generated answer; 0 and None where it does not."""
+
+    n_context_tokens: int = 0
+    n_tokens: int = 0
+    finish_reason: str | None = None  # as of `Output`
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignSample:
     """One sample of another tool's log."""
 
@@ -99,6 +109,7 @@ class ForeignSample:
     target: str
     scores: Mapping[str, float | None]  # by metric; None without a score
     answers: tuple[str, ...] = ()  # generated answers, one per repeat
+    counts: tuple[AnswerCounts, ...] = ()  # of each answer, where the log states them
     choices: tuple[ForeignChoice, ...] = ()
     gold: int | None = None  # index of the correct choice
     n_choices: int | None = None  # of a generated answer that is a letter
@@ -155,6 +166,7 @@ class ForeignRun:
     shots_known: bool = True  # whether the files state the number of shots
     copies: Mapping[str, ForeignCopies] = field(default_factory=dict)  # by task
     worst_cases: tuple[WorstCase, ...] = ()
+    statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task: numbers that are no scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +200,8 @@ def imported_of(run: ForeignRun) -> ImportedRun:
     reported = reported_estimates(run.reported, run.tasks, shots_known=run.shots_known)
     known = {(estimate.task, estimate.metric, estimate.filter) for estimate in computed}
     source = {"tool": run.tool, "version": run.version, "date": run.date, "files": origin, "config": dict(run.config)}
+    if run.statistics:
+        source["statistics"] = {task: dict(numbers) for task, numbers in run.statistics.items()}
     facts = facts_from(run.tasks, (), {task.name: {} for task in run.tasks}, origin=run.tool)
     for name, copies in run.copies.items():
         facts["tasks"][name]["perturbed"] = copies.fact
@@ -322,7 +336,11 @@ def _outputs(request: Request, sample: ForeignSample) -> Iterator[Output]:
     for index, choice in enumerate(sample.choices):
         yield Output(request.id, index, 0, choice.nats, choice.is_greedy)
     for repeat, answer in enumerate(() if sample.choices else sample.answers):
-        yield Output(request.id, 0, repeat, text=answer)
+        counts = sample.counts[repeat] if repeat < len(sample.counts) else AnswerCounts()
+        yield Output(
+            request.id, 0, repeat, text=answer, finish_reason=counts.finish_reason,
+            n_context_tokens=counts.n_context_tokens, n_tokens=counts.n_tokens,
+        )  # fmt: skip
 
 
 def _rows(sample: ForeignSample) -> Iterator[ScoreRow]:

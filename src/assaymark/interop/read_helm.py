@@ -1,8 +1,9 @@
 """Reader of HELM's run folders: their records (`helm_files.py`) as a run of ours.
 
 Perturbed copies become tasks of their own beside the originals, `mmlu:subject=anatomy~mild_mix`, as copies that are
-evaluated here do, so that differences and worst cases are those of any run. Only metrics of answers are imported;
-HELM's statistics also include numbers of tokens, times and the like. Several train trials of an instance become one
+evaluated here do, so that differences and worst cases are those of any run. Metrics of answers are scores, and tokens
+and ends of answers those of the outputs. HELM's other statistics (numbers of tokens and trials, times, probabilities)
+are stored as facts of the run, each as HELM's mean over instances. Several train trials of an instance become one
 score, their mean, as in HELM. Where HELM scores each option by a request of its own, an option's log-likelihood is that
 of the last tokens whose texts are the option's.
 Source: crfm-helm 0.5, https://crfm-helm.readthedocs.io
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from assaymark.interop.helm_files import HelmFolder, HelmPerturbation, HelmStat, HelmState, read_folder
 from assaymark.interop.imported import (
+    AnswerCounts,
     ForeignChoice,
     ForeignCopies,
     ForeignRun,
@@ -36,6 +38,7 @@ BOOKKEEPING = re.compile(
     r"num_|finish_reason_|inference_|training_|prompt_truncated|max_prob|batch_size|logprob|perplexity|bits_per_byte|"
     r"predicted_index"
 )
+ENDS = {"finish_reason_length": "length", "finish_reason_stop": "stop", "finish_reason_endoftext": "eos"}
 OF_MODEL = {"model", "model_deployment"}  # arguments in a run's name that do not belong to its task
 MAIN_SPLIT = "test"
 STRENGTHS = {"misspellings": "prob", "synonym": "prob", "typos": "prob", "dialect": "prob", "gender": "prob",
@@ -68,6 +71,7 @@ def read_helm(path: Path) -> ForeignRun:
         notes=tuple(note for run in folders for note in run.notes()),
         copies={name: copies for run in folders for name, copies in run.copies().items()},
         worst_cases=tuple(each for run in folders for each in run.worst_cases()),
+        statistics={name: numbers for run in folders for name, numbers in run.statistics().items()},
     )
 
 
@@ -168,6 +172,16 @@ class _HelmRun:
                 if n or (not label and not self.states):
                     yield ReportedValue(self.name_of(label), name, value, None, n)
 
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Return HELM's means of what is no score, by task: all that have a value, of the split that is used."""
+        numbers = {}
+        for perturbation, label in self.labels.items():
+            own = [stat for stat in self.folder.stats if stat.perturbation == perturbation and stat.sub_split is None]
+            known, scores = _known(own, self.split), _measured(own, self.split)
+            if kept := {name: value for name, value in known.items() if name not in scores}:
+                numbers[self.name_of(label)] = kept
+        return numbers
+
     def worst_cases(self) -> Iterator[WorstCase]:
         """Yield HELM's worst cases of the families."""
         for family in FAMILIES:
@@ -197,6 +211,7 @@ class _HelmRun:
     def samples(self) -> Iterator[ForeignSample]:
         """Yield each instance, and each copy with the hash of its original's row."""
         scores: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
+        counts: dict[tuple[str, str], dict[int, AnswerCounts]] = {}
         for entry in self.folder.per_instance:
             label = self.labels.get(entry.perturbation)
             if label is None:
@@ -204,6 +219,7 @@ class _HelmRun:
             own = scores.setdefault((label, entry.instance_id), {})
             for name, value in _measured(entry.stats, self.split).items():
                 own.setdefault(name, {})[entry.trial] = value
+            counts.setdefault((label, entry.instance_id), {})[entry.trial] = _counts(_known(entry.stats, self.split))
         for key, states in self.states.items():
             label, instance = key
             row = _row(states[0])
@@ -217,6 +233,7 @@ class _HelmRun:
                 row,
                 states,
                 by_trial,
+                counts.get(key, {}),
                 sha256=content_hash(dict(_row(original[0]) if original else row)),
             )
 
@@ -232,9 +249,23 @@ def _label(perturbation: HelmPerturbation) -> str:
     return label if perturbation.seed is None else f"{label}-seed{perturbation.seed}"
 
 
+def _known(stats: Sequence[HelmStat], split: str) -> dict[str, float]:
+    """Return the statistics of this split by name, without those that HELM computed on nothing."""
+    return {stat.name: stat.mean for stat in stats if stat.mean is not None and (stat.split or split) == split}
+
+
+def _counts(known: Mapping[str, float]) -> AnswerCounts:
+    """Return what the statistics of one answer state of its tokens and its end."""
+    return AnswerCounts(
+        round(known.get("num_prompt_tokens", 0)),
+        round(known.get("num_output_tokens", 0)),
+        next((end for name, end in ENDS.items() if known.get(name) == 1), None),
+    )
+
+
 def _measured(stats: Sequence[HelmStat], split: str) -> dict[str, float]:
     """Return the metrics of answers of this split by name."""
-    known = {stat.name: stat.mean for stat in stats if stat.mean is not None and (stat.split or split) == split}
+    known = _known(stats, split)
     of_answers = {name: value for name, value in known.items() if not BOOKKEEPING.match(name) and "@" not in name}
     return of_answers or {name: value for name, value in known.items() if _measures_text(name)}
 
@@ -258,10 +289,11 @@ def _sample(
     row: Mapping[str, JsonValue],
     states: Sequence[HelmState],
     scores: Mapping[str, Sequence[float]],
+    counts: Mapping[int, AnswerCounts],
     *,
     sha256: str,
 ) -> ForeignSample:
-    """Return a sample. scores: of each metric the value of each trial."""
+    """Return a sample. scores: of each metric the value of each trial; counts: of each trial's answer."""
     first = states[0]
     right = [at for at, (_, tags) in enumerate(first.references) if "correct" in tags]
     failed = [state for state in states if state.error is not None]
@@ -275,6 +307,7 @@ def _sample(
         target=" or ".join(first.references[at][0] for at in right),
         scores={name: sum(values) / len(values) for name, values in scores.items()},
         answers=() if by_reference else tuple(state.answer for state in states if state.answer is not None),
+        counts=tuple(counts.get(state.trial, AnswerCounts()) for state in states if state.answer is not None),
         choices=_choices(states) if by_reference else (),
         gold=right[0] if len(right) == 1 else None,
         n_choices=first.n_letters,

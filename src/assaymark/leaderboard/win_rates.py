@@ -1,6 +1,7 @@
-"""A board's models by HELM's mean win rate, beside the mean over the columns that each has.
+"""A board's models by HELM's mean win rate and by its mean score, the mean over the columns that a model has.
 
-The interval is of resampled samples, where those of every value are stored; a board of published values has none.
+Intervals of both are of the same resampled samples, where those of every value are stored; a board of published values
+has none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,23 @@ from assaymark.results.evidence.records import ScoreRow, row_value
 from assaymark.results.numbers import NOTHING, shown_interval, shown_value
 from assaymark.results.views.cells import plain_table
 from assaymark.statistics.arrays import Floats
-from assaymark.statistics.helm_win_rates import OrderDependence, helm_win_rates, order_dependence, resampled_win_rates
+from assaymark.statistics.helm_win_rates import (
+    OrderDependence,
+    helm_mean_scores,
+    helm_win_rates,
+    order_dependence,
+    resampled_values,
+)
 
 __all__ = ["WIN_RATES", "BoardWinRates", "ModelWinRate", "board_win_rates", "with_win_rates"]
 
 WIN_RATES = "Win rates"
-"""The category of the column with the mean win rate, which no score column is ever in."""
-TITLE = "Mean win rate"
+"""The category of the columns with HELM's aggregates, which no score column is ever in."""
+TITLE, MEAN_TITLE = "Mean win rate", "Mean score"
+NOTES = {
+    TITLE: "HELM's mean win rate over {n} columns; it depends on which models are listed",
+    MEAN_TITLE: "HELM's mean score: over those of {n} columns that a model has",
+}
 
 MOST_ORDERED = 12  # models, the best ones, whose order is tried beside fewer others
 MOST_RESAMPLED = 60  # models: with more the intervals would take minutes
@@ -42,7 +53,17 @@ class ModelWinRate:
     low: float | None
     high: float | None
     mean: float | None  # over the columns that it has; None where the columns have different directions
+    mean_low: float | None
+    mean_high: float | None
     n_columns: int
+
+    def aggregate(self, title: str) -> IntervalValue | None:
+        """Return the value of the column with this title; None where it is undefined."""
+        value, low, high = (
+            (self.win_rate, self.low, self.high) if title == TITLE else (self.mean, self.mean_low, self.mean_high)
+        )
+        how = "" if low is None else "percentiles over resampled samples"
+        return None if value is None else IntervalValue(value, low, high, method=how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +94,7 @@ class BoardWinRates:
         """Return the rates as a table for the terminal."""
         table = plain_table()
         table.add_column("model", overflow="fold")
-        for header in ("mean win rate", "95% interval", "mean", "columns"):
+        for header in ("mean win rate", "95% interval", "mean score", "95% interval", "columns"):
             table.add_column(header, justify="right", no_wrap=True)
         for each in self.models:
             table.add_row(
@@ -81,6 +102,7 @@ class BoardWinRates:
                 shown_value(each.win_rate, proportion=True),
                 shown_interval(each.low, each.high, proportion=True) or NOTHING,
                 shown_value(each.mean, proportion=True),
+                shown_interval(each.mean_low, each.mean_high, proportion=True) or NOTHING,
                 f"{each.n_columns} of {self.n_columns}",
             )
         return table
@@ -95,6 +117,8 @@ class BoardWinRates:
                 "low": each.low,
                 "high": each.high,
                 "mean": each.mean,
+                "mean_low": each.mean_low,
+                "mean_high": each.mean_high,
                 "n_columns": each.n_columns,
             }
             for each in self.models
@@ -104,33 +128,38 @@ class BoardWinRates:
 
 
 def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates:
-    """Return the mean win rate of each row of a board that is a model; uploads do not count for others.
+    """Return both aggregates of each row of a board that is a model; uploads do not count for others.
 
     Raises: UsageError for a board with fewer than two models.
     """
     rows = [row for row in table.rows if not row.is_baseline and not row.is_upload]
     if len(rows) < 2:
         raise UsageError(f"the board has {len(rows)} model(s); win rates need at least two")
-    columns = [column for column in table.columns if (column.category, column.title) != (WIN_RATES, TITLE)]
+    added = {(WIN_RATES, TITLE), (WIN_RATES, MEAN_TITLE)}
+    columns = [column for column in table.columns if (column.category, column.title) not in added]
     higher = [column.higher_is_better for column in columns]
+    is_one_way = len({*higher}) == 1 and all(column.is_share for column in columns)
     values = np.array([[_value(row.cells.get(column.key)) for column in columns] for row in rows])
-    rates, ends, why = helm_win_rates(values, higher), None, ""
+    rates, means, why = helm_win_rates(values, higher), helm_mean_scores(values), ""
+    unknown = np.full((2, len(rows)), np.nan)
+    rate_ends, mean_ends = unknown, unknown
     samples = _samples(rows, columns, runs)
     if isinstance(samples, str):
         why = samples
     else:
-        ends = np.nanquantile(resampled_win_rates(samples, higher), [0.025, 0.975], axis=0)
+        drawn = resampled_values(samples)
+        rate_ends, mean_ends = (
+            np.nanquantile(each, [0.025, 0.975], axis=0)
+            for each in (helm_win_rates(drawn, higher), helm_mean_scores(drawn))
+        )
     order = np.argsort(np.where(np.isfinite(rates), -rates, np.inf), kind="stable")
     best = [at for at in order[:MOST_ORDERED] if np.isfinite(rates[at])]
-    is_one_way = len({*higher}) == 1 and all(column.is_share for column in columns)
     models = [
         ModelWinRate(
             rows[at].id,
             rows[at].model,
-            _known(rates[at]),
-            None if ends is None else _known(min(ends[0, at], rates[at])),
-            None if ends is None else _known(max(ends[1, at], rates[at])),
-            float(np.nanmean(values[at])) if is_one_way and np.isfinite(values[at]).any() else None,
+            *_with_ends(rates[at], rate_ends[:, at]),
+            *(_with_ends(means[at], mean_ends[:, at]) if is_one_way else (None, None, None)),
             int(np.isfinite(values[at]).sum()),
         )
         for at in order
@@ -139,43 +168,52 @@ def board_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardWinRates
 
 
 def with_win_rates(table: BoardTable, runs: StoredRuns | None) -> BoardTable:
-    """Return a table with the mean win rate as its first column, which is in no average and decides no rank.
+    """Return a table with both aggregates as its first columns, which are in no average and decide no rank.
 
-    A table with fewer than two models is returned as it is.
+    Columns of different directions or units have no mean score, so no column of it. A table with fewer than two models
+    is returned as it is.
 
     Raises: DataError where a score column has the same title.
     """
     titles = [column.title for column in table.columns]
-    if TITLE in titles:
-        raise DataError(f"win_rates adds the column '{TITLE}', which is also a score; choose another title for that")
+    taken = [title for title in NOTES if title in titles]
+    if taken:
+        raise DataError(f"win_rates adds the column '{taken[0]}', which is also a score; choose another title for that")
     try:
         rates = board_win_rates(table, runs)
     except UsageError:
         return table
-    key = column_keys([*titles, TITLE])[TITLE]
-    note = f"HELM's mean win rate over {rates.n_columns} columns; it depends on which models are listed"
-    if rates.why_no_intervals:
-        note += f"; no intervals: {rates.why_no_intervals}"
-    column = ScoreColumn(key, TITLE, WIN_RATES, weight=0.0, note=note)
-    by_row = {each.row: each for each in rates.models if each.win_rate is not None}
-    rows = []
-    for row in table.rows:
-        each = by_row.get(row.id)
-        if each is not None and each.win_rate is not None:
-            how = "" if each.low is None else "percentiles over resampled samples"
-            number = IntervalValue(each.win_rate, each.low, each.high, method=how)
-            row = replace(row, cells={**row.cells, key: RowScore(number)})  # noqa: PLW2901 - the row with its cell
-        rows.append(row)
-    version = content_hash([table.version, "win rates"]).rpartition(":")[2][:16]
-    return replace(table, columns=(column, *table.columns), rows=tuple(rows), version=version)
+    by_row = {each.row: each for each in rates.models}
+    columns, rows = list(table.columns), list(table.rows)
+    for title, note in reversed(NOTES.items()):
+        numbers = {name: each.aggregate(title) for name, each in by_row.items()}
+        if all(number is None for number in numbers.values()):
+            continue
+        key = column_keys([*(column.title for column in columns), title])[title]
+        said = note.format(n=rates.n_columns)
+        if rates.why_no_intervals:
+            said += f"; no intervals: {rates.why_no_intervals}"
+        columns.insert(0, ScoreColumn(key, title, WIN_RATES, weight=0.0, note=said))
+        rows = [
+            row if (number := numbers.get(row.id)) is None else replace(row, cells={**row.cells, key: RowScore(number)})
+            for row in rows
+        ]
+    version = content_hash([table.version, "win rates and mean scores"]).rpartition(":")[2][:16]
+    return replace(table, columns=tuple(columns), rows=tuple(rows), version=version)
 
 
 def _value(cell: RowScore | None) -> float:
     return float("nan") if cell is None else cell.number.value
 
 
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _with_ends(value: float, ends: Floats) -> tuple[float | None, float | None, float | None]:
+    """Return a value with the ends of its interval, which contains it; None for what is not known."""
+    if not np.isfinite(value):
+        return None, None, None
+    low, high = (float(end) if np.isfinite(end) else None for end in ends)
+    if low is None or high is None:
+        return float(value), None, None
+    return float(value), min(low, float(value)), max(high, float(value))
 
 
 def _samples(rows: Sequence[BoardRow], columns: Sequence[ScoreColumn], runs: StoredRuns | None) -> list[Floats] | str:

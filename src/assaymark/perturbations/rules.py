@@ -164,11 +164,18 @@ def _within(random: Random, probability: float, other: Callable[[str], str]) -> 
 def replace_words(text: str, random: Random, replacements: Mapping[str, Sequence[str]], probability: float) -> str:
     """Replace each word that has replacements by a drawn one, with a probability.
 
-    HELM's synonyms depend on spaCy's parts of speech and a file of its own; these depend on the word alone.
+    A word with hyphens or apostrophes is replaced as a whole where the list has it, else by its parts, as HELM's
+    tokenizer divides it (`well-known`, `mother's`, `do` of `don't`). HELM's synonyms depend on parts of speech and base
+    forms too; these depend on the word alone.
     """
 
-    def replaced(match: re.Match[str]) -> str:
-        own = [each for each in replacements.get(match[0].lower(), ()) if each != match[0].lower()]
-        return match_case(match[0], random.choice(own)) if own and random.uniform(0, 1) < probability else match[0]
+    def replaced(word: str) -> str:
+        own = [each for each in replacements.get(word.lower(), ()) if each != word.lower()]
+        return match_case(word, random.choice(own)) if own and random.uniform(0, 1) < probability else word
 
-    return re.sub(r"\w+(?:['’-]\w+)*", replaced, text)
+    def divided(match: re.Match[str]) -> str:
+        if match[0].lower() in replacements:
+            return replaced(match[0])
+        return re.sub(r"\w+?(?=n['’]t\b)|\w+", lambda part: replaced(part[0]), match[0], flags=re.IGNORECASE)
+
+    return re.sub(r"\w+(?:['’-]\w+)*", divided, text)

@@ -214,7 +214,7 @@ class Run:
     def remarks(self, *, details: bool = False) -> list[str]:
         """Return lines to print below the table: failures, rescoring, generated texts, warnings, where it is stored.
 
-        details: also the attention path if it is the usual one.
+        details: also the attention path if it is the usual one, and what an imported log counts.
         """
         from assaymark.models.cost.bill import cost_line
         from assaymark.results.evidence.generated_texts import generated_lines
@@ -239,6 +239,9 @@ class Run:
             if not has_reason and (why := self.store.first_error(self.id)):
                 lines.append(f"first failure: {why}")
         lines += self._how_run(details=details)
+        for task, numbers in (self._statistics() if details else {}).items():
+            counted = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
+            lines.append(f"{task}, as the log counts: {counted}")
         if (cost := self.cost) is not None:
             lines.append(cost_line(cost))
         if self.result is not None and self.result.was_stored:
@@ -262,6 +265,10 @@ class Run:
                 if facts.get("note"):
                     yield f"warning: {facts['note']}"
                 return
+
+    def _statistics(self) -> dict[str, dict[str, float]]:
+        """Return an imported log's numbers that are no scores, by task."""
+        return dict(self.row.extra.get("imported", {}).get("statistics", {}))
 
     def why_nothing_is_shown(self) -> str:
         """Return why there is no sample to show: none matches, or the run has no output, with the last error."""
@@ -291,6 +298,7 @@ class Run:
             "beside_people": list(row.extra.get("beside_people", ())),
             "contaminated": list(row.extra.get("contaminated", ())),
             "answers": answers_to_json(self.answers),
+            **({"statistics": self._statistics()} if self._statistics() else {}),
             **({} if self.cost is None else {"cost": dict(self.cost)}),
         }
 

@@ -1,7 +1,9 @@
-"""HELM's mean win rate, where models may lack values, with its interval and how much it depends on who is listed.
+"""HELM's two aggregates of a board, the mean win rate and the mean score, where models may lack values.
 
-Source: HELM, presentation/summarize.py (`compute_aggregate_row_win_rates`); `board_scores.mean_win_rate` has the plain
-rate of a whole table.
+Beside them: means of resampled samples, from which both have their intervals, and how much a win rate depends on who is
+listed.
+Source: HELM, presentation/summarize.py (`compute_aggregate_row_win_rates`, `compute_aggregate_row_means`);
+`board_scores.mean_win_rate` has the plain rate of a whole table.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from assaymark.errors import DataError
 from assaymark.randomness import generator_for
 from assaymark.statistics.arrays import Floats
 
-__all__ = ["OrderDependence", "helm_win_rates", "order_dependence", "resampled_win_rates"]
+__all__ = ["OrderDependence", "helm_mean_scores", "helm_win_rates", "order_dependence", "resampled_values"]
 
 DRAWS = 1000
 MOST_SETS = 512  # sets of other models that are tried for each pair; all of them where there are fewer
@@ -43,19 +45,29 @@ def helm_win_rates(values: Floats, higher_is_better: Sequence[bool]) -> Floats:
     return np.where(n_columns > 0, rates.sum(axis=-1) / np.maximum(n_columns, 1), np.nan)
 
 
-def resampled_win_rates(
-    columns: Sequence[NDArray[np.float64]], higher_is_better: Sequence[bool], *, draws: int = DRAWS
-) -> Floats:
-    """Return the win rates of resampled samples; each column's are drawn alike for all models.
+def helm_mean_scores(values: Floats) -> Floats:
+    """Return each model's mean over the columns in which it has a value.
+
+    Args:
+        values: [..., models, columns], columns of one direction; NaN where a model has no value.
+
+    Returns: [..., models]; NaN for a model without values.
+    """
+    known = np.isfinite(values)
+    n_columns = known.sum(axis=-1)
+    return np.where(n_columns > 0, np.where(known, values, 0.0).sum(axis=-1) / np.maximum(n_columns, 1), np.nan)
+
+
+def resampled_values(columns: Sequence[NDArray[np.float64]], *, draws: int = DRAWS) -> Floats:
+    """Return the table's values for resampled samples; each column's samples are drawn alike for all models.
 
     Args:
         columns: [samples, models] of each column; NaN throughout for a model without the column.
-        higher_is_better: by column.
         draws: how many.
 
-    Returns: [draws, models].
+    Returns: [draws, models, columns].
     """
-    means = np.stack(
+    return np.stack(
         [
             np.stack([table[generator.integers(0, len(table), len(table))].mean(axis=0) for _ in range(draws)])
             for at, table in enumerate(columns)
@@ -63,7 +75,6 @@ def resampled_win_rates(
         ],
         axis=-1,
     )
-    return helm_win_rates(means, higher_is_better)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import click
 from assaymark.cli.output import echo, examples, json_option, print_json, print_rich, store_option
 from assaymark.cli.typed import typed_command
 from assaymark.errors import UsageError
+from assaymark.records import JsonValue
 from assaymark.runs.run_options import Decorator, declared_option, evaluate_options
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -42,10 +43,13 @@ def evaluation_options(function: F) -> F:
     return function
 
 
+ASKED_AGAIN = {"data_dir", "include_path", "workers", "wait", "command"}  # options that are no part of a run's plan
+
 EXAMPLES = examples(
     "audit contamination DIR arc_challenge",
     "audit prompts DIR arc_easy",
     "audit calibration RUN",
+    "audit calibration RUN gsm8k --answers",
     "audit bias RUN",
     "audit toxicity RUN --scorer my_classifier",
     "audit efficiency DIR -o here.json",
@@ -163,16 +167,25 @@ def prompts(model: str, tasks: tuple[str, ...], **options: Any) -> None:
 @click.argument("tasks", nargs=-1, metavar="[TASK...]")
 @click.option("--model", "-M", metavar="MODEL", help="Evaluate this model on --tasks first, instead of RUN.")
 @click.option("--tasks", "-t", "new_tasks", multiple=True, metavar="NAMES", help="With --model: tasks to evaluate.")
+@click.option(
+    "--answers", "of_answers", is_flag=True, help="Measure generated answers; the run's model scores each of them once."
+)
 @shots_option
 @evaluation_options
 @store_option
 @output_option
 @json_option
 def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: Any) -> None:
-    """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score."""
+    """Measure the calibration of a stored RUN by task: calibration curve, calibration error, Brier score.
+
+    Of multiple-choice tasks, or with --answers of tasks that generate answers: their confidence is the probability of
+    the generated text, as in HELM, for which the model must score texts. That audit is stored; the same command
+    continues it.
+    """
     from dataclasses import asdict
 
     from assaymark.audit import auditing
+    from assaymark.audit.answer_calibration import audit_answer_calibration
     from assaymark.audit.tables import calibration_table
     from assaymark.runs.evaluate import evaluate
     from assaymark.runs.stored import open_run
@@ -184,7 +197,11 @@ def calibration(run: str, tasks: tuple[str, ...], store: str | None, **options: 
         found_run = open_run(store, run)
     else:
         found_run = evaluate(options["model"], options["new_tasks"], **_evaluate_options({**options, "store": store}))
-    audits = auditing.audit_calibration(found_run, tasks)
+    if options["of_answers"]:
+        again = {name: value for name, value in _evaluate_options(options).items() if name in ASKED_AGAIN}
+        audits = audit_answer_calibration(found_run, tasks, announce=_announcer(options), **again)
+    else:
+        audits = auditing.audit_calibration(found_run, tasks)
     _print(options, [asdict(calibration_audit) for calibration_audit in audits], calibration_table(audits))
 
 
@@ -260,23 +277,34 @@ def toxicity(
 @click.option("--answers", default="1,8,32", show_default=True, metavar="N,...", help="Most tokens of the answers.")
 @click.option("--repeats", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each pair.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@store_option
 @output_option
 @json_option
-def efficiency(model: str, lengths: str, answers: str, repeats: int, **options: Any) -> None:
+def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str | None, **options: Any) -> None:
     """Measure what answers of MODEL cost on this machine: seconds of a prompt, and of each token of an answer.
 
-    Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only, which
-    is a part of the result; --output stores both. Let nothing else run meanwhile.
+    Requests are answered one at a time. The times have the form of HELM's tables, and are of this machine only. Both
+    are stored, with what else the machine did meanwhile; a line says where it was busy. Each command is a new
+    measurement; an interrupted one stores nothing.
     """
-    from assaymark.audit.auditing import check_ending
+    from assaymark.audit.auditing import check_ending, store_efficiency
     from assaymark.audit.efficiency import audit_efficiency
     from assaymark.audit.tables import efficiency_table
     from assaymark.runs.prepare import model_of
+    from assaymark.runs.stored import stored_line
+    from assaymark.store import Store
 
     check_ending(options["output"])
     n_prompts, n_answers = _whole_numbers(lengths, "lengths"), _whole_numbers(answers, "answers")
-    with contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened:
-        fit = audit_efficiency(opened, n_prompts, n_answers, repeats, _announcer(options))
+    announce = _announcer(options)
+    with (
+        Store.open(store) as opened_store,
+        contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened,
+    ):
+        fit = audit_efficiency(opened, n_prompts, n_answers, repeats, announce)
+        settings: dict[str, JsonValue] = {"lengths": [*n_prompts], "answers": [*n_answers], "repeats": repeats}
+        audit_id = store_efficiency(opened_store, opened, fit, settings, typed_command())
+        announce(stored_line(opened_store, audit_id, "audit"))
     _print(options, fit.to_json(), efficiency_table(fit))
 
 

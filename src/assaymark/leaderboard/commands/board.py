@@ -158,10 +158,10 @@ def correlations(path: str, store: str | None, *, as_json: bool) -> None:
 @store_option
 @json_option
 def win_rates(path: str, store: str | None, *, as_json: bool) -> None:
-    """Print the mean win rate of a board's models by HELM's rule, and the mean of their columns.
+    """Print the mean win rate of a board's models by HELM's rule, and their mean score over the columns.
 
-    A win rate depends on who else is listed; a line says for how many pairs of models the order does. Intervals are of
-    resampled samples, where the samples of all values are stored.
+    A win rate depends on who else is listed; a line says for how many pairs of models the order does. Intervals of both
+    are of resampled samples, where the samples of all values are stored.
     """
     from assaymark.leaderboard.win_rates import board_win_rates
 

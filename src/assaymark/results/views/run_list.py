@@ -189,4 +189,6 @@ def _outermost_names(row: RunRow) -> Sequence[str]:
     inner = {member for members in groups.values() for member in members}
     originals = [task.name for task in row.plan.tasks if task.perturbed is None]
     names = [*(name for name in groups if name not in inner), *(task for task in originals if task not in inner)]
-    return names if row.plan.audit is None else [f"{row.plan.audit} of {names[0]}", *names[1:]]
+    if row.plan.audit is None:
+        return names
+    return [f"{row.plan.audit} of {names[0]}", *names[1:]] if names else [row.plan.audit]  # of the model alone
