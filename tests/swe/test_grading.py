@@ -44,14 +44,18 @@ def predicted(instance: Instance, model: str, patch: str) -> Prediction:
 
 
 @pytest.mark.slow
-def test_a_projects_commits_become_instances(instance: Instance, left_out: list[str]) -> None:
+def test_a_projects_commits_become_instances(instance: Instance, lines_of_init: list[str]) -> None:
     """One of four commits changes code and tests so that a test fails before; ids are cut as SWE-bench cuts them."""
     assert (instance.FAIL_TO_PASS, instance.PASS_TO_PASS) == ((ADD,), (MUL_CUT, MUL))
     assert instance.problem_statement == "add() subtracts"
     assert "calc.py" in instance.patch
     assert "tests/" not in instance.patch
-    assert len(left_out) == 1
-    assert "no test fails before it" in left_out[0]
+    assert [line.partition(":")[0] for line in lines_of_init] == [
+        "commit 1 of at most 200",
+        "left out",
+        "commit 2 of at most 200",
+    ]
+    assert "its tests pass before it too" in lines_of_init[1]
 
 
 def test_rows_are_read_from_jsonl_and_parquet(instance: Instance, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_repository_is_installed_and_graded(
     commit(project, "A calculator", files | {"tests/test_calc.py": TESTS})
     commit(project, "add() subtracts", {"src/calc/__init__.py": CODE.replace("a - b", "a + b"),
                                         "tests/test_calc.py": TESTS + TEST_OF_FIX})  # fmt: skip
-    assert list(make_instances(project, CommitChoice(), Environment(), SweLimits(seconds=60))) == []
+    assert list(make_instances(project, CommitChoice(), Environments.read(None), SweLimits(seconds=60))) == []
     base, fixed = git(project, "rev-parse", "HEAD~1"), git(project, "rev-parse", "HEAD")
     instance = Instance(
         instance_id="local__calc-1", repo="local/calc", base_commit=base,
