@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.limits.bubblewrap import find_bubblewrap
 from assaymark.store import Store
 from assaymark.swe.base_copies import Repositories, make_base_copy
 from assaymark.swe.environments import Environments
@@ -18,7 +18,7 @@ from tests.swe.projects import make_project
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the project's repository."""
-    if find_sandbox() is None:
+    if find_bubblewrap() is None:
         pytest.skip("bubblewrap does not work here")
     return make_project(tmp_path_factory.mktemp("swe") / "project")
 

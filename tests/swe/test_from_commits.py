@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assaymark.cli.main import main
-from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.limits.bubblewrap import find_bubblewrap
 from assaymark.store import Store
 from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import Repositories, make_base_copy
@@ -33,7 +33,7 @@ LIMITS = SweLimits(seconds=120)
 
 def needs_sandbox() -> None:
     """Skip where bubblewrap does not work."""
-    if find_sandbox() is None:
+    if find_bubblewrap() is None:
         pytest.skip("bubblewrap does not work here")
 
 
