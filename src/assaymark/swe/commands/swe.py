@@ -268,7 +268,16 @@ def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: 
     "--max_cost",
     type=click.FloatRange(0),
     metavar="MONEY",
-    help="Cost of an agent for each instance: past it the agent ends (default: 3 where the model's price is known).",
+    help="Cost of an agent for each instance, above 0: past it the agent ends (default: 3 where the model's price is "
+    "known).",
+)
+@click.option(
+    "--agent_time",
+    type=click.FloatRange(1, 604_800),
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time of an agent for each instance: past it the agent is asked no more.",
 )
 @declared_option("price")
 @declared_option("prices")
@@ -298,6 +307,11 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
 
     check_suffix(output, "-o")
     check_writable(output, "-o")
+    if options["max_cost"] == 0:
+        raise UsageError(
+            "--max_cost is 0: nothing may be spent, so no model can be asked; name a cost above 0, or leave the option "
+            "out where the model costs nothing"
+        )
     known = read_instances(instances)
     limited = {} if options["max_cost"] is None else {"cost": options["max_cost"]}
     chosen = PredictOptions(
@@ -306,7 +320,9 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
         options["how"],
         options["name"],
         GenerationSettings(max_tokens=options["max_tokens"]),
-        agent=AgentLimits(n_steps=options["steps"], command_seconds=options["timeout"], **limited),
+        agent=AgentLimits(
+            n_steps=options["steps"], seconds=options["agent_time"], command_seconds=options["timeout"], **limited
+        ),
         limits=_limits(options),
         attempt=options["attempt"],
     )
