@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.limits.bubblewrap import find_bubblewrap
 from assaymark.store import Store
 from assaymark.swe.base_copies import Repositories, make_base_copy
-from assaymark.swe.environments import Environment, Environments
+from assaymark.swe.environments import Environments
 from assaymark.swe.from_commits import CommitChoice, make_instances
 from assaymark.swe.grading import GradeOptions
 from assaymark.swe.instances import Instance
@@ -18,21 +18,25 @@ from tests.swe.projects import make_project
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the project's repository."""
-    if find_sandbox() is None:
+    if find_bubblewrap() is None:
         pytest.skip("bubblewrap does not work here")
     return make_project(tmp_path_factory.mktemp("swe") / "project")
 
 
 @pytest.fixture(scope="session")
-def left_out() -> list[str]:
-    """Return the list that is told of commits that are no instances."""
+def lines_of_init() -> list[str]:
+    """Return the list of lines that `make_instances` writes of the project's commits."""
     return []
 
 
 @pytest.fixture(scope="session")
-def instance(project: Path, left_out: list[str]) -> Instance:
+def instance(project: Path, lines_of_init: list[str], tmp_path_factory: pytest.TempPathFactory) -> Instance:
     """Return the project's one instance."""
-    (made,) = make_instances(project, CommitChoice(), Environment(), SweLimits(seconds=120), left_out.append)
+    with pytest.MonkeyPatch.context() as patched:  # before a test has a home of its own
+        patched.setenv("ASSAYMARK_HOME", str(tmp_path_factory.mktemp("home")))
+        (made,) = make_instances(
+            project, CommitChoice(), Environments.read(None), SweLimits(seconds=120), lines_of_init.append
+        )
     return made
 
 

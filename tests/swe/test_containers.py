@@ -145,6 +145,12 @@ def test_what_a_container_may_do(image: str, tmp_path: Path) -> None:
     assert "MemoryError" in output or status == 137
     status, output, limit = ran("yes", replace(LIMITS, output_bytes=1 << 20))
     assert "printed more" in limit
+    forks = "for number in $(seq 30); do sleep 2 & done; echo all"
+    assert ran(forks)[1] == "all"
+    status, output, _ = ran(forks, replace(LIMITS, n_processes=20))
+    assert status
+    assert "fork" in output
+    assert "all" not in output
     started = time.monotonic()
     assert "longer than" in ran("sleep 100", replace(LIMITS, seconds=3))[2]
     assert time.monotonic() - started < 30
@@ -258,7 +264,11 @@ def test_docker_by_its_socket(
             Repositories([str(project)]), Environments({"default": environment}, "docker"), SweLimits(seconds=120)
         )
         (graded,) = grade(store, [instance], [Prediction(instance.instance_id, "gold", instance.patch)], options)
-        assert (graded.outcome, graded.reason) == ("resolved", "")
+        assert (graded.outcome, graded.reason) == ("resolved", "")  # so gold resolved it twice, and empty did not
+        wrong = instance.patch.replace("a + b", "a + a")
+        (graded,) = grade(store, [instance], [Prediction(instance.instance_id, "wrong", wrong)], options)
+        assert (graded.outcome, graded.reason) == ("unresolved", "")
+        assert find_engine("auto", image).name == "docker"
         assert replace(environment, where="docker").sha == replace(environment, where="podman").sha
         ended = run_sandboxed(
             ["sleep", "100"], Workplace(tmp_path, "/testbed", image=image, engine="docker"), replace(LIMITS, seconds=2)
@@ -269,6 +279,8 @@ def test_docker_by_its_socket(
     finally:
         service.terminate()
         service.wait()
+    find_engine.cache_clear()
+    assert find_engine("auto", image).name == "podman"  # its socket no longer answers
 
 
 @pytest.mark.slow
@@ -306,3 +318,52 @@ def test_paths_that_a_mount_cannot_have_are_refused() -> None:
     mounts = [(Path("/a"), "/testbed/a,src=/etc", False)]
     with pytest.raises(PlanError, match="cannot be mounted"):
         engine.run_command("n", "x", mounts, {}, "/", 1, 1, 1)
+
+
+PROGRAM = 'case "$*" in *"image inspect"*) echo \'[{"Id": "1"}]\';; --runtime*) exit 0;; run*) %s;; esac'
+NO_SOCKET = "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock.' >&2; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("docker", "podman", "engine"),
+    [
+        ("exit 0", "exit 0", "docker"),
+        (NO_SOCKET, "exit 0", "podman"),
+        (None, "exit 0", "podman"),
+        (None, "echo 'crun: setrlimit' >&2; exit 126", "podman --runtime runc"),
+        ("exit 0", None, "docker"),
+        (NO_SOCKET, None, "docker: Cannot connect to the Docker daemon"),
+        (None, None, "needs docker or podman, which is not here"),
+    ],
+)
+def test_auto_takes_the_first_engine_that_works(
+    docker: str | None, podman: str | None, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker where its socket answers, else podman, else podman with runc; else what they said. Programs stand in."""
+    for name, runs in (("docker", docker), ("podman", podman)):
+        if runs is not None:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{PROGRAM % runs}\n")
+            (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    find_engine.cache_clear()
+    try:
+        if docker in {None, NO_SOCKET} and podman is None:
+            with pytest.raises(PlanError, match=engine):
+                find_engine("auto", "x")
+            return
+        known = find_engine("auto", "x")
+        assert " ".join((known.name, *known.options)) == engine
+    finally:
+        find_engine.cache_clear()
+
+
+def test_without_an_image_auto_is_bubblewrap(
+    instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Engines that are here are not asked where no environment names an image; one that does has them asked."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Environments.read(None).of(instance).image == ""
+    path = tmp_path / "e.yaml"
+    path.write_text("default: {image: x}\n")
+    with pytest.raises(PlanError, match="the image x needs docker or podman"):
+        _ = Environments.read(path).of(instance).sha

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,9 +18,10 @@ from pyarrow import parquet
 from assaymark.cli.main import main
 from assaymark.errors import DataError
 from assaymark.store import Store
+from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import Repositories
-from assaymark.swe.environments import Environments
-from assaymark.swe.grading import GradeOptions, grade
+from assaymark.swe.environments import Environment, Environments
+from assaymark.swe.grading import GradeOptions, check_instance, grade
 from assaymark.swe.grading_log import GradingLog
 from assaymark.swe.instances import Instance, Prediction, paths_of_patch, read_instances, read_predictions, write_rows
 from assaymark.swe.log_parsing import parse_pytest_log, printed_counts
@@ -44,14 +46,18 @@ def predicted(instance: Instance, model: str, patch: str) -> Prediction:
 
 
 @pytest.mark.slow
-def test_a_projects_commits_become_instances(instance: Instance, left_out: list[str]) -> None:
+def test_a_projects_commits_become_instances(instance: Instance, lines_of_init: list[str]) -> None:
     """One of four commits changes code and tests so that a test fails before; ids are cut as SWE-bench cuts them."""
     assert (instance.FAIL_TO_PASS, instance.PASS_TO_PASS) == ((ADD,), (MUL_CUT, MUL))
     assert instance.problem_statement == "add() subtracts"
     assert "calc.py" in instance.patch
     assert "tests/" not in instance.patch
-    assert len(left_out) == 1
-    assert "no test fails before it" in left_out[0]
+    assert [line.partition(":")[0] for line in lines_of_init] == [
+        "commit 1 of at most 200",
+        "left out",
+        "commit 2 of at most 200",
+    ]
+    assert "its tests pass before it too" in lines_of_init[1]
 
 
 def test_rows_are_read_from_jsonl_and_parquet(instance: Instance, tmp_path: Path) -> None:
@@ -167,6 +173,44 @@ def test_an_instance_that_is_not_runnable_fails_nobody(
     nowhere = replace(options, repositories=Repositories())
     (graded,) = grade(store, [instance], [predicted(instance, "m", instance.patch)], nowhere)
     assert "--repo local/project=FOLDER" in graded.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("when", "code", "n_runs", "reason"),
+    [
+        (3, "a + b + ('AGAIN' in os.environ)", 3, f"the gold patch does not resolve it: 1 tests fail, such as {ADD}"),
+        (4, "a + b", 4, "the tests pass without any patch"),
+        (0, "a + b", 4, ""),
+    ],
+)
+def test_gold_and_empty_are_tried_twice(
+    instance: Instance, base: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch,
+    when: int, code: str, n_runs: int, reason: str,
+) -> None:  # fmt: skip
+    """A gold patch that fails the second time, and a base commit that then passes, make the instance not runnable."""
+    unsteady = instance.test_patch.replace("add(2, 3) == 5", "add(2, 3) == 5 or __import__('os').getenv('PASS')")
+    patch = instance.patch.replace("+    return a + b", f"+    import os; return {code}")
+    known = replace(instance, patch=patch, test_patch=unsteady)
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "base").symlink_to(base)
+    n = 0
+
+    def attempt(tested: Instance, patch: str, of: Path, work: Path, environment: Environment, *rest: Any,
+                **options: Any) -> PatchAttempt:  # fmt: skip
+        """Run the tests; in the run `when` a variable is set, which the gold patch or the test reads."""
+        nonlocal n
+        n += 1
+        variables = {"AGAIN" if patch else "PASS": "1"} if n == when else {}
+        return attempt_tests(tested, patch, of.resolve(), work, replace(environment, variables=variables), *rest,
+                             **options)  # fmt: skip
+
+    monkeypatch.setattr("assaymark.swe.grading.attempt_tests", attempt)
+    log = GradingLog(store)
+    check = check_instance(log, known, tmp_path / "place", Environment(), SweLimits(seconds=120))
+    assert (check.is_runnable, check.reason, n) == (not reason, reason, n_runs)
+    assert check_instance(log, known, tmp_path / "place", Environment(), SweLimits(seconds=120)).is_runnable
+    assert n == (n_runs + 4 if reason else n_runs)  # a no is tried again, since it may be put right; a yes is not
 
 
 @pytest.mark.slow

@@ -214,6 +214,22 @@ def test_the_command_limits_each_command_of_an_agent(
     assert "begun" in messages[-2]["content"]
 
 
+@pytest.mark.slow
+def test_the_command_limits_the_time_of_an_agent(
+    project: Path, instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--agent_time ends it between two commands, however many steps are left, and is in the trajectory."""
+    monkeypatch.setattr("assaymark.models.create.create_model", lambda *_: Scripted([bash("sleep 2")] * 5))
+    write_rows(tmp_path / "i.jsonl", [instance.row()])
+    words = ["--instances", str(tmp_path / "i.jsonl"), "--repo", str(project), "-o", str(tmp_path / "p.jsonl")]
+    assert (
+        main(["swe", "predict", "--model", "fake", *words, "--agent_time", "1", "--trajectories", str(tmp_path)]) == 0
+    )
+    info = json.loads((tmp_path / f"{instance.instance_id}.traj.json").read_text())["info"]
+    assert (info["exit_status"], info["model_stats"]["api_calls"]) == ("TimeExceeded", 1)
+    assert info["config"]["agent"]["seconds"] == 1
+
+
 @pytest.mark.parametrize("name", ["preds.json", "preds.jsonl"])
 def test_predictions_are_read_back_and_resumed(
     project: Path, instance: Instance, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
@@ -256,6 +272,8 @@ def test_the_command_knows_the_price(
     capsys.readouterr()
     for mistake, said in (
         (["--max_cost", "1"], "no price of model 'fake-random-0' is known"),
+        (["--max_cost", "0", "--price", "1,1"], "--max_cost is 0: nothing may be spent"),
+        (["--agent_time", "0"], "0.0 is not in the range"),
         (["--price", "cheap"], "--price cheap; expected IN,OUT"),
         (["--prices", str(tmp_path / "none.yaml")], "cannot be read"),
     ):

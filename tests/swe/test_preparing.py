@@ -15,7 +15,7 @@ from assaymark.swe.environments import Environment, Environments
 from assaymark.swe.from_commits import CommitChoice, make_instances
 from assaymark.swe.instances import Instance, write_rows
 from assaymark.swe.pins import Pins, pins_of
-from assaymark.swe.preparing import prepare_all, write_environments
+from assaymark.swe.preparing import interpreter_for, prepare_all, write_environments
 from assaymark.swe.sandbox import SweLimits
 from tests.swe.projects import commit, git
 
@@ -102,7 +102,7 @@ def test_a_repository_is_installed_and_graded(
     commit(project, "A calculator", files | {"tests/test_calc.py": TESTS})
     commit(project, "add() subtracts", {"src/calc/__init__.py": CODE.replace("a - b", "a + b"),
                                         "tests/test_calc.py": TESTS + TEST_OF_FIX})  # fmt: skip
-    assert list(make_instances(project, CommitChoice(), Environment(), SweLimits(seconds=60))) == []
+    assert list(make_instances(project, CommitChoice(), Environments.read(None), SweLimits(seconds=60))) == []
     base, fixed = git(project, "rev-parse", "HEAD~1"), git(project, "rev-parse", "HEAD")
     instance = Instance(
         instance_id="local__calc-1", repo="local/calc", base_commit=base,
@@ -146,3 +146,35 @@ def test_what_cannot_be_prepared_is_named(project: Path, instance: Instance, tmp
     assert "is not here; clone it" in made.problem
     write_environments(tmp_path / "e.yaml", [made])
     assert (tmp_path / "e.yaml").read_text() == ""
+
+
+def test_an_interpreter_is_found_on_the_path_or_with_pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PATH comes first; pyenv's stand-in for a version that is not chosen, and a version that is broken, are passed."""
+    path, root = tmp_path / "bin", tmp_path / "pyenv"
+
+    def program(place: Path, text: str) -> Path:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"#!/bin/sh\n{text}\n")
+        place.chmod(0o755)
+        return place
+
+    runs = f'exec {sys.executable} "$@"'
+    stand_in = program(path / "python3.99", "echo 'pyenv: python3.99: command not found' >&2; exit 127")
+    program(root / "versions/3.99.1/bin/python", "exit 1")
+    right = program(root / "versions/3.99.2/bin/python", runs)
+    program(root / "versions/3.9.9/bin/python", runs)
+    monkeypatch.setenv("PATH", f"{path}:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(root))
+    pins = Pins("3.99.7", (), ())
+    assert interpreter_for(pins) == str(right)
+    program(stand_in, runs)
+    assert interpreter_for(pins) == str(stand_in)
+    stand_in.unlink()
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))
+    with pytest.raises(DataError, match=r"no Python 3\.99 here; install it \(pyenv install 3\.99\)"):
+        interpreter_for(pins)
+    monkeypatch.delenv("PYENV_ROOT")
+    (tmp_path / ".pyenv").symlink_to(root)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert interpreter_for(pins) == str(tmp_path / ".pyenv/versions/3.99.2/bin/python")
+    assert interpreter_for(Pins("", (), ())) == sys.executable

@@ -10,7 +10,6 @@ Source: BFCL v4 (bfcl-eval 2026.3.23, Apache-2.0; constants/executable_backend_c
 
 import contextlib
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from types import MappingProxyType
 from typing import IO, Any, cast
 
 from assaymark.errors import PlanError
-from assaymark.limits.system_folders import system_mounts
+from assaymark.limits.bubblewrap import OpenedPaths, find_bubblewrap, kill_group, limited
 from assaymark.records import JsonValue, content_hash
 from assaymark.scoring.metric import SIMULATED, metric
 from assaymark.scoring.run_code import Bubblewrap, Container, Limits, Sandbox
@@ -50,7 +49,8 @@ MOST_SHOWN, LONGEST_SHOWN = 10, 300  # of failed calls in a score's detail; char
 LIMITS = {"cpu_seconds": 5, "wall_seconds": 20, "memory_bytes": 1 << 30}  # of one conversation
 ANSWER_SECONDS = 600.0  # after which the process is given up: each call of a job may use LIMITS
 LONGEST_SECONDS = 86_400.0  # of a container
-CONTAINER_MB = 2048  # memory of one: the process, and the child that it forks for a conversation
+PROCESS_BYTES = 2 << 30  # memory of the process, which a child for each conversation has LIMITS of its own beside
+CONTAINER_MB = PROCESS_BYTES >> 20
 _PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
 _FILES = {
     "GorillaFileSystem": "gorilla_file_system",
@@ -284,7 +284,7 @@ class Simulator:
 
 def _end(process: "subprocess.Popen[bytes]") -> bytes:
     """End a process; return what it wrote of errors."""
-    process.kill()
+    kill_group(process)
     with contextlib.suppress(OSError, ValueError):  # what was not written yet, and pipes that are closed
         return process.communicate()[1]
     return b""
@@ -306,12 +306,12 @@ def _command(sandbox: Sandbox) -> list[str]:
     python, prefix = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
     if not isinstance(sandbox, Bubblewrap):
         return [str(python), *program]
-    words = [sandbox.executable, "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    words += [word for name, value in _VARIABLES.items() for word in ("--setenv", name, value)]
-    words += [] if os.getuid() == 0 else ["--unshare-user", "--disable-userns"]  # as `run_code` does
-    words += ["--hostname", "sandbox", *system_mounts(), "--proc", "/proc", "--dev", "/dev"]
+    working = find_bubblewrap()
+    if working is None:  # it worked when the run began
+        raise PlanError("bubblewrap, in which BFCL's functions are carried out, does not work here any more")
+    variables, mounts = dict(_VARIABLES), list[str]()
     if not prefix.is_relative_to("/usr") and python.is_relative_to(prefix):
-        words += ["--ro-bind", str(prefix), "/python", "--setenv", "LD_LIBRARY_PATH", "/python/lib"]
+        mounts, variables["LD_LIBRARY_PATH"] = ["--ro-bind", str(prefix), "/python"], "/python/lib"
         python = Path("/python") / python.relative_to(prefix)
-    return [*words, "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--", str(python), *program]  # noqa: S108
+    words = limited([str(python), *program], PROCESS_BYTES, file_bytes=0)
+    return working.command(words, OpenedPaths(mounts), variables, "/tmp")  # noqa: S108 - the sandbox's own

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.asking import Asker, Turn
@@ -63,7 +62,7 @@ class AgentRun:
     patch: str
     n_calls: int
     cost: float | None
-    trajectory: Mapping[str, Any]
+    trajectory: Mapping[str, object]
 
 
 def run_agent(
@@ -93,7 +92,7 @@ def run_agent(
         ("system", _SYSTEM),
         ("user", _TASK.format(folder=environment.folder, issue=instance.problem_statement)),
     ]
-    messages: list[dict[str, Any]] = [{"role": role, "content": text, "extra": {}} for role, text in turns]
+    messages: list[dict[str, object]] = [{"role": role, "content": text, "extra": {}} for role, text in turns]
     started, n_calls, n_errors, costs = time.monotonic(), 0, 0, [0.0]
     is_priced, status, patch = True, "", ""
     while not status:

@@ -222,7 +222,7 @@ def _checked(known: Interpreter, python: str, needs: str) -> Interpreter:
     return known
 
 
-def _environment(value: Any, place: str) -> Environment:
+def _environment(value: object, place: str) -> Environment:
     if not isinstance(value, dict):
         raise DataError(f"{place} is {value!r:.60}; expected {', '.join(_KEYS)}")
     if unknown := sorted(set(map(str, value)) - set(_KEYS)):
@@ -253,7 +253,7 @@ def _environment(value: Any, place: str) -> Environment:
     return Environment(**options)
 
 
-def _texts(values: Any, place: str) -> list[str]:
+def _texts(values: object, place: str) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(each, str) and "\0" not in each for each in values):
         raise DataError(f"{place} is {values!r:.60}; expected texts (quote numbers)")
     return values

@@ -2,20 +2,26 @@
 
 A commit's change of the code is the gold patch, its change of the tests the patch of tests, its message the issue. The
 tests run before and after, in the sandbox: what failed and passes is FAIL_TO_PASS, what passes both times PASS_TO_PASS.
+
+What a commit's tests did is kept in the home folder, so that a command that was ended continues where it was.
 """
 
+import json
 import re
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from assaymark.drafts import draft_folder
+from assaymark.drafts import draft_folder, write_whole
 from assaymark.errors import DataError
+from assaymark.settings import home_folder
 from assaymark.stopping import raise_if_requested, under_way
 from assaymark.swe.attempts import PatchAttempt, attempt_tests
 from assaymark.swe.base_copies import git, make_base_copy
-from assaymark.swe.environments import Environment
-from assaymark.swe.instances import LONGEST_PATCH, Instance
+from assaymark.swe.environments import Environment, Environments
+from assaymark.swe.instances import LONGEST_PATCH, Instance, text_sha
+from assaymark.swe.locks import alone
 from assaymark.swe.log_parsing import status_key
 from assaymark.swe.patches import is_test_path
 from assaymark.swe.sandbox import SweLimits
@@ -23,6 +29,7 @@ from assaymark.swe.verdicts import FOR_FAILING
 
 __all__ = ["CommitChoice", "make_instances"]
 
+RECIPE = 1  # counts into what a trial is kept under: another number tries all again
 _UNNAMED = re.compile(r"[^\w.-]+")
 
 
@@ -43,10 +50,19 @@ class CommitChoice:
     name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a commit's tests did: both lists, or in words why the commit is no instance."""
+
+    fail_to_pass: tuple[str, ...] = ()
+    pass_to_pass: tuple[str, ...] = ()
+    left_out: str = ""
+
+
 def make_instances(
     repository: Path,
     choice: CommitChoice,
-    environment: Environment,
+    environments: Environments,
     limits: SweLimits,
     notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Instance]:
@@ -55,11 +71,11 @@ def make_instances(
     Args:
         repository: a folder with a git repository, which is only read.
         choice: of the commits.
-        environment: of the tests.
+        environments: of the tests, by instance.
         limits: of the tests.
-        notify: told of each commit that was tried and is no instance, and why.
+        notify: called with a line when a commit's tests begin, and when the commit is left out, with the reason.
 
-    Raises: DataError for what is no repository, or an unknown revision; PlanError without a sandbox.
+    Raises: DataError for what is no repository, or an unknown revision; PlanError without a sandbox or an environment.
     """
     if choice.revision.startswith("-"):
         raise DataError(f"the revision is '{choice.revision}'; expected a branch, a commit or a range")
@@ -77,14 +93,44 @@ def make_instances(
         if candidate is None:
             continue
         n_tried += 1
+        started = time.monotonic()
+        trial, is_new = _kept_trial(
+            repository, candidate, environments.of(candidate), limits,
+            lambda: notify(f"commit {n_tried} of at most {choice.n_tried}: {commit[:12]}"),  # noqa: B023 - called now
+        )  # fmt: skip
+        when = f"{time.monotonic() - started:.0f} s" if is_new else "tried before"
+        if trial.left_out:
+            notify(f"left out: {commit[:12]}: {trial.left_out} ({when})")
+        else:
+            n_made += 1
+            yield replace(candidate, FAIL_TO_PASS=trial.fail_to_pass, PASS_TO_PASS=trial.pass_to_pass)
+
+
+def _kept_trial(
+    repository: Path, candidate: Instance, environment: Environment, limits: SweLimits, begin: Callable[[], None]
+) -> tuple[_Trial, bool]:
+    """Return what a commit's tests did, and whether they ran now; `begin` is called before they do."""
+    key = text_sha(json.dumps([RECIPE, candidate.sha, environment.sha, asdict(limits)]))
+    path = home_folder() / "swe" / "commits" / f"{key[:32]}.json"
+    with alone(f"commit {key}"):
+        if (kept := _read_trial(path)) is not None:
+            return kept, False
+        begin()
         with under_way():
             raise_if_requested()
-            made = _with_tests(repository, candidate, environment, limits)
-        if isinstance(made, Instance):
-            n_made += 1
-            yield made
-        else:
-            notify(f"{commit[:12]}: {made}")
+            trial = _tried(repository, candidate, environment, limits)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(asdict(trial)) + "\n")
+    return trial, True
+
+
+def _read_trial(path: Path) -> _Trial | None:
+    """Return a trial that was kept; None where there is none, or its file is damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _Trial(tuple(content["fail_to_pass"]), tuple(content["pass_to_pass"]), content["left_out"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _candidate(repository: Path, commit: str, parent: str, name: str) -> Instance | None:
@@ -123,26 +169,28 @@ def _diff(repository: Path, parent: str, commit: str, paths: list[str]) -> str:
     return git(repository, "diff", *options, "--dst-prefix=b/", parent, commit, "--", *literal).decode("utf-8")
 
 
-def _with_tests(repository: Path, candidate: Instance, environment: Environment, limits: SweLimits) -> Instance | str:
-    """Return an instance with its lists of tests, or why it is none."""
+def _tried(repository: Path, candidate: Instance, environment: Environment, limits: SweLimits) -> _Trial:
+    """Run a commit's tests before it, after it and after it again; a run that can change nothing is left away."""
     with draft_folder() as folder:
         make_base_copy(repository, candidate.base_commit, folder / "base")
-        attempts: list[PatchAttempt] = []
-        for patch in ("", candidate.patch, candidate.patch):
-            attempt = attempt_tests(
-                candidate, patch, folder / "base", folder / "work", environment, limits, is_trusted=True
-            )
-            if patch and attempt.stage != "tested":
-                return f"with its patch {attempt.reason}"
-            attempts.append(attempt)
-    before, after, again = (_good(candidate, attempt) for attempt in attempts)
-    passing = sorted(after & again)
-    failing = [test for test in passing if test not in before]
-    if not failing:
-        return "no test fails before it and passes after it"
-    return replace(
-        candidate, FAIL_TO_PASS=tuple(failing), PASS_TO_PASS=tuple(test for test in passing if test in before)
-    )
+
+        def attempt(patch: str) -> PatchAttempt:
+            base, work = folder / "base", folder / "work"
+            return attempt_tests(candidate, patch, base, work, environment, limits, is_trusted=True)
+
+        before = attempt("")
+        if before.stage == "tested" and before.run is not None and before.run.reported.status == 0:
+            return _Trial(left_out="its tests pass before it too")
+        before_too, passing = _good(candidate, before), set[str]()
+        for number in range(2):  # a test that passes only once decides nothing
+            after = attempt(candidate.patch)
+            if after.stage != "tested":
+                return _Trial(left_out=f"with its patch {after.reason}")
+            good = _good(candidate, after)
+            passing = passing & good if number else good
+            if passing <= before_too:
+                return _Trial(left_out="no test fails before it and passes after it")
+        return _Trial(tuple(sorted(passing - before_too)), tuple(sorted(passing & before_too)))
 
 
 def _good(candidate: Instance, attempt: PatchAttempt) -> set[str]:

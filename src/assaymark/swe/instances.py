@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.datasets.files import read_files
 from assaymark.drafts import write_whole
@@ -178,7 +177,7 @@ def _prediction_rows(path: Path) -> list[tuple[str, object]]:
     return [(f"{path}, row {number}", row) for number, row in enumerate(read_files([path]), start=1)]
 
 
-def _instance(row: Mapping[str, Any], place: str) -> Instance:
+def _instance(row: Mapping[str, object], place: str) -> Instance:
     base = _text(row, "base_commit", place)
     if not _COMMIT.fullmatch(base):
         raise DataError(f"{place}: base_commit is {base!r:.60}; expected a whole commit id of 40 hexadecimal digits")
@@ -215,14 +214,14 @@ def _prediction(row: object, place: str) -> Prediction:
     return Prediction(_identifier(row, place), model, patch or "")
 
 
-def _identifier(row: Mapping[str, Any], place: str) -> str:
+def _identifier(row: Mapping[str, object], place: str) -> str:
     name = _text(row, "instance_id", place)
     if not _ID.fullmatch(name):
         raise DataError(f"{place}: instance_id is {name!r:.80}; expected letters, digits, '_', '-', '.' and '+'")
     return name
 
 
-def _text(row: Mapping[str, Any], name: str, place: str) -> str:
+def _text(row: Mapping[str, object], name: str, place: str) -> str:
     value = row.get(name)
     if not isinstance(value, str):
         raise DataError(f"{place}: {name} is {value!r:.60}; expected a text")
@@ -231,7 +230,7 @@ def _text(row: Mapping[str, Any], name: str, place: str) -> str:
     return value
 
 
-def _tests(row: Mapping[str, Any], name: str, place: str) -> tuple[str, ...]:
+def _tests(row: Mapping[str, object], name: str, place: str) -> tuple[str, ...]:
     """Return a list of test ids, which SWE-bench's rows hold as JSON."""
     value = row.get(name)
     if isinstance(value, str):

@@ -7,7 +7,6 @@ single file, conda's `environment.yml` or pip's requirements, holds for all inst
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assaymark.errors import DataError
 from assaymark.limits.yaml_documents import load_yaml
@@ -61,7 +60,7 @@ def pins_of(place: Path, instance: Instance) -> Pins:
     return _of_conda(load_yaml(text), path) if path.suffix in {".yml", ".yaml"} else _of_pip(text.splitlines(), path)
 
 
-def _of_conda(content: Any, path: Path) -> Pins:
+def _of_conda(content: object, path: Path) -> Pins:
     entries = content.get("dependencies") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise DataError(f"{path} has no list `dependencies`; expected conda's environment.yml")

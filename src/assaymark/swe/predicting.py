@@ -90,7 +90,7 @@ def predict(
 
 def _attempt(log: GradingLog, asker: Asker, instance: Instance, name: str, options: PredictOptions) -> StoredAttempt:
     environment = options.environments.of(instance)
-    how: list[Any] = [PROMPTS, options.how, options.attempt, asdict(options.settings), instance.problem_statement]
+    how: list[object] = [PROMPTS, options.how, options.attempt, asdict(options.settings), instance.problem_statement]
     how += [asdict(options.agent), environment.sha] if options.how == "agent" else [options.most_characters]
     key = text_sha(content_hash([name, asdict(asker.model.identity), instance.instance_id, instance.sha, how]))
     if (stored := log.attempt(key)) is not None:
@@ -114,7 +114,7 @@ def _attempt(log: GradingLog, asker: Asker, instance: Instance, name: str, optio
 
 def _one_shot(
     asker: Asker, instance: Instance, base: Path, options: PredictOptions
-) -> tuple[str, float | None, dict[str, Any]]:
+) -> tuple[str, float | None, dict[str, object]]:
     prompt = one_shot_prompt(instance, chosen_files(instance, base, options.how, options.most_characters))
     reply = asker.ask([("user", prompt)])
     patch = extract_patch(reply.text)

@@ -29,7 +29,7 @@ from assaymark.swe.locks import alone
 from assaymark.swe.pins import Pins, pins_of, python_named
 from assaymark.swe.sandbox import SweLimits, Workplace, run_sandboxed
 
-__all__ = ["Prepared", "prepare", "prepare_all", "write_environments"]
+__all__ = ["Prepared", "interpreter_for", "prepare", "prepare_all", "write_environments"]
 
 FOLDER = "/testbed"
 RECIPE = 1  # counts into an environment's folder: another number prepares all again
@@ -87,7 +87,7 @@ def prepare(instance: Instance, pins: Pins, repositories: Repositories, python: 
         source = repositories.folder_of(instance.repo)
     except PlanError as error:
         raise DataError(str(error)) from error
-    interpreter = python or _interpreter_for(pins)
+    interpreter = python or interpreter_for(pins)
     key = text_sha(json.dumps([RECIPE, interpreter, pins.tools, pins.packages, instance.repo, instance.base_commit]))
     folder = home_folder() / "swe" / "environments" / f"{instance.instance_id}-{key[:12]}"
     complete = folder / "complete.json"
@@ -129,8 +129,11 @@ def write_environments(path: Path, prepared: Sequence[Prepared]) -> None:
         raise DataError(f"{path} cannot be written: {error.strerror or error}; name another file") from error
 
 
-def _interpreter_for(pins: Pins) -> str:
-    """Return an interpreter of the pins' major and minor version. Raises: DataError where there is none."""
+def interpreter_for(pins: Pins) -> str:
+    """Return an interpreter of the pins' major and minor version: from PATH, else pyenv's, else without pins this one.
+
+    Raises: DataError where there is none that runs.
+    """
     if not pins.python:
         return sys.executable
     wanted = python_named(pins.python)

@@ -5,7 +5,6 @@ Only the copy, and memory as /tmp, can be written. Without either nothing is run
 
 import os
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -16,9 +15,15 @@ from threading import Thread
 
 from assaymark.drafts import draft_folder
 from assaymark.errors import PlanError
-from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
-from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
-from assaymark.limits.system_folders import SYSTEM, system_mounts
+from assaymark.limits.bubblewrap import (
+    LIBRARIES,
+    OpenedPaths,
+    WorkingBubblewrap,
+    find_bubblewrap,
+    kill_group,
+    limited,
+)
+from assaymark.limits.resources import Cgroup, Resources, Watch
 from assaymark.stopping import raise_if_requested
 from assaymark.swe.containers import ContainerEngine, container_name, find_engine, host_variables
 
@@ -26,8 +31,7 @@ __all__ = ["REPORTS_DESCRIPTOR", "Ended", "SweLimits", "Workplace", "run_sandbox
 
 POLL_SECONDS = 0.1
 PIECE = 1 << 16
-_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types")
-_LIMITED = 'ulimit -c 0; ulimit -n "$1"; ulimit -f "$2"; ulimit -d "$3"; shift 3; exec "$@"'
+_MIME = ("mime.types",)
 REPORTS_DESCRIPTOR = 9
 """Under which a command in a container has the pipe of its reports."""
 _OUTPUT, _REPORTS = "/assaymark-swe/output", "/assaymark-swe/reports"
@@ -109,9 +113,9 @@ class Ended:
     is_late: bool = False  # the limit is that of time
 
 
-def working_sandbox() -> JobSandbox:
+def working_sandbox() -> WorkingBubblewrap:
     """Return bubblewrap. Raises: PlanError where it does not work here."""
-    sandbox = find_sandbox()
+    sandbox = find_bubblewrap()
     if sandbox is None:
         raise PlanError(
             "bubblewrap does not work here, and patches are run in nothing else; install it (apt-get install "
@@ -142,9 +146,11 @@ def run_sandboxed(
     if place.image:
         with draft_folder() as folder:
             return _run_in_container(command, place, limits, given, pipe, folder)
-    words = _words(working_sandbox(), place, limits)
-    shell = ["/bin/sh", "-c", _LIMITED, "sh", "1024", str(limits.disk_bytes // 1024), str(limits.memory_bytes // 1024)]
-    return _listen([*words, "--", *shell, *command], place, limits, given, pipe, group=Cgroup.create(limits.resources))
+    words = working_sandbox().command(
+        limited(command, limits.memory_bytes, limits.disk_bytes), _opened(place, limits),
+        {**_VARIABLES, **place.variables}, place.folder,
+    )  # fmt: skip
+    return _listen(words, place, limits, given, pipe, group=Cgroup.create(limits.resources))
 
 
 def _run_in_container(
@@ -234,8 +240,7 @@ def _listen(
         finally:
             if container is not None and not has_ended:  # its processes are not below ours
                 container.engine.remove(container.name)
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
             process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
@@ -247,22 +252,13 @@ def _listen(
     return Ended(status, output, listening.reports, seconds, listening.limit, listening.is_late)
 
 
-def _words(sandbox: JobSandbox, place: Workplace, limits: SweLimits) -> list[str]:
-    scratch = ["--perms", "1777", "--size", str(limits.resources.scratch_size), "--tmpfs"]
-    words = [sandbox.executable, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
-    words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    words += [*sandbox.rights, *system_mounts(SYSTEM, _ETC), "--proc", "/proc", "--dev", "/dev"]
-    words += ["--bind", str(place.scratch), "/tmp"] if place.scratch else [*scratch, "/tmp"]  # noqa: S108 - its own
-    words += [*scratch, "/dev/shm"]  # noqa: S108 - its own
-    words += ["--bind", str(place.copy), place.folder]
+def _opened(place: Workplace, limits: SweLimits) -> OpenedPaths:
+    mounts = ["--bind", str(place.copy), place.folder]
     for inside, path in sorted(place.readable.items(), key=lambda each: len(Path(each[0]).parts)):
-        words += ["--ro-bind", str(path), inside]
+        mounts += ["--ro-bind", str(path), inside]
     for inside, path in place.writable.items():
-        words += ["--bind", str(path), inside]
-    words += ["--chdir", place.folder, "--remount-ro", "/dev", "--remount-ro", "/"]
-    for name, value in {**_VARIABLES, **place.variables}.items():
-        words += ["--setenv", name, value]
-    return words
+        mounts += ["--bind", str(path), inside]
+    return OpenedPaths(mounts, (*LIBRARIES, *_MIME), place.scratch, limits.resources.scratch_size)
 
 
 def _send(process: "subprocess.Popen[bytes]", content: bytes) -> None:

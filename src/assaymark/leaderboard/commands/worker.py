@@ -40,8 +40,8 @@ def worker(
     """
     from assaymark import settings
     from assaymark.leaderboard.submission.host import boards_of, folders_of
-    from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
     from assaymark.leaderboard.submission.worker.work import Host, Worker
+    from assaymark.limits.resources import Resources, memory_here
     from assaymark.store import Store
 
     work = Path(work_dir).expanduser() if work_dir else settings.home_folder() / "work"

@@ -64,14 +64,23 @@ _instances = click.option(
 _tests = _limit_options(
     "Interpreter of the tests", "Longest run of an instance's tests.", 1800, "Memory of an instance's tests."
 )
+_commits_tests = _limit_options(
+    "Interpreter of the tests", "Longest run of a commit's tests; one with longer tests is left out.", 300,
+    "Memory of a commit's tests.",
+)  # fmt: skip
 _agents_commands = _limit_options(
     "Interpreter that an agent has", "Longest command of an agent.", 60, "Memory of each command of an agent."
+)
+_environments = click.option(
+    "--environments",
+    type=_PATH,
+    metavar="FILE",
+    help="YAML: python or image, folder, pythonpath, test_arguments, variables by instance or name.",
 )
 _places = _with(
     click.option("--repo", "repositories", multiple=True, metavar="[owner/name=]FOLDER",
                  help="Where a repository is; without a name: those that are not named."),
-    click.option("--environments", type=_PATH, metavar="FILE",
-                 help="YAML: python or image, folder, pythonpath, test_arguments, variables by instance or name."),
+    _environments,
     click.option("--where", type=click.Choice(["auto", "bwrap", "docker", "podman"]), default="auto", show_default=True,
                  help="Bubblewrap, or containers: SWE-bench's images, which must be here, or those that --environments "
                  "names."),
@@ -102,40 +111,44 @@ def swe() -> None:
 @click.option(
     "--name", default="", metavar="owner/name", help="Name of the repository (default: local/ and its folder)."
 )
-@_tests
+@_environments
+@_commits_tests
 @json_option
 def init(repository: Path, output: Path, *, as_json: bool, **options: Any) -> None:
-    """Make instances of a repository's own commits that change both code and tests.
+    """Make instances of a repository's own commits that change both code and tests; the same command resumes.
 
-    A commit's message is the issue; edit the messages that tell the solution.
+    A commit's message is the issue; edit the messages that tell the solution. Instances that FILE has stay as they are.
     """
     from assaymark.runs.stored import check_writable
-    from assaymark.swe.environments import Environment
+    from assaymark.swe.environments import Environments
     from assaymark.swe.from_commits import CommitChoice, make_instances
-    from assaymark.swe.instances import check_suffix, write_rows
+    from assaymark.swe.instances import check_suffix, read_instances, write_rows
 
     check_suffix(output, "-o")
     check_writable(output, "-o")
     name = options["name"]
     if name and (name.count("/") != 1 or not all(name.split("/"))):
         raise UsageError(f"--name is '{name}'; expected owner/name")
-    environment = Environment(options["python"]) if options["python"] else Environment()
+    environments = Environments.read(options["environments"], options["python"])
     choice = CommitChoice(options["revision"], options["limit"], options["tried"], name)
-    made = []
+    has_some = output.is_file() and output.stat().st_size > 0
+    made = {each.instance_id: each for each in (read_instances(output) if has_some else ())}  # they may be edited
+    n_made = 0
     for instance in make_instances(
-        repository, choice, environment, _limits(options), lambda line: echo(f"left out: {line}", err=True)
+        repository, choice, environments, _limits(options), lambda line: echo(line, err=True)
     ):
-        made.append(instance)
-        write_rows(output, [each.row() for each in made])  # what is made so far is kept if this is ended
+        n_made += 1
+        made.setdefault(instance.instance_id, instance)
+        write_rows(output, [each.row() for each in made.values()])  # what is made so far is kept if this is ended
         echo(f"{instance.instance_id}: {len(instance.FAIL_TO_PASS)} tests to fix, {len(instance.PASS_TO_PASS)} to keep",
              err=True)  # fmt: skip
-    if not made:
+    if not n_made:
         raise UsageError(
             f"no commit of {repository} changes code and tests so that a test fails before and passes after; name "
             "others with --revision, or the interpreter that has its packages with --python"
         )
     if as_json:
-        print_json({"file": str(output), "instances": [each.instance_id for each in made]})
+        print_json({"file": str(output), "instances": list(made)})
     else:
         echo(f"{len(made)} instances in {output}")
 
@@ -255,7 +268,16 @@ def prepare_command(instances: Path, output: Path, *, as_json: bool, **options: 
     "--max_cost",
     type=click.FloatRange(0),
     metavar="MONEY",
-    help="Cost of an agent for each instance: past it the agent ends (default: 3 where the model's price is known).",
+    help="Cost of an agent for each instance, above 0: past it the agent ends (default: 3 where the model's price is "
+    "known).",
+)
+@click.option(
+    "--agent_time",
+    type=click.FloatRange(1, 604_800),
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time of an agent for each instance: past it the agent is asked no more.",
 )
 @declared_option("price")
 @declared_option("prices")
@@ -285,6 +307,11 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
 
     check_suffix(output, "-o")
     check_writable(output, "-o")
+    if options["max_cost"] == 0:
+        raise UsageError(
+            "--max_cost is 0: nothing may be spent, so no model can be asked; name a cost above 0, or leave the option "
+            "out where the model costs nothing"
+        )
     known = read_instances(instances)
     limited = {} if options["max_cost"] is None else {"cost": options["max_cost"]}
     chosen = PredictOptions(
@@ -293,7 +320,9 @@ def predict_command(output: Path, instances: Path, *, store: str | None, as_json
         options["how"],
         options["name"],
         GenerationSettings(max_tokens=options["max_tokens"]),
-        agent=AgentLimits(n_steps=options["steps"], command_seconds=options["timeout"], **limited),
+        agent=AgentLimits(
+            n_steps=options["steps"], seconds=options["agent_time"], command_seconds=options["timeout"], **limited
+        ),
         limits=_limits(options),
         attempt=options["attempt"],
     )

@@ -14,16 +14,16 @@ from assaymark.leaderboard.submission.host import boards_of
 from assaymark.leaderboard.submission.queue import SubmissionQueue
 from assaymark.leaderboard.submission.queue_rows import JobRow, SubmissionRow
 from assaymark.leaderboard.submission.worker import process
-from assaymark.leaderboard.submission.worker.resources import Resources
-from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
 from assaymark.leaderboard.submission.worker.work import Host, Worker
+from assaymark.limits.bubblewrap import find_bubblewrap
+from assaymark.limits.resources import Resources
 from assaymark.models.checkpoint.identity import count_parameters
 from assaymark.store import Store
 from tests.leaderboard.submission.test_queue import make_due
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_sandbox() is None, reason="bubblewrap is not installed, or cannot start a process here"),
+    pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed, or cannot start a process here"),
 ]
 # runs `attack` where the evaluation would begin; `honest()` is the real step
 TAKEN_OVER = """

@@ -12,9 +12,10 @@ import pytest
 
 import assaymark
 from assaymark import settings
-from assaymark.leaderboard.submission.worker.resources import Resources
-from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.leaderboard.submission.worker.sandbox import job_command
 from assaymark.leaderboard.submission.worker.work import log_tail
+from assaymark.limits.bubblewrap import find_bubblewrap
+from assaymark.limits.resources import Resources
 
 INSIDE = """
 import json, os, socket, sys
@@ -41,7 +42,7 @@ print(json.dumps(found))
 
 def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside: our Python and packages, the model, the job's folder; neither tokens, other files nor other processes."""
-    sandbox = find_sandbox()
+    sandbox = find_bubblewrap()
     if sandbox is None:
         pytest.skip("bubblewrap is not installed, or cannot start a process here")
     monkeypatch.setenv("HF_TOKEN", "hf_secretofthehost")
@@ -58,7 +59,7 @@ def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, mon
         inside = [sys.executable, "-c", INSIDE, str(secret), port, str(job / "new"), str(model), str(model)]
         inside.append(str(Path(assaymark.__file__).parent.parent))
         environment = settings.environment_of_job(job, network=False)
-        words = sandbox.command(inside, job, [model.parent], environment, Resources(4 << 30))
+        words = job_command(sandbox, inside, job, [model.parent], environment, Resources(4 << 30))
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -72,7 +73,7 @@ def test_the_sandbox_has_no_network_no_home_and_no_variables(tmp_path: Path, mon
 
 def test_of_the_system_no_keys_and_no_other_programs_are_there(tmp_path: Path) -> None:
     """Of /etc/ssl inside: certificates and openssl.cnf; of /opt: what Python and the host's variables name."""
-    sandbox = find_sandbox()
+    sandbox = find_bubblewrap()
     if sandbox is None:
         pytest.skip("bubblewrap is not installed, or cannot start a process here")
     (tmp_path / "cwd").mkdir()
@@ -80,7 +81,7 @@ def test_of_the_system_no_keys_and_no_other_programs_are_there(tmp_path: Path) -
     program += " + (os.listdir('/etc/ssl') if os.path.isdir('/etc/ssl') else [])"
     program += " + [os.path.join(*each[:1]) for each in os.walk('/opt')]))"
     environment = settings.environment_of_job(tmp_path, network=False) | {"LD_LIBRARY_PATH": "", "CUDA_HOME": ""}
-    words = sandbox.command([sys.executable, "-I", "-c", program], tmp_path, [], environment, Resources(4 << 30))
+    words = job_command(sandbox, [sys.executable, "-I", "-c", program], tmp_path, [], environment, Resources(4 << 30))
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     in_opt, in_ssl, *others = json.loads(done.stdout)
     assert in_ssl == "/etc/ssl" or not Path("/etc/ssl").is_dir()

@@ -24,15 +24,15 @@ from assaymark.leaderboard.submission.worker.messages import (
     read_message,
 )
 from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
-from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, descendants
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
-from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, find_sandbox
 from assaymark.leaderboard.submission.worker.work import _remove
+from assaymark.limits.bubblewrap import WorkingBubblewrap, find_bubblewrap
+from assaymark.limits.resources import Cgroup, Resources, descendants
 
 BEGIN = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
-from assaymark.leaderboard.submission.worker.resources import Resources, limit_this_process
+from assaymark.limits.resources import Resources, limit_this_process
 spec = json.loads(os.read(0, 1 << 16))
 limit_this_process(Resources(**spec["limits"]))
 os.write(1, b'{"kind": "started"}\\n')
@@ -41,16 +41,16 @@ Attack = Callable[..., StepEnd]
 
 
 @pytest.fixture
-def sandbox() -> JobSandbox:
+def sandbox() -> WorkingBubblewrap:
     """Return the sandbox, or skip where it cannot work."""
-    result = find_sandbox()
+    result = find_bubblewrap()
     if result is None:
         pytest.skip("bubblewrap is not installed, or cannot start a process here")
     return result
 
 
 @pytest.fixture
-def attack(tmp_path: Path, sandbox: JobSandbox, monkeypatch: pytest.MonkeyPatch) -> Attack:
+def attack(tmp_path: Path, sandbox: WorkingBubblewrap, monkeypatch: pytest.MonkeyPatch) -> Attack:
     """Return a function that runs a program as the evaluation's process, after it has limited itself."""
     folder = tmp_path / "job" / "evaluate-1"
     for part in ("cwd", "home/tmp"):
@@ -145,7 +145,7 @@ def test_what_it_says_of_the_host_proves_nothing(attack: Attack, program: str, r
 def test_a_sandbox_that_does_not_start_is_our_fault(tmp_path: Path) -> None:
     """Where bubblewrap or Python fails before our code runs, the submission has done nothing."""
     (tmp_path / "cwd").mkdir()
-    place = StepPlace(tmp_path, {}, Resources(1 << 30), 60.0, JobSandbox("/usr/bin/false", ()))
+    place = StepPlace(tmp_path, {}, Resources(1 << 30), 60.0, WorkingBubblewrap("/usr/bin/false", ()))
     assert run_step({"step": "evaluate"}, place, lambda _: None).fault == "infrastructure"
 
 

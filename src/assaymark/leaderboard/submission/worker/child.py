@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from assaymark.errors import AssaymarkError, DataError, ModelUnavailable, Permanent, Retryable, UsageError
 from assaymark.leaderboard.submission.worker.messages import LONGEST_REASON, LONGEST_STAGE
-from assaymark.leaderboard.submission.worker.resources import Resources, limit_this_process
+from assaymark.limits.resources import Resources, limit_this_process
 
 if TYPE_CHECKING:
     from assaymark.leaderboard.submission.worker.job_steps import (

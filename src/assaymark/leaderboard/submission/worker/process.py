@@ -29,8 +29,9 @@ from assaymark.leaderboard.submission.worker.messages import (
     Started,
     read_message,
 )
-from assaymark.leaderboard.submission.worker.resources import Cgroup, Resources, Watch
-from assaymark.leaderboard.submission.worker.sandbox import JobSandbox, package_folders
+from assaymark.leaderboard.submission.worker.sandbox import job_command, package_folders
+from assaymark.limits.bubblewrap import WorkingBubblewrap
+from assaymark.limits.resources import Cgroup, Resources, Watch
 
 __all__ = ["StepEnd", "StepPlace", "run_step"]
 
@@ -54,7 +55,7 @@ class StepPlace:
     environment: Mapping[str, str]  # all variables of the process
     limits: Resources
     seconds: float  # after which it is ended
-    sandbox: JobSandbox | None = None  # None: a plain process, with the network
+    sandbox: WorkingBubblewrap | None = None  # None: a plain process, with the network
     readable: Sequence[Path] = ()  # what the sandbox may read
 
 
@@ -87,7 +88,7 @@ def run_step(spec: Mapping[str, object], place: StepPlace, heard: Callable[[Stag
     package = Path(assaymark.__file__).resolve().parent
     command = [sys.executable, "-I", "-c", START, str(package.parent), *package_folders()]
     if place.sandbox is not None:
-        command = place.sandbox.command(command, place.folder, place.readable, place.environment, place.limits)
+        command = job_command(place.sandbox, command, place.folder, place.readable, place.environment, place.limits)
     group = Cgroup.create(place.limits)
     process = subprocess.Popen(
         command,

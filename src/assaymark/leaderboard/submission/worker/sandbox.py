@@ -5,86 +5,48 @@ read-only; one folder of the job can be written. Without bubblewrap the evaluati
 without the host's variables.
 """
 
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from assaymark.leaderboard.submission.worker.resources import Resources
-from assaymark.limits.system_folders import SYSTEM, system_mounts
+from assaymark.limits.bubblewrap import LIBRARIES, OpenedPaths, WorkingBubblewrap
+from assaymark.limits.resources import Resources
+from assaymark.limits.system_folders import SYSTEM
 
-__all__ = ["JobSandbox", "find_sandbox", "package_folders"]
+__all__ = ["job_command", "package_folders"]
 
-_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "OpenCL")
+_OPENCL = ("OpenCL",)
 _SSL = ("ssl/certs", "ssl/openssl.cnf", "ca-certificates")  # of /etc/ssl no more: it holds private keys
 _DEVICES = ("nvidia*", "dri", "kfd")
-# A user namespace of its own, so that root outside has no rights inside. Where the system refuses one, root gives up
-# its capabilities, and others rely on a bubblewrap that was installed setuid, which gives them none.
-_OWN_USERS = ("--unshare-user", "--uid", "1000", "--gid", "1000")
-_AS_ROOT, _AS_USER = (_OWN_USERS, ("--cap-drop", "ALL")), (_OWN_USERS, ())
 
 
-@dataclass(frozen=True, slots=True)
-class JobSandbox:
-    """A bubblewrap that works here."""
+def job_command(
+    sandbox: WorkingBubblewrap,
+    command: Sequence[str],
+    folder: Path,
+    readable: Sequence[Path],
+    environment: Mapping[str, str],
+    limits: Resources,
+) -> list[str]:
+    """Return a command that runs a job's in the sandbox.
 
-    executable: str
-    rights: tuple[str, ...]
-
-    def command(
-        self,
-        command: Sequence[str],
-        folder: Path,
-        readable: Sequence[Path],
-        environment: Mapping[str, str],
-        limits: Resources,
-    ) -> list[str]:
-        """Return a command that runs another one in the sandbox.
-
-        Args:
-            command: what to run.
-            folder: may be written; its folder `cwd` is the working directory.
-            readable: files and folders that may be read, beside Python and the system.
-            environment: all its variables.
-            limits: of what is written into memory.
-        """
-        scratch = ["--perms", "1777", "--size", str(limits.scratch_size), "--tmpfs"]
-        words = [self.executable, "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
-        words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-        words += [*self.rights, *system_mounts(SYSTEM, (*_ETC, *_SSL)), "--proc", "/proc", "--dev", "/dev"]
-        words += [*scratch, "/tmp", *scratch, "/dev/shm", "--ro-bind-try", "/sys", "/sys"]  # noqa: S108 - its own
-        for pattern in _DEVICES:
-            for device in sorted(Path("/dev").glob(pattern)):
-                words += ["--dev-bind-try", str(device), str(device)]
-        for path in _without_nested([*_python(), *_libraries(environment), *readable]):
-            words += ["--ro-bind-try", str(path), str(path)]
-        words += ["--bind", str(folder), str(folder), "--chdir", str(folder / "cwd")]
-        words += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        for name, value in environment.items():
-            words += ["--setenv", name, value]
-        return [*words, "--", *command]
-
-
-@cache
-def find_sandbox() -> JobSandbox | None:
-    """Return the sandbox if one can be started here, else None."""
-    executable = shutil.which("bwrap")
-    if executable is None:
-        return None
-    for rights in _AS_ROOT if os.getuid() == 0 else _AS_USER:
-        words = [executable, *rights, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/"]
-        words += ["--proc", "/proc", "--dev", "/dev", "true"]
-        try:
-            done = subprocess.run(words, capture_output=True, timeout=30, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return JobSandbox(executable, rights)
-    return None
+    Args:
+        sandbox: in which it runs.
+        command: what to run.
+        folder: may be written; its folder `cwd` is the working directory.
+        readable: files and folders that may be read, beside Python and the system.
+        environment: all its variables.
+        limits: of what is written into memory.
+    """
+    mounts = ["--ro-bind-try", "/sys", "/sys"]
+    for pattern in _DEVICES:
+        for device in sorted(Path("/dev").glob(pattern)):
+            mounts += ["--dev-bind-try", str(device), str(device)]
+    for path in _without_nested([*_python(), *_libraries(environment), *readable]):
+        mounts += ["--ro-bind-try", str(path), str(path)]
+    mounts += ["--bind", str(folder), str(folder)]
+    opened = OpenedPaths(mounts, (*LIBRARIES, *_OPENCL, *_SSL), scratch_bytes=limits.scratch_size)
+    return sandbox.command(command, opened, environment, str(folder / "cwd"))
 
 
 def package_folders() -> list[str]:

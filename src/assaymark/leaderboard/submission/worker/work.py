@@ -50,9 +50,9 @@ from assaymark.leaderboard.submission.worker.job_steps import (
 )
 from assaymark.leaderboard.submission.worker.messages import Checked, Evaluated, Fetched, Message, Stage
 from assaymark.leaderboard.submission.worker.process import StepEnd, StepPlace, run_step
-from assaymark.leaderboard.submission.worker.resources import Resources, memory_here
 from assaymark.leaderboard.submission.worker.results import STORE, keep_store, take_results
-from assaymark.leaderboard.submission.worker.sandbox import find_sandbox
+from assaymark.limits.bubblewrap import find_bubblewrap
+from assaymark.limits.resources import Resources, memory_here
 from assaymark.store import RunRow, Store
 from assaymark.store.liveness import Owner
 from assaymark.store.sealed_tasks import SealedTask
@@ -159,7 +159,7 @@ class Worker:
         self._host = host
         self._say = say
         self._owner = Owner.this_process(uuid.uuid4().hex)
-        self._sandbox = find_sandbox()
+        self._sandbox = find_bubblewrap()
         if self._sandbox is None:
             say("bubblewrap is not installed: evaluations run without a sandbox (apt-get install bubblewrap)")
 
