@@ -151,7 +151,7 @@ class Rows(Sequence[Row]):
         return list(self)
 
     def map(
-        self, function: Callable[[Row], Mapping[str, Any]], *, remove_columns: Sequence[str] = (), **_: object
+        self, function: Callable[[Row], Mapping[str, object]], *, remove_columns: Sequence[str] = (), **_: object
     ) -> "Rows":
         """Return rows updated with the columns that `function` returns for each.
 

@@ -61,7 +61,7 @@ REFUSED: dict[str, object] = {
 }
 
 
-def changes(name: str, value: object, table: dict[str, Any]) -> bool:
+def changes(name: str, value: object, table: dict[str, object]) -> bool:
     """Return whether a setting of this table differs from its neutral value."""
     return name in table and value is not None and value != table[name] and value != []
 

@@ -7,7 +7,6 @@ window with the next prompt's end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +44,7 @@ class _KeepingWindow(WindowAttention):
         self.seen: Rows = []
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, Any]
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: MaskRule, options: dict[str, object]
     ) -> torch.Tensor:
         """Return attention's output for one layer; see `WindowAttention.attend`."""
         self.seen.append((key[0].transpose(0, 1), value[0].transpose(0, 1)))  # [N, G, D]

@@ -149,7 +149,7 @@ def _has_hooks(module: Any) -> bool:
     return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())  # noqa: SLF001 - no public reader
 
 
-def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+def _linear_forward(module: object) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a forward for a plain linear layer."""
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
@@ -158,7 +158,7 @@ def _linear_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return forward
 
 
-def _gated_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+def _gated_forward(module: object) -> Callable[[torch.Tensor], torch.Tensor] | None:
     """Return a forward for down(act(gate(x)) * up(x)), or None if the module is not such a block."""
     parts = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
     activation = _ACTIVATIONS.get(type(getattr(module, "act_fn", None)).__name__)

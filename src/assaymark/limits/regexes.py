@@ -193,7 +193,7 @@ class _PatternWorker:
 _worker = _PatternWorker()
 
 
-def compiled(pattern: Any, flags: int = 0) -> re.Pattern[str]:
+def compiled(pattern: object, flags: int = 0) -> re.Pattern[str]:
     """Return a pattern compiled. Raises: DataError with the pattern and the position of the error."""
     if not isinstance(pattern, str):
         raise DataError(f"a regular expression is {pattern!r:.100}; expected text (quote it in YAML)")

@@ -289,7 +289,7 @@ class _Bounds(SandboxedEnvironment):
         _measure(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
-    def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, context: Context, called: object, /, *args: object, **kwargs: object) -> Any:
         """Call an object unless the result would be huge."""
         if called is _step:
             return called()
@@ -398,7 +398,7 @@ def bounded_render(environment: SandboxedEnvironment, source: str) -> Callable[[
     template = Template.from_code(environment, code, {**environment.globals, STEP: _step, CUT: _cut, WEIGHED: _written})
     template.root_render_func.__globals__["str_join"] = _join
 
-    def render(row: Any) -> str:
+    def render(row: object) -> str:
         _budget.begin()
         try:
             return _output(template.generate(row)) if loops else template.render(row)

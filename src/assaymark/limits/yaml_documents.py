@@ -162,7 +162,7 @@ def _position(event: Any) -> str:
     return f"line {event.start_mark.line + 1}, column {event.start_mark.column + 1}"
 
 
-def _refuse_depth(depth: int, event: Any) -> None:
+def _refuse_depth(depth: int, event: object) -> None:
     if depth > MAX_DEPTH:
         raise DataError(f"{_position(event)}: nested deeper than {MAX_DEPTH} levels")
 

@@ -99,7 +99,7 @@ def _click_option(declared: Declared, **changes: object) -> Decorator[Any]:
     return click.option(*option.flags, declared.parameter, **{**attributes, **changes})
 
 
-def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def _reader(read: Callable[[object], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a click callback that parses an option's text."""
 
     def callback(_: click.Context, __: click.Parameter, value: object) -> Any:
@@ -145,7 +145,7 @@ def model_arguments(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     return kind, arguments
 
 
-def notes_on(parameters: Mapping[str, Any]) -> list[str]:
+def notes_on(parameters: Mapping[str, object]) -> list[str]:
     """Return notes on flags that are accepted, but do not do what they do in lm-eval."""
     notes = [
         f"--{name} has no effect: nothing is sent to {where}; write lm-eval's files with --output_path DIR "

@@ -186,7 +186,7 @@ def _kind_of(declared: object, language: Language) -> _Kind:
     return _Kind(name, kinds[name], None if known is None else kinds[known], known)
 
 
-def _converted(value: Any, kind: _Kind) -> Any:
+def _converted(value: object, kind: _Kind) -> Any:
     """Return a value with the conversions that are allowed: tuple to list, integer to float."""
     if isinstance(value, tuple) and kind.name == "tuple":
         value = list(value)
@@ -259,7 +259,7 @@ def _are_dicts(value: Any, kind: _Kind) -> bool:
     return kind.item_name is None and bool(value) and all(isinstance(each, dict) for each in value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a text as texts are compared; another value as it is."""
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 

@@ -92,7 +92,7 @@ class RowImage:
 
     __slots__ = ("_column", "_reader", "_value")
 
-    def __init__(self, value: Any, column: str, reader: ImageReader) -> None:
+    def __init__(self, value: object, column: str, reader: ImageReader) -> None:
         self._value, self._column, self._reader = value, column, reader
 
     @property
@@ -159,7 +159,7 @@ class TaskImages:
     `text` is the question's own function. Where it has numbered places, `<image 2>` is column `image_2`, as in MMMU.
     """
 
-    def __init__(self, field: Any, columns: Collection[str], text: Callable[[Given], Any]) -> None:
+    def __init__(self, field: object, columns: Collection[str], text: Callable[[Given], object]) -> None:
         self._find = _finder(field, columns)
         self._text = text
         self._by_number = None if callable(field) else {name.lower(): name for name in columns}
@@ -237,7 +237,7 @@ def _flat(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def refuse_unfit_image_keys(spec: Mapping[str, Any], source: object) -> None:
+def refuse_unfit_image_keys(spec: Mapping[str, object], source: object) -> None:
     """Raise DataError for keys that do not go with images."""
     if spec.get("doc_to_image") is None:
         return

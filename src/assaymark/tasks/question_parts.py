@@ -38,7 +38,7 @@ class QuestionParts:
     questions: tuple[Form, ...]
     references: tuple[Form, ...]
 
-    def of(self, row: Mapping[str, Any]) -> tuple[list[Path], list[Path]]:
+    def of(self, row: Mapping[str, object]) -> tuple[list[Path], list[Path]]:
         """Return the paths to a row's references and to the parts of its question."""
         by_form: dict[Form, list[Path]] = {}
         for path, _ in _texts(row):
@@ -113,7 +113,7 @@ def with_texts(row: Mapping[str, object], texts: Mapping[Path, str]) -> dict[str
     return changed
 
 
-def _read(layout: PromptFields, row: Mapping[str, Any]) -> tuple[Any, list[str], Any] | None:
+def _read(layout: PromptFields, row: Mapping[str, object]) -> tuple[Any, list[str], Any] | None:
     """Return a row's question, choices and target; None where a function of the task fails on it."""
     try:
         choices = [] if layout.choices is None else [str(choice) for choice in layout.choices(row)]

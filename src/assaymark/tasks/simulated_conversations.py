@@ -20,7 +20,6 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assaymark.limits.nesting import parse_json
 from assaymark.prompts.templates import Row
@@ -263,17 +262,17 @@ def _call_part(call: FunctionCall, identifier: str) -> CallPart:
     return CallPart(identifier, call.name, json.dumps(dict(call.arguments), ensure_ascii=False))
 
 
-def _source_of(name: str, arguments: Mapping[str, Any]) -> str:
+def _source_of(name: str, arguments: Mapping[str, object]) -> str:
     """Return a call as BFCL writes that of a server (convert_to_function_call)."""
     return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
-def _source_of_text(name: str, arguments: Mapping[str, Any]) -> str:
+def _source_of_text(name: str, arguments: Mapping[str, object]) -> str:
     """Return a call as BFCL writes one that it has read in a text (decoded_output_to_execution_list)."""
     return f"{name}({', '.join(f'{key}={_nested(value)}' for key, value in arguments.items())})"
 
 
-def _nested(value: Any) -> str:
+def _nested(value: object) -> str:
     """Return an argument as source text (parse_nested_value): an object of objects is a call, of its first key.
 
     Raises: UnreadableCall for an empty object, at which BFCL's own reading fails.

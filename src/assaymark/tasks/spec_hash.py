@@ -21,12 +21,12 @@ __all__ = ["code_hash", "file_of", "hash_spec", "local_imports"]
 TASK_PACKAGE = ("lm_eval", "tasks")
 
 
-def hash_spec(spec: Mapping[str, Any]) -> str:
+def hash_spec(spec: Mapping[str, object]) -> str:
     """Return the content hash of a task file's mapping, without importing code."""
     return content_hash(_plain(spec))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, FunctionRef):
         file = file_of(value)
         return {"!function": value.path, "sha256": code_hash(file) if file is not None else None}

@@ -37,7 +37,7 @@ _MOST_FILES = 5_000  # that are searched below one folder
 _MOST_BYTES = 2**20  # of a file that is searched
 
 
-def task(**keys: Any) -> Callable[[F], F]:
+def task(**keys: object) -> Callable[[F], F]:
     """Declare a function of rows as a task, in a Python file below `--include_path`.
 
     The function returns the rows, a list of dicts, or a dict of such lists by split. The task has its name.

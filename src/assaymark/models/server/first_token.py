@@ -141,7 +141,7 @@ def read_first_token(answer: Any, *, is_chat: bool) -> FirstToken:
     return FirstToken(top, count_of(answer, "prompt_tokens"))
 
 
-def _pairs(logprobs: Mapping[str, Any], *, is_chat: bool) -> Iterator[tuple[Any, Any]]:
+def _pairs(logprobs: Mapping[str, object], *, is_chat: bool) -> Iterator[tuple[Any, Any]]:
     """Yield text and log-probability of each alternative; nothing where the answer has another form."""
     tokens = logprobs.get("content" if is_chat else "top_logprobs")
     first = tokens[0] if isinstance(tokens, list) and tokens else None

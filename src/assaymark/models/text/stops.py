@@ -108,7 +108,7 @@ class StopTexts:
         """Return the stop texts of these prompts, in the order given."""
         return StopTexts(tuple(self.of_prompts[position] for position in positions), self.think_end)
 
-    def check(self, tokenizer: Any) -> StopCheck:
+    def check(self, tokenizer: object) -> StopCheck:
         """Return a function that is called after each token and returns whether that prompt's text has ended."""
         finders = {stops: StopFinder(tokenizer, stops, self.think_end) for stops in dict.fromkeys(self.of_prompts)}
         by_prompt = [finders[stops] for stops in self.of_prompts]

@@ -334,7 +334,7 @@ def _has_text(pair: ContinuationPair) -> bool:
     return any(pair.segments)
 
 
-def _plain_backend(tokenizer: Any) -> Any | None:
+def _plain_backend(tokenizer: object) -> Any | None:
     """Return the Rust tokenizer if the Python class around it does not change `encode`, else None."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not hasattr(backend, "encode_batch_fast"):

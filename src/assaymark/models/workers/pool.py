@@ -74,7 +74,7 @@ class RangeJob:
     def __init__(
         self,
         parts: Sequence[WorkRange],
-        order: Callable[[IntArray], tuple[Any, ...]],
+        order: Callable[[IntArray], tuple[object, ...]],
         on_progress: Callable[[RangeReport], None],
         number: int = 0,
     ) -> None:

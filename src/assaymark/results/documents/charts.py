@@ -284,7 +284,7 @@ def _run_scale(alt: Any, runs: Sequence[str], values: Sequence[str]) -> Any:
     return alt.Scale(domain=list(runs), range=[values[index % len(values)] for index in range(len(runs))])
 
 
-def _legend(alt: Any, runs: Sequence[str]) -> Any:
+def _legend(alt: object, runs: Sequence[str]) -> Any:
     return _top(alt) if len(runs) > 1 else None
 
 
