@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "results": {
         "errors",
         "python_source",
+        "limits",
         "registry",
         "drafts",
         "settings",
