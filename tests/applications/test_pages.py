@@ -10,6 +10,7 @@ import assaymark
 
 pytest.importorskip("uvicorn")
 
+from assaymark.cli.main import main
 from assaymark.leaderboard.board_files import read_board
 from assaymark.leaderboard.routes.boards import board_feature
 from assaymark.leaderboard.site import Site
@@ -40,6 +41,24 @@ def adds_badly(question: str) -> dict[str, Any]:
     """Answer with a mapping that is wrong for every other question."""
     number = int(question.removeprefix("<b>").partition("<")[0])
     return {"answer": str(number + 1 + number % 2), "contexts": ["<script>alert(1)</script>"]}
+
+
+def mood(output: str) -> str:
+    """Return a label."""
+    return "<u>odd</u>" if int(output) % 2 else "even"
+
+
+def test_a_label_is_beside_its_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On its page and in the terminal, as the text that it is; a label alone is neither right nor wrong."""
+    place = str(tmp_path / "runs.sqlite")
+    run = assaymark.evaluate(adds, ROWS, scorers=[mood], store=place)
+    with running(create_app([board_feature(Site([], StoredRuns(Store.open_to_read(place))))])) as url:
+        page = httpx.get(f"{url}/run/{run.id}/samples/rows/0", timeout=30).text
+    assert "<span>mood <b>&lt;u&gt;odd&lt;/u&gt;</b></span>" in page
+    assert main(["show", run.id, "--store", place, "--samples", "rows"]) == 0
+    printed = capsys.readouterr().out
+    assert "mood even" in printed
+    assert "right" not in printed
 
 
 def test_the_pages_of_an_application(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def verdict_of(record: SampleRecord) -> str:
         return "not scored"
     if score.status is not ScoreStatus.SCORED:
         return str(score.status)
-    if not _is_graded(score):
+    if not _is_graded(score) or score.value is None:  # a scorer may give a label alone
         return "scored"
     return "wrong" if is_wrong(record) else "right"
 

@@ -11,7 +11,17 @@ from itertools import zip_longest
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from assaymark.records import BOUND, ImagePart, JsonValue, LoglikelihoodQuery, Output, Query, QueryKind, ScoreStatus
+from assaymark.records import (
+    BOUND,
+    ImagePart,
+    JsonValue,
+    LoglikelihoodQuery,
+    Output,
+    Query,
+    QueryKind,
+    Score,
+    ScoreStatus,
+)
 from assaymark.results.console import Text
 from assaymark.results.evidence.broken_samples import marked_texts
 from assaymark.results.evidence.from_store import choice_queries, deciding_score, gold_indices, is_wrong, verdict_of
@@ -175,6 +185,16 @@ def _output_json(output: Output) -> dict[str, JsonValue]:
     }
 
 
+def _score_text(score: Score) -> str:
+    """Return a metric's value and the label that an application's scorer gave; empty without either."""
+    label = score.detail.get("label") if isinstance(score.detail, dict) else None
+    words = [f"{score.value:g}"] if score.value is not None else []
+    words += [f"{label:.60}"] if isinstance(label, str) else []
+    if not words:
+        return ""
+    return " ".join([score.metric, *words, *([f"({score.filter})"] if score.filter != "none" else [])])
+
+
 def _title(record: SampleRecord) -> Text:
     request = record.request
     score = deciding_score(record)
@@ -185,11 +205,8 @@ def _title(record: SampleRecord) -> Text:
         return text.append(f"  {score.status}", style="yellow")
     wrong = is_wrong(record)
     text.append("  wrong" if wrong else "  right" if score.value == 1.0 else "", style="red" if wrong else "green")
-    named_scores = [s for s in record.scores if not is_auxiliary(s.metric) and s.value is not None]
-    scores = ", ".join(
-        f"{s.metric} {s.value:g}" + (f" ({s.filter})" if s.filter != "none" else "") for s in named_scores
-    )
-    text.append(f"  {scores}", style="dim")
+    scores = [shown for each in record.scores if not is_auxiliary(each.metric) and (shown := _score_text(each))]
+    text.append(f"  {', '.join(scores)}", style="dim")
     notes = [f"{request.n_shots} shots"] if request.n_shots else []
     truncated = max((output.n_cut_tokens for output in record.outputs), default=0)
     notes += [f"{truncated:,} tokens truncated from the left"] if truncated else []
