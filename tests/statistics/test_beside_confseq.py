@@ -11,6 +11,7 @@ from tests.applications.oracles.locked import needs_oracle, oracle
 
 N, N_SEEN, PLANNED, ALPHA = 400, 150, 0.05, 0.05
 MEANS = (0.3, 0.5, 0.62, 0.7)
+GRID = 2 * np.linspace(0.0, 1.0, 1_001) - 1
 
 pytestmark = needs_oracle("confseq")
 
@@ -44,9 +45,22 @@ def test_capitals_are_confseqs(case: tuple[np.ndarray, Any], rule: str) -> None:
 def test_intervals_are_confseqs(case: tuple[np.ndarray, Any], rule: str) -> None:
     """The same ends of a grid of 1,001 means after each block; confseq does not use what is certain of the rest."""
     values, theirs = case
-    half_width = PLANNED / 2 if rule == "planned" else None
-    sequence = SequentialMean(N, ALPHA, half_width=half_width)
+    sequence = BettingSequence(N, ALPHA, planned=PLANNED if rule == "planned" else None, means=GRID)
     low, high = theirs["intervals"][rule]
+    for end in range(10, N_SEEN + 1, 10):
+        sequence.add(2 * values[end - 10 : end] - 1)
+        ends = [(float(each[0]) + 1) / 2 for each in sequence.interval()]
+        total = values[:end].sum()
+        least, most = total / N, (total + N - end) / N
+        expected = max(low[end - 1], least), min(high[end - 1], most)
+        np.testing.assert_allclose((max(ends[0], least), min(ends[1], most)), expected, atol=1e-9)
+
+
+def test_the_interval_of_a_mean_uses_what_is_certain(case: tuple[np.ndarray, Any]) -> None:
+    """Without a goal it is confseq's by a portfolio, cut to the means that the values which are left can make."""
+    values, theirs = case
+    sequence = SequentialMean(N, ALPHA)
+    low, high = theirs["intervals"]["portfolio"]
     for end in range(10, N_SEEN + 1, 10):
         state = sequence.add(values[end - 10 : end])
         total = values[:end].sum()
