@@ -259,6 +259,7 @@ def test_docker_by_its_socket(
         while not (place / "d.sock").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/d.sock")
+        find_engine.cache_clear()  # docker had no socket in the tests before
         environment = Environment("/usr/bin/python3", pythonpath=(".",), image=image)
         options = GradeOptions(
             Repositories([str(project)]), Environments({"default": environment}, "docker"), SweLimits(seconds=120)
