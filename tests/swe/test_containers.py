@@ -239,26 +239,38 @@ def containers() -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Return a folder for a socket, whose path may have about 100 characters."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.slow
 def test_docker_by_its_socket(
-    image: str, project: Path, instance: Instance, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    image: str,
+    project: Path,
+    instance: Instance,
+    store: Store,
+    tmp_path: Path,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Docker's own client talks to podman's socket, which speaks docker's protocol; the image is the same one."""
     if shutil.which("docker") is None:
         pytest.skip("needs docker's client")
     monkeypatch.setenv("ASSAYMARK_HOME", str(tmp_path / "home"))
-    place = Path(tempfile.gettempdir())
     limits = 'default_ulimits = ["nofile=20000:20000", "nproc=8192:8192"]'
-    (place / "c.conf").write_text(f'[engine]\nruntime = "runc"\n[containers]\n{limits}\n')
+    (short_folder / "c.conf").write_text(f'[engine]\nruntime = "runc"\n[containers]\n{limits}\n')
     service = subprocess.Popen(
-        ["podman", "system", "service", "--time", "0", f"unix://{place}/d.sock"],
-        env=os.environ | {"CONTAINERS_CONF": str(place / "c.conf")},
+        ["podman", "system", "service", "--time", "0", f"unix://{short_folder}/d.sock"],
+        env=os.environ | {"CONTAINERS_CONF": str(short_folder / "c.conf")},
     )
     try:
         deadline = time.monotonic() + 30
-        while not (place / "d.sock").exists() and time.monotonic() < deadline:
+        while not (short_folder / "d.sock").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/d.sock")
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{short_folder}/d.sock")
         find_engine.cache_clear()  # docker had no socket in the tests before
         environment = Environment("/usr/bin/python3", pythonpath=(".",), image=image)
         options = GradeOptions(

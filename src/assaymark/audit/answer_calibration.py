@@ -18,18 +18,15 @@ from typing import TYPE_CHECKING, Unpack
 from assaymark.audit.calibration import ALL, FEWEST, CalibrationAudit, calibration_of
 from assaymark.audit.diagnosis import score_by
 from assaymark.audit.notebook import CalibrationAudits
-from assaymark.audit.stored import StoredAudit, audit_plan, stored_audit, stored_parts
-from assaymark.errors import DataError, UnknownName, UsageError
+from assaymark.audit.stored import StoredAudit, ask_again, audit_plan, stored_audit, stored_parts
+from assaymark.errors import DataError, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import GenerateQuery, JsonValue, LoglikelihoodQuery, QueryKind, Request, ScoreStatus
-from assaymark.registry import nearest
 from assaymark.results.evidence.from_store import find_estimate
 from assaymark.results.numbers import is_proportion
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
-from assaymark.runs.prepare import prepare_run
-from assaymark.runs.reproduce import stored_call
 from assaymark.runs.run import Run
 from assaymark.runs.stored import AuditKind, stored_line
 from assaymark.store import RunRow, SampleRecord, Store
@@ -118,29 +115,18 @@ def audit_answer_calibration(
     Raises: UsageError for an imported run, one of an application, a model that cannot score texts, or another model
         than the run's; UnknownName for a task that it does not have; DataError where too few answers can be used.
     """
-    names = run.row.tasks
-    for task in tasks:
-        if task not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
-    answering, selected, call = stored_call(run, (), options, "asked again by its stored plan", model)
-    opened, prepared = prepare_run(answering, selected, call)
-    if opened.identity != run.row.plan.model:
+    again = ask_again(run, tasks, options, model, "audit_answer_calibration")
+    if QueryKind.LOGLIKELIHOOD not in again.model.answers:
         raise UsageError(
-            f"the model is {opened.identity.name}, and run {run.short_id} was made by {run.row.plan.model.name} or by "
-            "other weights or arguments of that name; give the run's own model in Python: "
-            "audit_answer_calibration(run, model=MODEL)"
+            f"{again.model.identity.name} gives no log-probabilities of texts, so the probability of its answers is "
+            "not known; use local weights, or a server whose /v1/completions has echo and logprobs (local-completions)"
         )
-    if QueryKind.LOGLIKELIHOOD not in opened.answers:
-        raise UsageError(
-            f"{opened.identity.name} gives no log-probabilities of texts, so the probability of its answers is not "
-            "known; use local weights, or a server whose /v1/completions has echo and logprobs (local-completions)"
-        )
-    plan = audit_plan(prepared.plan, ANSWERS, {"run": run.id})
-    opener = RunOpener(run.store, plan, options.get("wait", True), announce, bound=prepared.bound)
-    with stored_audit(opener, opened, options.get("command")) as audit:
+    plan = audit_plan(again.prepared.plan, ANSWERS, {"run": run.id})
+    opener = RunOpener(run.store, plan, options.get("wait", True), announce, bound=again.prepared.bound)
+    with stored_audit(opener, again.model, options.get("command")) as audit:
         answers = [
-            audit.part(task, AnswerConfidences, partial(_confidences, audit, run, opened, task))
-            for task in (bound.plan.name for bound in prepared.bound)
+            audit.part(task, AnswerConfidences, partial(_confidences, audit, run, again.model, task))
+            for task in (bound.plan.name for bound in again.prepared.bound)
             if not tasks or task in tasks
         ]
     for each in answers:

@@ -25,19 +25,17 @@ from assaymark.audit.diagnosis import (
 from assaymark.audit.likelihoods import Likelihoods
 from assaymark.audit.notebook import Diagnoses
 from assaymark.audit.prompts import variants_hash
-from assaymark.audit.stored import StoredAudit, audit_plan, plain, stored_audit, stored_parts
-from assaymark.errors import DataError, PlanError, UnknownName, UsageError
+from assaymark.audit.stored import StoredAudit, ask_again, audit_plan, plain, stored_audit, stored_parts
+from assaymark.errors import DataError, PlanError, UsageError
 from assaymark.models.lending import gives_back
 from assaymark.models.model import Model
 from assaymark.records import Estimate, JsonValue, QueryKind, ScoreStatus
-from assaymark.registry import nearest
 from assaymark.results.evidence.from_store import choice_queries, find_estimate, wrong_samples
 from assaymark.results.numbers import is_proportion, short_model_name
 from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
 from assaymark.runs.plan import PreparedRun, render_of
 from assaymark.runs.prepare import prepare_run
-from assaymark.runs.reproduce import stored_call
 from assaymark.runs.run import Run
 from assaymark.runs.stored import AuditKind, stored_line
 from assaymark.store import RunRow, SampleRecord, Store
@@ -92,28 +90,17 @@ def diagnose(
     Raises: UsageError for an imported run, one of an application, one without results, or another model than the
         run's; UnknownName for a task that it does not have.
     """
-    names = run.row.tasks
-    for task in tasks:
-        if task not in names:
-            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
-    answering, selected, call = stored_call(run, (), options, "asked again by its stored plan", model)
-    opened, prepared = prepare_run(answering, selected, call)
-    if opened.identity != run.row.plan.model:
-        raise UsageError(
-            f"the model is {opened.identity.name}, and run {run.short_id} was made by {run.row.plan.model.name} or by "
-            "other weights or arguments of that name; give the run's own model in Python: "
-            "assaymark.diagnose(run, model=MODEL)"
-        )
+    again = ask_again(run, tasks, options, model, "assaymark.diagnose")
     settings: dict[str, JsonValue] = {
         "run": run.id, "at_most": at_most, "more_shots": more_shots, "reasoning": reasoning, "forms": variants_hash(),
     }  # fmt: skip
-    plan = audit_plan(prepared.plan, DIAGNOSIS, settings)
-    asker = _Asker(run, opened, selected, call, at_most, more_shots, reasoning, announce)
-    opener = RunOpener(run.store, plan, options.get("wait", True), announce, bound=prepared.bound)
-    with stored_audit(opener, opened, options.get("command")) as audit:
+    plan = audit_plan(again.prepared.plan, DIAGNOSIS, settings)
+    asker = _Asker(run, again.model, again.tasks, again.options, at_most, more_shots, reasoning, announce)
+    opener = RunOpener(run.store, plan, options.get("wait", True), announce, bound=again.prepared.bound)
+    with stored_audit(opener, again.model, options.get("command")) as audit:
         diagnoses = Diagnoses(
-            audit.part(bound.plan.name, Diagnosis, partial(asker.diagnosis, audit, prepared, position))
-            for position, bound in enumerate(prepared.bound)
+            audit.part(bound.plan.name, Diagnosis, partial(asker.diagnosis, audit, again.prepared, position))
+            for position, bound in enumerate(again.prepared.bound)
             if not tasks or bound.plan.name in tasks
         )
     announce(stored_line(run.store, audit.run_id, "diagnosis"))

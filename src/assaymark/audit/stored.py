@@ -6,21 +6,30 @@ same command after a kill requests only what is missing, and after completion it
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from assaymark.errors import UnknownName, UsageError
 from assaymark.models.model import Model
 from assaymark.records import AUDIT, AuditPlan, JsonValue, Output, Request, RollingQuery, RunPlan, content_hash
+from assaymark.registry import nearest
 from assaymark.runs.attempt import Attempt
+from assaymark.runs.evaluate_options import EvaluateOptions
 from assaymark.runs.opening import RunOpener
+from assaymark.runs.plan import PreparedRun
+from assaymark.runs.prepare import prepare_run
+from assaymark.runs.reproduce import stored_call
+from assaymark.runs.run import Run
 from assaymark.settings import environment
 from assaymark.store import OpenRun, RunRow
 
 __all__ = [
     "PARTS",
+    "AskedAgain",
     "Keep",
     "StoredAudit",
+    "ask_again",
     "audit_plan",
     "compute_only",
     "plain",
@@ -29,9 +38,48 @@ __all__ = [
     "stored_parts",
 ]
 
+
 AUDIT_VERSION = 1  # raise it when the same plan would send other requests
 PARTS = "parts"
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """A stored run's model and tasks, ready to be asked more: tasks and options are those of `evaluate`."""
+
+    model: Model
+    prepared: PreparedRun
+    tasks: list[str]
+    options: EvaluateOptions
+
+
+def ask_again(run: Run, tasks: Sequence[str], options: EvaluateOptions, model: object, in_python: str) -> AskedAgain:
+    """Return a stored run's own model and tasks.
+
+    Args:
+        run: the stored run.
+        tasks: those that are of interest, which it must have.
+        options: those that are no part of a plan.
+        model: the run's model, loaded; None: its kind, to be loaded with the stored arguments.
+        in_python: the call that takes a loaded model, for messages.
+
+    Raises: UsageError for an imported run, one of an application, one without results, or another model than the run's;
+        UnknownName for a task that it does not have.
+    """
+    names = run.row.tasks
+    for task in tasks:
+        if task not in names:
+            raise UnknownName("task in this run", task, nearest(task, names), f"it has: {', '.join(names[:10])}")
+    answering, selected, call = stored_call(run, (), options, "asked again by its stored plan", model)
+    opened, prepared = prepare_run(answering, selected, call)
+    if opened.identity != run.row.plan.model:
+        raise UsageError(
+            f"the model is {opened.identity.name}, and run {run.short_id} was made by {run.row.plan.model.name} or by "
+            f"other weights or arguments of that name; give the run's own model in Python: "
+            f"{in_python}(run, model=MODEL)"
+        )
+    return AskedAgain(opened, prepared, selected, call)
 
 
 class Keep(Protocol):

@@ -200,6 +200,7 @@ class OpenStore(Protocol):
 
 
 _OPEN: "WeakSet[Database]" = WeakSet()
+os.register_at_fork(after_in_child=_OPEN.clear)  # a connection belongs to the process that opened it
 
 
 @atexit.register

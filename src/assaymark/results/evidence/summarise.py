@@ -75,6 +75,7 @@ NO_BOUNDS = (-math.inf, math.inf)
 MOST_SUBJECTS = 200  # of a task; a column with more values names something else
 LONGEST_ERROR = 240  # characters shown of a failure's cause
 MOST_LABELS = 10  # listed of a scorer that gives labels alone
+LONGEST_LABEL = 100  # characters of each
 
 
 def summarise(
@@ -240,7 +241,9 @@ def _estimate(
         details["is_neutral"] = True
     if unscored:
         details["n_unscored"] = unscored
-    if not counted and (labels := Counter(str(label) for row in rows if (label := _detail(row, "label", None)))):
+    if not counted and (
+        labels := Counter(str(label)[:LONGEST_LABEL] for row in rows if (label := _detail(row, "label", None)))
+    ):
         details["labels"] = dict(labels.most_common(MOST_LABELS))
     if in_scoring := sum(bool(_detail(row, "in_scoring", False)) for row in rows if row.status is ScoreStatus.FAILED):
         details["n_failed_in_scoring"] = in_scoring
