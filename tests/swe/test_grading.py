@@ -386,6 +386,10 @@ def test_environments_are_found_by_the_nearest_name(instance: Instance, tmp_path
     path.write_text("default: {folders: /d}\n")
     with pytest.raises(DataError, match=r"has 'folders'; expected folder, generated"):
         Environments.read(path)
+    for text, message in (("a: [1\n", "e.yaml: not valid YAML: line 2"), ("", "e.yaml is empty; expected names")):
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            Environments.read(path)
 
 
 def test_time_of_an_environment_counts_into_the_key(options: GradeOptions, instance: Instance) -> None:

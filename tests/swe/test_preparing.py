@@ -45,6 +45,9 @@ def test_condas_pins_are_read(instance: Instance, tmp_path: Path) -> None:
     )
     assert pins_of(tmp_path, instance) == expected
     assert pins_of(path, instance) == expected
+    path.write_text("dependencies: [\n")
+    with pytest.raises(DataError, match=f"{path}: not valid YAML"):
+        pins_of(path, instance)
     with pytest.raises(DataError, match=r"no pins of other-1: expected local__project/1/environment\.yml"):
         pins_of(tmp_path, replace(instance, instance_id="other-1"))
 

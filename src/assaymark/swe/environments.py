@@ -144,8 +144,11 @@ class Environments:
             content = load_yaml(path.read_bytes())
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
         if not isinstance(content, dict):
-            raise DataError(f"{path} is {content!r:.60}; expected names with their environments")
+            what = "is empty" if content is None else f"is {content!r:.60}"
+            raise DataError(f"{path} {what}; expected names with their environments")
         made = {str(name): _environment(value, f"{path}, {name}") for name, value in content.items()}
         return cls(made if python is None else {"default": Environment(python)} | made, where)
 

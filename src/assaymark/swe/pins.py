@@ -57,7 +57,13 @@ def pins_of(place: Path, instance: Instance) -> Pins:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}; expected conda's YAML or pip's requirements") from error
-    return _of_conda(load_yaml(text), path) if path.suffix in {".yml", ".yaml"} else _of_pip(text.splitlines(), path)
+    if path.suffix not in {".yml", ".yaml"}:
+        return _of_pip(text.splitlines(), path)
+    try:
+        content = load_yaml(text)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    return _of_conda(content, path)
 
 
 def _of_conda(content: object, path: Path) -> Pins:

@@ -298,8 +298,8 @@ def efficiency(model: str, lengths: str, answers: str, repeats: int, store: str 
     n_prompts, n_answers = _whole_numbers(lengths, "lengths"), _whole_numbers(answers, "answers")
     announce = _announcer(options)
     with (
-        Store.open(store) as opened_store,
         contextlib.closing(model_of(model, {"model_args": options["model_args"] or {}})) as opened,
+        Store.open(store) as opened_store,  # before what is measured: it may not be writable
     ):
         fit = audit_efficiency(opened, n_prompts, n_answers, repeats, announce)
         settings: dict[str, JsonValue] = {"lengths": [*n_prompts], "answers": [*n_answers], "repeats": repeats}
