@@ -48,6 +48,11 @@ def test_every_extra_is_in_the_quick_start() -> None:
     assert sorted(listed) == sorted(set(extras) - {"dev"})
 
 
+def test_the_changelog_names_pages_without_links() -> None:
+    """CHANGELOG.md is a page of the site too, where a link into docs/ leads nowhere."""
+    assert not re.findall(r"\]\(docs/[^)]*\)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """Sphinx builds every page, warnings being errors, and no internal link of the result is broken."""
