@@ -1,6 +1,7 @@
 """Migrations from an empty database, and from any released revision with its content, to the current schema."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,27 @@ def test_the_migrations_make_the_schema(store: Store) -> None:
             opts={"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True},
         )
         assert compare_metadata(context, metadata) == []
+
+
+def contents(file: Path) -> dict[str, object]:
+    """Return the statement of each table and index of a database, and the rows of each table."""
+    with closing(sqlite3.connect(file)) as connection:
+        made = dict(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {
+            **made,
+            **{f"rows of {name}": connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables},
+        }
+
+
+def test_a_new_store_is_what_the_migrations_make(tmp_path: Path) -> None:
+    """A new SQLite store has what all migrations create; tools/write_new_store.py writes its statements."""
+    Store.open(str(tmp_path / "new.sqlite")).close()
+    engine = create_engine(f"sqlite:///{tmp_path / 'migrated.sqlite'}")
+    with engine.begin() as connection:
+        migrate.migrate(connection)
+    engine.dispose()
+    assert contents(tmp_path / "new.sqlite") == contents(tmp_path / "migrated.sqlite")
 
 
 def heads() -> list[str]:

@@ -2,6 +2,8 @@
 
 Alembic runs the scripts in `migrations/versions` inside the given transaction, so that a migration that fails leaves
 the store unchanged. It is imported only for a migration, because the import takes longer than opening a current store.
+A new SQLite store is created without it, from the statements in `migrations/new_store.sql`: what all scripts together
+create, written by `tools/write_new_store.py`.
 """
 
 import threading
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 TARGET = "head"  # Alembic's word for the newest script
 _ALEMBIC = threading.Lock()  # Alembic keeps the current migration in module globals
 MIGRATIONS = Path(__file__).parent / "migrations"
+NEW_STORE = MIGRATIONS / "new_store.sql"
 
 
 def version_of(connection: Connection) -> str | None:
@@ -72,6 +75,15 @@ def upgrade(connection: Connection, where: str) -> None:
         return
     if version is not None:
         _require_known(version, where)
+    elif connection.dialect.name == "sqlite" and TARGET == "head":
+        for statement in NEW_STORE.read_text(encoding="utf-8").split(";\n"):
+            connection.exec_driver_sql(statement)
+        return
+    migrate(connection)
+
+
+def migrate(connection: Connection) -> None:
+    """Run the scripts that the database has not seen yet, inside the connection's transaction."""
     from alembic import command
 
     config = _configuration()
