@@ -154,7 +154,7 @@ def sent(message: Message) -> Json:
 @pytest.mark.parametrize("mode", ["calls", "text"])
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_conversations_are_bfcls(category: str, mode: Mode, shared_dir: Path) -> None:
-    """Of every fifth row each request's messages and tools are those of BFCL's own loop, with the same answers."""
+    """Of every tenth row each request's messages and tools are those of BFCL's own loop, with the same answers."""
     task = bound(named_task(category, mode), shared_dir)
     scripts, ours = [], []
     samples = list(task.samples())

@@ -28,7 +28,7 @@ from assaymark.scoring.simulated_calls import (
 )
 from tests.applications.oracles.locked import needs_oracle, oracle, oracle_packages
 
-EACH = 1 if os.environ.get("ASSAYMARK_TEST_ALL_ROWS") else 5
+EACH = 1 if os.environ.get("ASSAYMARK_TEST_ALL_ROWS") else 10
 """Every how many-th row is compared with BFCL; all 800 take a quarter of an hour."""
 CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
 REASONS = {
@@ -120,7 +120,7 @@ def variants(gold: list[list[str]], draw: random.Random) -> Iterator[tuple[str, 
 @needs_oracle("bfcl")
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_verdicts_are_bfcls(category: str, shared_dir: Path, simulator: Simulator) -> None:
-    """Right calls are right; of right and damaged conversations of every fifth row the verdict is BFCL's."""
+    """Right calls are right; of right and damaged conversations of every tenth row the verdict is BFCL's."""
     cases: list[tuple[Any, ...]] = []
     ours, kinds = [], []
     rows = rows_of(shared_dir, category)[::EACH]
