@@ -17,7 +17,7 @@ from assaymark.statistics.forecasts import Control, ridge_forecasts
 from assaymark.statistics.sequential import BettingSequence, SequentialMean
 
 N, N_ORDERS, ALPHA = 250, 2_000, 0.05
-N_FORECAST = 130  # of sequences that are made one after another
+N_FORECAST = 70  # of sequences that are made one after another
 MOST = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / N_ORDERS)
 
 
