@@ -119,7 +119,7 @@ def python_call_text(name: str, arguments: Mapping[str, object]) -> str:
     return source_call_text(name, {key: repr(value) for key, value in arguments.items()})
 
 
-def source_call_text(name: str, arguments: Mapping[str, str]) -> str:
+def source_call_text(name: str, arguments: Mapping[str, object]) -> str:
     """Return a call whose arguments are source texts."""
     return f"{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
 
