@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from sqlalchemy.engine import RowMapping
+
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, Output, Score, ScoreStatus
 from assaymark.store.packing import (
@@ -17,7 +19,7 @@ from assaymark.store.packing import (
     unpack_json,
     unpack_optional,
 )
-from assaymark.store.schema import estimates, outputs, scores, with_checksum
+from assaymark.store.schema import StoredRow, estimates, outputs, scores, with_checksum
 
 OUTPUT_COLUMNS = tuple(column for column in outputs.columns if column.name not in {"checksum", "attempt"})
 
@@ -96,7 +98,7 @@ def parts_of(packed: bytes | None) -> tuple[object, ...] | None:
     return None if packed is None else tuple(unpack_json(packed))
 
 
-def score_of(row: Mapping[Any, Any], request_id: str) -> Score:
+def score_of(row: RowMapping, request_id: str) -> Score:
     """Return the score of a row that also has its filter and metric."""
     return Score(
         request_id=request_id,
@@ -142,7 +144,7 @@ def repeated_details(details: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def estimate_of(row: Any) -> Estimate:
+def estimate_of(row: StoredRow) -> Estimate:
     """Return the estimate of a row of all columns."""
     return Estimate(
         task=row.task,
