@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assaymark.errors import MalformedSample, NonFiniteLogits, UnknownName
-from assaymark.records import Score
+from assaymark.records import JsonValue, Score
 from assaymark.registry import nearest
 from assaymark.scoring.metric import (
     BESIDE_CHOICES,
@@ -504,7 +504,7 @@ class RotatedAnswer:
     credits: tuple[float, ...]  # by rotation, tied best choices sharing it
     n_right: int
     n_choices: int
-    detail: Mapping[str, Any]
+    detail: Mapping[str, JsonValue]
 
 
 @metric(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from traceback import extract_tb
-from typing import Any
+from typing import cast
 
 from assaymark.errors import AssaymarkError, MalformedSample, ModelError
 from assaymark.limits.characters import exception_text
@@ -219,7 +219,9 @@ class SampleScorer:
         if process is not None:
             values = self._own_values(process, sample, results)
         elif self.tool_use is not None:
-            values, status = self._of_calls(self.tool_use, sample, results[0], functions)
+            values, status = self._of_calls(
+                self.tool_use, sample, cast("str | Sequence[object]", results[0]), functions
+            )
         else:
             try:
                 values = self._values(request, sample, results, functions, lengths)
@@ -241,7 +243,7 @@ class SampleScorer:
         return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
     def _of_calls(
-        self, use: ToolUse, sample: Sample, answer: Any, functions: Functions
+        self, use: ToolUse, sample: Sample, answer: str | Sequence[object], functions: Functions
     ) -> tuple[dict[str, ScoreValue], ScoreStatus]:
         """Return the scores of an answer with calls; metrics of texts compare it with a right answer's text."""
         kwargs = {metric.name: metric.kwargs for metric in self.task.metrics}
@@ -272,18 +274,20 @@ class SampleScorer:
         self,
         request: Request,
         sample: Sample,
-        results: Sequence[Any],
+        results: Sequence[object],
         functions: Functions,
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
         metrics = [metric.name for metric in self.task.metrics]
         match self.task.output_type:
             case "multiple_choice":
-                return self._choices(request, sample, results, functions, lengths)
+                pairs = cast("Sequence[tuple[float, bool]]", results)  # as `by_query` makes them
+                return self._choices(request, sample, pairs, functions, lengths)
             case "loglikelihood":
-                return score_loglikelihood(results[0][0], results[0][1], _known(metrics, defaults_for(LOGLIKELIHOOD)))
+                nats, is_greedy = cast("tuple[float, bool]", results[0])
+                return score_loglikelihood(nats, is_greedy, _known(metrics, defaults_for(LOGLIKELIHOOD)))
             case "loglikelihood_rolling":
-                return score_rolling(results[0], self.layout.target(sample.row), metrics)
+                return score_rolling(cast("float", results[0]), self.layout.target(sample.row), metrics)
             case "generate_until":
                 options = {metric.name: metric.kwargs for metric in self.task.metrics}
                 return generation.score_generation(
@@ -298,7 +302,7 @@ class SampleScorer:
         self,
         request: Request,
         sample: Sample,
-        results: Sequence[Any],
+        results: Sequence[tuple[float, bool]],
         functions: Functions,
         lengths: Mapping[int, int],
     ) -> dict[str, ScoreValue]:
