@@ -99,7 +99,7 @@ _READ: Mapping[str, Callable[[Mapping[str, JsonValue]], PresetPlan | AuditPlan]]
 }
 
 
-def _known(record: type, content: Mapping[str, object]) -> dict[str, Any]:
+def _known(record: type, content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the arguments of a record; names without a field go into `unknown`."""
     names = {each.name for each in fields(record) if "in_extra" not in each.metadata} - {"unknown"}
     unknown = tuple((name, value) for name, value in content.items() if name not in names)
