@@ -1,11 +1,11 @@
 """Conversion of outputs, scores and estimates to rows and back, without loss."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import RowMapping
 
 from assaymark.errors import StoreError
 from assaymark.records import Estimate, Output, Score, ScoreStatus
@@ -53,7 +53,7 @@ def output_row(output: Output, request: int, attempt: int) -> dict[str, object]:
     return with_checksum(outputs, row)
 
 
-def output_of(row: Any, request_id: str, *, from_cache: bool = False) -> Output:
+def output_of(row: Sequence[Any], request_id: str, *, from_cache: bool = False) -> Output:
     """Return the output of a row whose columns are OUTPUT_COLUMNS."""
     return Output(
         request_id,

@@ -10,7 +10,7 @@ function: from there on it is treated as a `!function` of the task file, its mod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TypeVar, cast, get_args
+from typing import cast, get_args
 
 from assaymark.datasets import DatasetSpec
 from assaymark.errors import DataError
@@ -40,8 +40,6 @@ from assaymark.tasks.task import (
 )
 from assaymark.tasks.tool_use import refuse_unfit_keys
 from assaymark.tasks.user_code import Kind, declarations_in, find_declaration, refuse_broken
-
-T = TypeVar("T")
 
 __all__ = ["FEWSHOT_KEYS", "KEYS", "MEANING", "METRIC_KEYS", "SEALING_KEYS", "folders_of_registered", "with_registered"]
 
@@ -125,9 +123,9 @@ MEANING: Mapping[type, str] = {
 }
 
 
-METRICS: Registry[Callable[..., object]] = Registry("metrics", "metric")
-STEPS: Registry[type] = Registry("filters", "filter")
-AGGREGATED: Registry[Callable[..., object]] = Registry("aggregations", "aggregation")
+METRICS: Registry[object] = Registry("metrics", "metric")
+STEPS: Registry[object] = Registry("filters", "filter")
+AGGREGATED: Registry[object] = Registry("aggregations", "aggregation")
 
 
 def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) -> Mapping[str, object]:
@@ -140,7 +138,7 @@ def with_registered(spec: Mapping[str, object], folders: Sequence[Path] = ()) ->
     Raises: DataError for a name that a folder declares twice, or that a broken file may declare.
     """
 
-    def find(kind: Kind, registry: Registry[T], name: str) -> FunctionRef | None:
+    def find(kind: Kind, registry: Registry[object], name: str) -> FunctionRef | None:
         if (place := registry.places().get(name)) is not None:
             return FunctionRef(place.target.replace(":", "."), None)
         declaration = find_declaration(kind, name, folders)

@@ -97,7 +97,7 @@ class BoundPythonTask:
             MetricSpec(name, _aggregation_name(function), bool(better.get(name, True)))
             for name, function in self._theirs.aggregation().items()
         )
-        self.aggregations: Mapping[str, Callable[..., object]] = self._theirs.aggregation()
+        self.aggregations: Mapping[str, Callable[[Sequence[object]], object]] = self._theirs.aggregation()
 
     @property
     def plan(self) -> TaskPlan:
